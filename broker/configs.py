@@ -23,7 +23,7 @@ BROKER_LEVEL = {
 
 
 class BrokerConfigs:
-    """See the module."""
+    """The values of the node's and the topics' configurations."""
 
     def __init__(self, node: NodeConfig) -> None:
         self.node = node

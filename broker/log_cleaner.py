@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class LogCleaner:
-    """See the module."""
+    """The log cleaner of a broker: its schedule, its process and its threads."""
 
     def __init__(self, world: World, configs: BrokerConfigs, logs: Logs) -> None:
         self._world = world

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigSchema
 from ottla.controller.decisions.settings import ControlSettings
-from ottla.controller.handlers.parts import ControllerParts
-from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.handlers.components import ControllerComponents
+from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.metadata.publisher import Publisher
 from ottla.controller.metadata.snapshots import (
@@ -170,7 +170,7 @@ class ControllerNode:
         metadata: MetadataNode,
         settings: ControlSettings,
         schema: ConfigSchema,
-        endpoints: Sequence[Endpoint],
+        endpoints: Sequence[RegisteredEndpoint],
         *,
         authorizer: Authorizer | None = None,
         quotas: ClientQuotas | None = None,
@@ -182,7 +182,7 @@ class ControllerNode:
             settings.node_id, world.clock, world.rng, QuorumLog(metadata.raft), metadata.loader, settings
         )
         self.scheduled_tasks = ScheduledTasks(self.controller)
-        self.parts = ControllerParts(
+        self.components = ControllerComponents(
             world=world,
             controller=self.controller,
             scheduled_tasks=self.scheduled_tasks,
@@ -203,7 +203,7 @@ class ControllerNode:
 
     def routes(self) -> list[Route]:
         """Returns the routes of a controller's listener, with the quorum's APIs."""
-        return controller_routes(self.parts, quorum_routes(self.metadata.raft))
+        return controller_routes(self.components, quorum_routes(self.metadata.raft))
 
     async def stop(self) -> None:
         """Stops before the metadata node does: pending requests get NOT_CONTROLLER, so that they are retried at the next active controller."""

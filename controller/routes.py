@@ -35,8 +35,8 @@ from ottla.controller.handlers import (
     unregister_controller,
     update_features,
 )
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.decided import ControllerHandler, decided, in_time
-from ottla.controller.handlers.parts import ControllerParts
 from ottla.controller.handlers.quorum import guard_quorum
 from ottla.protocol.api import ApiKey
 from ottla.server.network.route import Route, RouteTable
@@ -71,9 +71,9 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
 )
 
 
-def controller_routes(parts: ControllerParts, quorum: Iterable[Route]) -> list[Route]:
+def controller_routes(components: ControllerComponents, quorum: Iterable[Route]) -> list[Route]:
     """Returns all rows of a controller's listener, bound to the dependencies of one controller."""
-    routes = [Route(api_key, partial(handler, parts)) for api_key, handler in ROUTES]
-    routes += guard_quorum(parts, quorum)
+    routes = [Route(api_key, partial(handler, components)) for api_key, handler in ROUTES]
+    routes += guard_quorum(components, quorum)
     inner = RouteTable(routes)
-    return [*routes, Route(ApiKey.ENVELOPE, partial(envelope.handle, parts, inner))]
+    return [*routes, Route(ApiKey.ENVELOPE, partial(envelope.handle, components, inner))]

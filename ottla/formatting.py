@@ -1,7 +1,7 @@
 """The log directories of a node before it starts: formatted if they are empty, rejected if they belong to another node.
 
 Kafka wants `kafka-storage format` first. Here an empty directory is formatted by the node itself; one with files but without
-meta.properties is taken for Kafka's accident that it is and refused: it may be the wrong mount point.
+meta.properties is an error, as in Kafka: it may be the wrong mount point.
 """
 
 from __future__ import annotations

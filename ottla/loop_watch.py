@@ -111,7 +111,7 @@ class LoopWatch:
         text = f"Times that the event loop was held for more than {HELD_MS_MAX} ms"
         yield Family(f"{PREFIX}_held", COUNTER, text, [Sample({}, self.held)])
 
-    # On the thread
+    # -- On the watching thread
 
     def _look(self) -> None:
         wait_s = LOOK_S

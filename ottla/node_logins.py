@@ -1,4 +1,4 @@
-"""How clients log in at the SASL listeners of a node: the rules of its configuration, and the credentials of its metadata."""
+"""Logins at the SASL listeners of a node: the rules of its configuration, and the credentials of its metadata."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ NAME: Final = "bronze"
 COLUMNS = (
     "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", "to_date(timestamp) AS date",
 )  # fmt: skip
-#: What the source yields with includeHeaders, and the date: streams of files need it before the first file is there.
+#: The columns of the source with includeHeaders, and the date: streams of files need it before the first file is there.
 SCHEMA = (
     "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, partition INT, offset BIGINT, "
     "timestamp TIMESTAMP, timestampType INT, date DATE"

@@ -1,6 +1,6 @@
 """All settings of the pipeline: one dataclass per section, read from one TOML file, documented by `ottla-pipeline config`.
 
-What is not in the file keeps its default. A name that is not here is refused, with the nearest one that is: a mistyped
+What is not in the file keeps its default. A name that is not here is rejected, with the nearest one that is: a mistyped
 setting that is silently ignored costs a night.
 """
 
@@ -24,13 +24,13 @@ def setting(default: Any, doc: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """Where the cluster is and which topics are used."""
+    """The address of the cluster, and the topics."""
 
     bootstrap_servers: str = setting("localhost:9092", "host:port, comma separated")
     events: str = setting(
         "events", "topic of the raw events: what `generate` writes to and, unless [source] says otherwise, bronze reads"
     )
-    dead_letters: str = setting("events.dead-letters", "topic for rows that silver refuses")
+    dead_letters: str = setting("events.dead-letters", "topic for rows that silver rejects")
     pages: str = setting("gold.pages", "compacted topic of the windowed counts")
     sessions: str = setting("gold.sessions", "compacted topic of the sessions")
     partitions: int = setting(4, "partitions of topics that are created")
@@ -87,7 +87,7 @@ class Spark:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Where results go and when."""
+    """The places of the results, and their triggers."""
 
     output: str = setting(
         "pipeline-data", "folder for tables, checkpoints and progress; local or mounted where the driver runs"
@@ -215,7 +215,7 @@ def duration_ms(text: str, name: str) -> int:
 
 
 def check(config: Config) -> None:
-    """What has to hold between settings."""
+    """Checks the relations between settings."""
     pipeline = config.pipeline
     if pipeline.trigger != "once":
         duration_ms(pipeline.trigger, "pipeline.trigger")

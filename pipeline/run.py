@@ -52,7 +52,7 @@ def is_ready(stage: Stage, config: Config) -> bool:
 
 
 def run(config: Config, names: Sequence[str], stop: threading.Event | None = None) -> None:
-    """Until `stop` is set; raises the first failure of a query."""
+    """Run the queries until `stop` is set; raises the first failure of a query."""
     stop = stop or stopped_by_signals()
     topics.ensure(config)
     spark = session.start(config)
@@ -121,7 +121,7 @@ def await_events(watcher: Any, queries: list[StreamingQuery]) -> None:
 
 
 def submitted(name: str) -> None:
-    """What spark-submit of a stage's file does."""
+    """The entry point of spark-submit for a stage's file."""
     parser = argparse.ArgumentParser(description=f"the {name} stage; submitted to Spark")
     parser.add_argument("--config", metavar="FILE")
     parser.add_argument("--set", metavar="SECTION.NAME=VALUE", action="append", default=[], dest="overrides")

@@ -39,7 +39,7 @@ DEFAULTS = {
 
 
 def missing() -> str | None:
-    """What stands in the way of running Spark here, with its remedy; None if nothing does."""
+    """Returns the missing requirement of Spark with its remedy; None if nothing is missing."""
     for module in NEEDED_MODULES:
         if importlib.util.find_spec(module) is None:
             return f"the Python package {module} is missing; install it: {INSTALL}"
@@ -133,7 +133,7 @@ def send_package(spark: SparkSession) -> None:
     """Executors run functions of this package: they get it as a zip, whether or not it is installed there."""
     context = spark.sparkContext
     if any(file.endswith("/pipeline.zip") for file in context.listFiles):
-        return  # the session is shared, and Spark refuses a file that changes
+        return  # the session is shared, and Spark rejects a file that changes
     folder = tempfile.mkdtemp(prefix="ottla-pipeline-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they get their first task
     archive = Path(folder) / "pipeline.zip"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.pipeline.config import Config, Source
 from ottla.pipeline.errors import PipelineError
 
-#: Spark refuses these, and says so only after the JVM is up.
+#: Spark rejects these, and says so only after the JVM is up.
 FORBIDDEN = (
     "auto.offset.reset",
     "key.deserializer",

@@ -1,6 +1,6 @@
-"""What must be there before Spark is started: a cluster that can be reached, the source's topics, the topics written to.
+"""Checks before Spark is started: the cluster can be reached, and the topics of source and sinks exist.
 
-Spark would find out, too, but after a minute and in eighty lines. Client settings here are in librdkafka's spelling.
+Spark would detect the same, but after a minute and in eighty lines. Client settings here are in librdkafka's spelling.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def wanted(config: Config) -> dict[str, dict[str, str]]:
 
 
 def ensure(config: Config) -> None:
-    """Creates the topics that are missing, and refuses a source that is not there."""
+    """Creates the topics that are missing, and rejects a source that is not there."""
     addresses = bootstrap_addresses(config)
     failures = closed(addresses)
     if len(failures) == len(addresses):
@@ -74,7 +74,7 @@ def ensure(config: Config) -> None:
 
 
 def closed(addresses: Iterable[tuple[str, int]]) -> dict[str, str]:
-    """Those that accept no connection, with the reason."""
+    """Returns the addresses that accept no connection, with the reason."""
     failures: dict[str, str] = {}
     for host, port in addresses:
         try:

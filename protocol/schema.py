@@ -33,7 +33,7 @@ uint32: TypeAlias = int
 float64: TypeAlias = float
 uuid: TypeAlias = bytes
 Records: TypeAlias = bytes | memoryview | list[memoryview]
-#: Of a request: they are in one buffer. Only a response is written from several.
+#: The records in a request are in one buffer; those in a response may be in several.
 RequestRecords: TypeAlias = bytes | memoryview
 
 T = TypeVar("T")

@@ -124,7 +124,7 @@ class _Output:
 
 
 class CleaningPass:
-    """See the module. A caller that stops a pass early removes the `.cleaned` files (`remove_cleaned`)."""
+    """One pass over one log. A caller that stops a pass early removes the `.cleaned` files (`remove_cleaned`)."""
 
     def __init__(self, files: Files, job: Job) -> None:
         self._files = files

@@ -39,7 +39,7 @@ from ottla.storage.txn_index import AbortedTxn
 class Verification:
     """Transaction verification (KIP-890): a transactional append is expected once the coordinator has confirmed the partition.
 
-    It is valid for one transaction and compared by identity; it is dropped when that transaction has begun or ended.
+    It is valid for one transaction, and removed when that transaction begins or ends. Two verifications are compared by identity.
     """
 
     started_ms: int

@@ -40,7 +40,7 @@ class Leaving:
 
 
 class Removals:
-    """See the module. All methods except `rename_all` and `remove_due` are for the thread that appends."""
+    """The deleted logs of a node until their directories are unlinked. All methods except `rename_all` and `remove_due` are for the thread that appends."""
 
     def __init__(self, files: Files, on_failed: Callable[[LogDir, StorageFailure], None]) -> None:
         self._files = files

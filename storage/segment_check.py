@@ -1,4 +1,4 @@
-"""Where the valid part of a segment ends: read from its last batches after a clean stop, from every unflushed batch after a crash.
+"""Finds the end of the valid part of a segment: in its last batches after a clean stop, in every unflushed batch after a crash.
 
 Checking completes the segment's indexes and the epochs. It truncates nothing: recovery decides whether what follows is a torn tail
 or damage.

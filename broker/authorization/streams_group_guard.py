@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.authorization.guard import HandlerOf
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._group_answers import check_streams_groups
 from ottla.broker.handlers.streams_group_heartbeat import check_topic_names, topics_of
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_describe import (
     DescribedGroup,
@@ -27,7 +27,7 @@ from ottla.server.security.operations import DESCRIBE, GROUP, READ, TOPIC
 
 
 def guard_heartbeat(
-    broker: BrokerParts, handler: HandlerOf[StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse]
+    broker: BrokerComponents, handler: HandlerOf[StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse]
 ) -> HandlerOf[StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse]:
     allows = broker.authorizer.allows
 
@@ -47,7 +47,7 @@ def guard_heartbeat(
 
 
 def without_hidden_topics(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: StreamsGroupDescribeRequest,
     context: RequestContext,
     answer: StreamsGroupDescribeResponse,

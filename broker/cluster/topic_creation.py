@@ -77,7 +77,7 @@ def creatable(broker_configs: BrokerConfigs, topic: str) -> CreatableTopic:
 
 
 class TopicCreation:
-    """See the module."""
+    """Creates missing topics through the controller, and completes the requests that wait for them."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class TopicCreation:
         self._controller = controller
         self._wheel = wheel
         self._in_flight: set[str] = set()
-        #: By the names that they wait for.
+        #: Waiting requests by topic name.
         self._waiting: dict[str, dict[_Wait, None]] = {}
 
     def create(self, topics: Iterable[str], wait_ms: int, done: Callable[[], None]) -> Callable[[], None]:

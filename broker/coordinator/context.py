@@ -162,10 +162,10 @@ class CoordinatorContext(Generic[ShardT]):
                 if outcome.records:
                     try:
                         self._append(outcome)
-                    except KafkaError as refusal:
-                        error = client_error(refusal)
-                        if outcome.refused is not None:
-                            following, error = outcome.refused(error), None
+                    except KafkaError as rejection:
+                        error = client_error(rejection)
+                        if outcome.rejected is not None:
+                            following, error = outcome.rejected(error), None
                         continue
                 if outcome.response is not None:
                     response = outcome.response
@@ -305,7 +305,7 @@ class CoordinatorContext(Generic[ShardT]):
         try:
             self.shard.replay_end_transaction_marker(producer.producer_id, marker.committed)
         except Exception:
-            # As in `_append`: the marker is in the log, and the state does not have it.
+            # The marker is in the log and the state does not have it, as in `_append`.
             self._memory_is_wrong()
             raise
 

@@ -130,7 +130,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """As `write`, through a reply that the shard may keep and complete with a later decision."""
+        """Like `write`, with a reply that the shard may keep and complete with a later decision."""
         try:
             context = self._active(partition)
             response = context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
@@ -142,7 +142,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def write_unasked(
         self, partition: int, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Let the shard decide on an event; KafkaError when it is not loaded or the log refuses the records."""
+        """Let the shard decide on an event; KafkaError when it is not loaded or the log rejects the records."""
         context = self._active(partition)
         context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
 

@@ -25,7 +25,7 @@ class Shard(Protocol):
     def replay_failed(self, key: Any) -> None:
         """Called while loading if the newest record of the key cannot be decoded or applied.
 
-        What the key belongs to (a group, a transactional id) is refused until a later record of that key can be applied;
+        What the key belongs to (a group, a transactional id) is rejected until a later record of that key can be applied;
         everything else in the partition is served. Guessing at what the record said could give up an offset or an epoch.
         """
         ...

@@ -78,7 +78,7 @@ class Timers:
         self._heap.clear()
 
     def next_wake_up_ms(self) -> int | None:
-        """When to call `pop_due` next: never later than the earliest deadline."""
+        """Returns the time of the next call of `pop_due`, which is never later than the earliest deadline."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self) -> Callable[[], Unasked] | None:

@@ -58,7 +58,7 @@ def expire(shard: GroupShard, now_ms: int) -> Unasked:
 def _expire_offsets(
     shard: GroupShard, group: ClassicGroup | ConsumerGroup | StreamsGroup, now_ms: int, records: list[CoordinatorRecord]
 ) -> bool:
-    """Add the group's tombstones; True when no offset stays."""
+    """Add tombstones of the group's expired offsets. Returns True if no offset is left."""
     topics = shard.offsets.of_group(group.group_id)
     if not topics:
         return group.group_id not in shard.offsets.open_transactions
@@ -83,7 +83,7 @@ def _expire_offsets(
 
 
 def _since(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when the retention of the group's offsets counts."""
+    """Returns the time from which the retention of the group's offsets counts."""
     if not isinstance(group, ClassicGroup) or group.protocol_type is None:
         return _commit_time
     if group.state is EMPTY:

@@ -209,7 +209,7 @@ def _is_of_another_topic(offset: CommittedOffset, topic_id: bytes) -> bool:
 
 
 def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
-    """Tombstones for what is there; topics the group is subscribed to are refused (KIP-496)."""
+    """Tombstones for what is there; topics the group is subscribed to are rejected (KIP-496)."""
     group = shard.any_group(request.group_id)
     if group is None or group.state is DEAD:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)

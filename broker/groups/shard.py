@@ -39,7 +39,7 @@ class Client(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """What groups read of the newest metadata."""
+    """The newest metadata as far as groups need it."""
 
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]
@@ -69,7 +69,7 @@ class GroupShard:
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
         self.newest_offset = -1
-        # Groups that are refused, with the keys of their records that could not be replayed.
+        # Groups that are rejected, with the keys of their records that could not be replayed.
         self.unreadable: dict[str, dict[str, GroupKey]] = {}
         self._is_loaded = False
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.shard import Client
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import GROUP_VERSION, STREAMS_VERSION
 from ottla.server.network.context import RequestContext
@@ -19,13 +19,13 @@ def client_of(context: RequestContext) -> Client:
     return Client(context.api_version, context.client_id or "", f"/{host}")
 
 
-def check_consumer_groups(broker: BrokerParts) -> None:
+def check_consumer_groups(broker: BrokerComponents) -> None:
     """KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
     if broker.metadata.image.features.level(GROUP_VERSION) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def check_streams_groups(broker: BrokerParts) -> None:
+def check_streams_groups(broker: BrokerComponents) -> None:
     """KafkaError UNSUPPORTED_VERSION before streams.version is finalized at 1."""
     if broker.metadata.image.features.level(STREAMS_VERSION) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

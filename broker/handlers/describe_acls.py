@@ -5,7 +5,7 @@ v1 pattern types (KIP-290) · v2 flexible · v3 the user resource type (KIP-373)
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_acls import (
     AclDescription,
@@ -18,7 +18,7 @@ from ottla.server.security.acl import AccessControlEntry, matches_filter
 from ottla.server.security.operations import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
 
 
-def handle(broker: BrokerParts, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def handle(broker: BrokerComponents, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     if not broker.authorizer.enabled:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     _check(request)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -42,7 +42,9 @@ LOG_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 PACKAGES = ("protocol", "storage", "server", "controller", "broker", "ottla")
 
 
-def handle(broker: BrokerParts, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle(
+    broker: BrokerComponents, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
     for resource in request.resources:
         result = DescribeConfigsResult(
@@ -60,7 +62,7 @@ def handle(broker: BrokerParts, request: DescribeConfigsRequest, context: Reques
     return response
 
 
-def _describe(broker: BrokerParts, resource: DescribeConfigsResource) -> Collection[Described]:
+def _describe(broker: BrokerComponents, resource: DescribeConfigsResource) -> Collection[Described]:
     configs, name = broker.metadata.image.configs, resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -91,7 +93,7 @@ def _describe(broker: BrokerParts, resource: DescribeConfigsResource) -> Collect
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown}")
 
 
-def _check_is_this_broker(broker: BrokerParts, name: str) -> None:
+def _check_is_this_broker(broker: BrokerComponents, name: str) -> None:
     if not name.isdecimal():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:

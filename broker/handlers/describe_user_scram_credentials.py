@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -19,7 +19,7 @@ from ottla.server.network.context import RequestContext
 
 
 def handle(
-    broker: BrokerParts, request: DescribeUserScramCredentialsRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     known: dict[str, list[CredentialInfo]] = {}
     for (mechanism, user), credential in sorted(broker.metadata.image.scram.credentials.items()):

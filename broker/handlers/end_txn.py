@@ -5,8 +5,8 @@ v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch,
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._producer_fenced import as_known
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
@@ -14,7 +14,7 @@ from ottla.server.network.reply import Answer, then
 PRODUCER_FENCED_SINCE = 2
 
 
-def handle(broker: BrokerParts, request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResponse]:
+def handle(broker: BrokerComponents, request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResponse]:
     def shape(response: EndTxnResponse) -> EndTxnResponse:
         response.error_code = as_known(response.error_code, context.api_version, PRODUCER_FENCED_SINCE)
         return response

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -19,7 +19,7 @@ SUBSCRIPTION_ID = 0
 
 
 def handle(
-    broker: BrokerParts, request: GetTelemetrySubscriptionsRequest, context: RequestContext
+    broker: BrokerComponents, request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
     instance_id = request.client_instance_id
     return GetTelemetrySubscriptionsResponse(

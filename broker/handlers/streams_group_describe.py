@@ -5,9 +5,9 @@ v1 the assignor's name, and descriptions of topologies (KIP-1331), which are not
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._group_answers import check_streams_groups
 from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,
@@ -21,7 +21,7 @@ NOT_STORED = 1
 
 
 def handle(
-    broker: BrokerParts, request: StreamsGroupDescribeRequest, context: RequestContext
+    broker: BrokerComponents, request: StreamsGroupDescribeRequest, context: RequestContext
 ) -> Answer[StreamsGroupDescribeResponse]:
     check_streams_groups(broker)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import partial
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.streams.answer import StreamsAnswer
 from ottla.broker.groups.streams.configured import StatusCode
 from ottla.broker.handlers._group_answers import check_streams_groups, client_of
-from ottla.broker.parts import BrokerParts
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_heartbeat import (
@@ -28,7 +28,7 @@ NAMED_ERRORS_MAX = 3
 
 
 def handle(
-    broker: BrokerParts, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    broker: BrokerComponents, request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> Answer[StreamsGroupHeartbeatResponse]:
     check_streams_groups(broker)
     check_topic_names(request, broker.internal_topics)
@@ -64,7 +64,7 @@ def check_topic_names(request: StreamsGroupHeartbeatRequest, internal_topics: Co
 
 
 def _create_missing(
-    broker: BrokerParts, context: RequestContext, answer: StreamsAnswer
+    broker: BrokerComponents, context: RequestContext, answer: StreamsAnswer
 ) -> StreamsGroupHeartbeatResponse:
     response, missing = answer
     if not missing:

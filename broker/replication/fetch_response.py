@@ -1,4 +1,4 @@
-"""What a Fetch response is made of: the partitions by topic, the errors, and where new leaders are (KIP-951)."""
+"""Builds Fetch responses: the partitions by topic, the errors, and the endpoints of new leaders (KIP-951)."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ class Watches:
         self._fire(self.consumers)
 
     def appended(self, first_offset: int, progress: dict[int, ReplicaProgress]) -> None:
-        """There is an append at `first_offset`. An idle follower does not name the partition: its session says when it was caught up."""
+        """The leader has appended at `first_offset`. An idle follower omits the partition, so its session knows when it was caught up."""
         for fetch in self.followers:
             session = fetch.session
             if session is not None and fetch.fetch_offset == first_offset:

@@ -53,7 +53,7 @@ TOPIC_IDS_VERSION = 13
 
 
 class FetchedBroker(Protocol):
-    """The dependencies of a fetch, a subset of those of the handlers (broker/parts.py)."""
+    """The dependencies of a fetch, a subset of those of the handlers (broker/components.py)."""
 
     world: World
     configs: BrokerConfigs
@@ -285,7 +285,7 @@ class Fetching:
             wanted.watch(self._watches(wanted))
 
     def _has_enough(self, fresh: dict[FetchPartition, None]) -> bool:
-        """Whether there is min_bytes to read by now, or something that cannot wait."""
+        """Returns True if min_bytes can be read, or something must be answered at once."""
         for wanted in fresh:
             data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, self.max_bytes), True)
             self._ready_bytes[wanted] = len(data.records or b"")
@@ -357,7 +357,7 @@ class Fetching:
         return response
 
     def _nothing(self, response: FetchResponse) -> FetchResponse:
-        """As Kafka answers a throttled consumer: no partitions. The session stays as it was; a new one is not opened."""
+        """Returns a response without partitions, as Kafka does for a throttled consumer. The session does not change."""
         if self.session.id == INVALID_SESSION_ID:
             self.session.close()
         else:
@@ -383,7 +383,7 @@ class Fetching:
                     session.settle(wanted, partition.watches)
 
     def _knows_all(self, wanted: FetchPartition, data: PartitionData, partition: Partition) -> bool:
-        """Whether there is nothing to read now, so that the fetch waits for a change."""
+        """Returns True if there is nothing to read now, so that the fetch waits for a change."""
         reader = self.reader
         if reader.is_follower:
             # Outside of the ISR each fetch is another chance to be taken in.

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class LogRemoval:
-    """See the module."""
+    """Renames and deletes the directories of deleted logs on a worker."""
 
     def __init__(self, world: World, logs: Logs) -> None:
         self._world = world

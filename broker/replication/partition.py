@@ -30,12 +30,12 @@ from ottla.storage.log import Appended, Log, Origin
 from ottla.storage.preparation import Prepared
 from ottla.storage.snapshot_files import Decoded
 
-#: flush.messages: each append is on the disk before it counts.
+#: The value of flush.messages with which each append is flushed before it counts.
 EVERY_RECORD = 1
 
 
 class Partition(PartitionState):
-    """See the module."""
+    """One replica of a partition, with the verbs that change its state."""
 
     __slots__ = ("_isr_changes",)
 
@@ -64,7 +64,7 @@ class Partition(PartitionState):
         isr: Sequence[int],
         now_ms: int,
     ) -> None:
-        """Also called for a change of the ISR or the replicas under the same leader epoch."""
+        """Become the leader, or take over a new ISR or new replicas in the same leader epoch."""
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:
@@ -331,9 +331,9 @@ class Partition(PartitionState):
             state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
             self.advance_high_watermark()
 
-    def isr_refused(self, error: ErrorCode) -> bool:
+    def isr_rejected(self, error: ErrorCode) -> bool:
         """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
-        state_changes.isr_refused(self, self.proposed_isr, error)
+        state_changes.isr_rejected(self, self.proposed_isr, error)
         if isr_proposals.ended_by(self, error):
             self.advance_high_watermark()
             return False

@@ -31,7 +31,7 @@ class AwaitsLogStarts(Protocol):
 
 
 class Candidates(Protocol):
-    """Which brokers the controller would take into an ISR."""
+    """The brokers that the controller would accept in an ISR."""
 
     def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool: ...
 
@@ -45,7 +45,7 @@ class IsrProposals(Candidates, Protocol[Proposer]):
 
 
 class PartitionState:
-    """See the module. `Partition` inherits it: to reach each field through another object would cost every append."""
+    """The state of one replica. `Partition` inherits it, because access through another object would slow down every append."""
 
     __slots__ = (
         "_committing",
@@ -116,7 +116,7 @@ class PartitionState:
         self.proposed_isr: frozenset[int] | None = None
         self.min_isr = 1
         self.followers: dict[int, ReplicaProgress] = {}
-        #: Whether there is no other replica to wait for, so that an append is committed at once.
+        #: True if there is no other replica, so that an append is committed at once.
         self.alone = True
         self.watches = Watches(wakeups)
         #: DeleteRecords that wait for other replicas' log starts.

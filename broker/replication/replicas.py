@@ -77,7 +77,7 @@ class Assignments(Protocol):
 
 
 class Replicas:
-    """See the module."""
+    """The partitions of this node, and the roles that the metadata image gives them."""
 
     def __init__(
         self,
@@ -368,7 +368,7 @@ class Replicas:
                     self._notify_resigned(partition)
 
     def has_just_lost(self, leader_id: int) -> bool:
-        """Whether a leader that is followed here has closed its connection a moment ago."""
+        """Returns True if a leader that is followed here closed its connection a moment ago."""
         return self.fetchers is not None and self.fetchers.has_just_lost(leader_id)
 
     def followed(self) -> Collection[int]:

@@ -63,7 +63,7 @@ def isr_updated(partition: object, isr: frozenset[int], partition_epoch: int, mi
     log.info("ISR updated to %s%s and version updated to %d in %s", ids(isr), under_min, partition_epoch, partition)
 
 
-def isr_refused(partition: object, proposed: frozenset[int] | None, error: ErrorCode) -> None:
+def isr_rejected(partition: object, proposed: frozenset[int] | None, error: ErrorCode) -> None:
     log.info("Failed to alter ISR to %s in %s: the controller answered %s", ids(proposed or ()), partition, error.name)
 
 

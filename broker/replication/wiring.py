@@ -1,4 +1,4 @@
-"""Replication in a broker, made from its parts: the fetchers of a follower, the ISR changes of a leader."""
+"""Wires replication in a broker: the fetchers of a follower, the ISR changes of a leader."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Una
     """All markers are written."""
     transaction = shard.find(prepared.transactional_id)
     if transaction is None or transaction.state not in PREPARED or transaction != prepared:
-        # Another marker sender was faster: after a failover and back, two may have written the markers.
+        # Another marker sender has completed the transaction: after two failovers, two senders may write the markers.
         return Outcome()
     producer_id, producer_epoch = transaction.producer_after_end
     after = transaction.to(

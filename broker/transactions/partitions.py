@@ -1,4 +1,4 @@
-"""Which partitions take part in a transaction: adding them, and confirming it to their leaders (KIP-890)."""
+"""The partitions of a transaction: AddPartitionsToTxn adds them, and confirms them to their leaders (KIP-890)."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
 _FROM_IDLE = {
     State.EMPTY: "InitProducerId: a new producer epoch",
     State.ONGOING: "a partition, or the offsets of a group, is added",
-    # It fences itself after a failure that it cannot judge.
+    # The client fences itself after a failure with an unknown outcome.
     State.PREPARE_ABORT: "a client of version 2 aborts without having added anything",
 }
 TRANSITIONS: dict[State, dict[State, str]] = {

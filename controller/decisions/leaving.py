@@ -45,11 +45,11 @@ class Leaving:
 
     @property
     def is_done(self) -> bool:
-        """Whether the partitions of this turn were the last ones."""
+        """Returns True if the partitions of this turn were the last ones."""
         return not self._todo
 
     def start_over(self) -> None:
-        """What was decided does not count any more, and there may be nothing left to decide."""
+        """Start again with all partitions of the broker, because its registration has changed."""
         self._basis = None
         self._decided.clear()
         self._todo = []

@@ -5,7 +5,7 @@ A section is turned into the property that says the same (`listener.name.<listen
 
 from __future__ import annotations
 
-from ottla.container.settings import Refused
+from ottla.container.settings import ContainerError
 from ottla.server.security.sasl.jaas import JaasError, LoginModule, read_sections
 
 DEFAULT_SECTION = "KafkaServer"
@@ -16,6 +16,6 @@ def read_jaas(text: str, where: str) -> dict[str, list[LoginModule]]:
     try:
         return read_sections(text)
     except JaasError as error:
-        raise Refused(
+        raise ContainerError(
             f"not a JAAS file: {error}", where, 'write KafkaServer { <module> required key="value"; };'
         ) from None

@@ -33,7 +33,7 @@ POLL_SECONDS = 0.02
 
 
 class Cluster:
-    """Nodes are named by their ids, 1 to `nodes`. See the package for what can be done to them."""
+    """A cluster of node processes, named by their ids from 1 to `nodes`. The package's docstring lists what tests can do with them."""
 
     def __init__(
         self,

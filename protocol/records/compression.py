@@ -103,7 +103,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
         pass
     except (cramjam.DecompressionError, zlib.error, ValueError, IndexError) as fault:
         corrupt = str(fault)
-    # Not raised above: the error would keep the other one, with its frames and what they had made so far, up to 256 MiB.
+    # It is not raised above, because its context would keep the other error's frames with up to 256 MiB of decompressed data.
     name = CODECS[codec].name
     if corrupt is not None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"bad {name} data: {corrupt}")

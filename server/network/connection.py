@@ -71,7 +71,7 @@ class Held:
 
 
 class Requests(Protocol):
-    """Where the frames go: the dispatcher."""
+    """The receiver of a connection's frames: the dispatcher or the login."""
 
     turn: Turn
     mono_ns: Callable[[], int]
@@ -87,7 +87,7 @@ class Renewable(Protocol):
 
 
 class Acceptor(Protocol):
-    """What accepted the connection: the listener."""
+    """The listener that accepted the connection."""
 
     name: str
     inbox: ReceiveBuffer
@@ -164,7 +164,7 @@ class Connection(FrameProtocol):
         return partial(self.resume, Pause.WORK)
 
     def dispatch_to(self, requests: Requests, request_bytes_max: int) -> None:
-        """From the next read on its frames go there: to its login, and to the dispatcher when it is authenticated."""
+        """Send the frames of the next read to another receiver: the login, or the dispatcher after authentication."""
         self._dispatcher = requests
         self.request_bytes_max = request_bytes_max
 
@@ -389,7 +389,7 @@ class Connection(FrameProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a reply is owed."""
+        """Returns True if a request has no response yet."""
         return bool(self._held)
 
     def _hold(self, nbytes: int) -> None:
@@ -402,7 +402,7 @@ class Connection(FrameProtocol):
         self.flush()
         self.closed = True
         if self._paused & Pause.WRITING:
-            # It does not read: waiting for it to take the rest could take for ever.
+            # The client does not read, so waiting for it to read the rest could take for ever.
             self.transport.abort()
             return
         self.transport.close()

@@ -1,4 +1,4 @@
-"""From a frame to a handler and back: header, route, version, decoding, the call, encoding, counting.
+"""Dispatches a frame to its handler and sends the response: header, route, version, decoding, call, encoding, counters.
 
 The path of a request that is answered at once makes no task, no future and no exception. What fails on the way:
 
@@ -346,7 +346,7 @@ def unreadable(name: str, version: int, error: ProtocolError) -> str:
 
 
 def failure_reply(route: Route, version: int, request: object, error: Exception) -> Any:
-    """What to answer when a handler raised."""
+    """Returns the response for an error that a handler raised."""
     if isinstance(error, KafkaError):
         route.count_error(error.code)
         return error_reply(route.api_key, version, request, error)

@@ -1,4 +1,4 @@
-"""How an error becomes an answer of each API, when a handler as a whole has failed.
+"""Makes a response of each API from an error, for a handler that has failed as a whole.
 
 Most responses have an error code of their own. In the others the code goes to every element that answers an element of
 the request; `MIRRORED` says which, in the words of the two declarations. The values are those of Apache Kafka's
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # these modules are loaded when their API is first used
 
 
 class Each(NamedTuple):
-    """For each element of the request's `source` one element in the response's `target`."""
+    """Puts one element into the response's `target` for each element of the request's `source`."""
 
     source: str
     target: str

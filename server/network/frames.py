@@ -16,12 +16,12 @@ import asyncio
 from struct import Struct
 from typing import TypeAlias
 
-#: What one read can take. Larger reads save system calls until the buffer no longer fits the processor's cache.
+#: The size of the buffer of one read. Larger reads save system calls until the buffer no longer fits the processor's cache.
 RECEIVE_BUFFER_BYTES = 256 * 1024
 #: From this size on an unfinished frame is read into its own buffer; below it, copying its start back is cheaper than the
 #: extra system call that ends such a frame exactly.
 LARGE_FRAME_BYTES = 64 * 1024
-#: How far a large frame's buffer is ahead of what has arrived: memory stays within four times the bytes received, and a
+#: A large frame's buffer grows by this factor: memory stays within four times the bytes received, and a
 #: frame is copied a third of its size at most.
 GROWTH = 4
 #: Buffers for frames of up to a MiB are kept for the next ones: producers send hundreds of KB per request, and fresh

@@ -1,4 +1,4 @@
-"""How many connections a node, one listener and one address may have, and how large a request may be."""
+"""Limits of connections per node, listener and address, and of the size of a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INT_MAX = 2**31 - 1
 
 @dataclass(slots=True)
 class ListenerLimits:
-    """What one listener has for itself, besides what it shares."""
+    """The limits of one listener."""
 
     connections_max: int = INT_MAX
     rate: ConnectionRate = field(default_factory=ConnectionRate)
@@ -28,7 +28,7 @@ class ListenerLimits:
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """What the listeners of a node share. The numbers may change while they run (dynamic configuration)."""
+    """The limits that the listeners of a node share. They may change at run time (dynamic configuration)."""
 
     request_bytes_max: int = 104_857_600
     connections_max: int = INT_MAX

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 Frame: TypeAlias = tuple[bytes, Pieces, int]
 #: The frame for what the mechanism gives, and for its failure, if Kafka answers that.
 Accepted: TypeAlias = Callable[[bytes], Frame]
-Refused: TypeAlias = Callable[[SaslFailure], "Frame | None"]
+Rejected: TypeAlias = Callable[[SaslFailure], "Frame | None"]
 
 #: Kafka leaves an unfinished login to connections.max.idle.ms (ten minutes), so that sockets which stop in the middle of it pile up.
 LOGIN_TIMEOUT_MS = 30_000
@@ -53,7 +53,7 @@ LOGIN_TIMEOUT_MS = 30_000
 REAUTHENTICATION_INTERVAL_MS = 1_000
 #: From this version of SaslHandshake on tokens are in SaslAuthenticate requests.
 WITH_HEADERS = 1
-#: How much of a reason the log shows.
+#: The length at which the log cuts a reason.
 REASON_SHOWN = 300
 
 
@@ -73,7 +73,7 @@ class LoginRules:
     mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
     request_bytes_max: int = 524_288
     failed_delay_ms: int = 100
-    #: By mechanism: connections.max.reauth.ms.
+    #: connections.max.reauth.ms by mechanism.
     session_ms_max: Mapping[str, int] = field(default_factory=dict)
 
     def session_ms(self, mechanism: str, expires_ms: int | None, now_ms: int) -> int | None:
@@ -97,7 +97,7 @@ class LoginCounts:
 
 
 class Logins:
-    """What the connections of one SASL listener share."""
+    """The rules and credentials that the connections of one SASL listener share."""
 
     def __init__(self, rules: LoginRules, requests: Requests, world: World, wheel: TimerWheel) -> None:
         """`requests`: the dispatcher of authenticated connections."""
@@ -150,7 +150,7 @@ class Login:
         self._knows_versions = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        #: Of the session that is to be renewed; None in the first login.
+        #: The principal of the session that is re-authenticated; None in the first login.
         self._principal: Principal | None = None
         self._session_ms: int | None = None
         self._renewed_ms = -REAUTHENTICATION_INTERVAL_MS
@@ -249,13 +249,13 @@ class Login:
             lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
             return answer(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms))
 
-        def refused(failure: SaslFailure) -> Frame:
+        def rejected(failure: SaslFailure) -> Frame:
             message = failure.for_client or (
                 f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._mechanism}"
             )
             return answer(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message))
 
-        self._evaluate(bytes(request.auth_bytes), accepted, refused)
+        self._evaluate(bytes(request.auth_bytes), accepted, rejected)
 
     def _token(self, token: bytes) -> None:
         def accepted(challenge: bytes) -> Frame:
@@ -263,20 +263,20 @@ class Login:
 
         self._evaluate(token, accepted, lambda failure: None)
 
-    def _evaluate(self, token: bytes, accepted: Accepted, refused: Refused) -> None:
+    def _evaluate(self, token: bytes, accepted: Accepted, rejected: Rejected) -> None:
         assert self._exchange is not None, "set by the handshake"
         try:
             outcome = self._exchange.evaluate(token)
             if isinstance(outcome, Slow):
                 self._connection.pause(Pause.WORK)
-                work = self._finish_later(outcome, accepted, refused)
+                work = self._finish_later(outcome, accepted, rejected)
                 self._logins.world.spawn(work, f"login {self._connection.id}")
             else:
                 self._finish(outcome, accepted)
         except SaslFailure as failure:
-            raise LoginFailed(str(failure), refused(failure)) from None
+            raise LoginFailed(str(failure), rejected(failure)) from None
 
-    async def _finish_later(self, slow: Slow, accepted: Accepted, refused: Refused) -> None:
+    async def _finish_later(self, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
         """The connection reads nothing meanwhile."""
         connection = self._connection
         try:
@@ -285,7 +285,7 @@ class Login:
                 return
             self._finish(outcome, accepted)
         except SaslFailure as failure:
-            self._fail(str(failure), refused(failure))
+            self._fail(str(failure), rejected(failure))
             return
         connection.flush()
         connection.resume(Pause.WORK)

@@ -39,7 +39,7 @@ def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
 
 
 class Times(NamedTuple):
-    """How long requests of one name took. The buckets are a route's (`Route.latency_buckets`)."""
+    """The times of the requests of one API. The buckets are those of a route (`Route.latency_buckets`)."""
 
     request: str
     buckets: list[int]

@@ -23,7 +23,7 @@ ResponseT = TypeVar("ResponseT", contravariant=True)
 
 
 class Receiver(Protocol[ResponseT]):
-    """Where the response goes."""
+    """The receiver of the response."""
 
     def completed(self, outcome: ResponseT | KafkaError) -> None: ...
 
@@ -40,7 +40,7 @@ class Reply(Generic[T]):
     _outcome: T | KafkaError  # set when the response was there before its receiver
 
     def __init__(self, on_error: Callable[[KafkaError], T] | None = None, kept_bytes: int = 0) -> None:
-        # What the handler keeps of the request until it answers; the connection reads no further while that is much.
+        # The bytes of the request that the handler keeps until it answers. Above a limit the connection stops reading.
         self.kept_bytes = kept_bytes
         self.done = False
         self.cancelled = False
@@ -136,7 +136,7 @@ class Reply(Generic[T]):
         self.follow(outcome)
 
 
-#: What a handler gives: the response itself, or the reply through which it comes later.
+#: The result of a handler: the response, or a reply that is completed later.
 Answer: TypeAlias = T | Reply[T]
 
 

@@ -22,14 +22,14 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 LISTEN_BACKLOG = 1024
 #: Accepted in one turn of the loop; libuv takes one. More would keep requests waiting: each costs about 0.1 ms.
 ACCEPTS_PER_TURN = 64
-#: How long to leave the queue alone when this process has no descriptor or memory left for another connection.
+#: The pause of accepting when this process has no descriptor or memory left for another connection.
 OUT_OF_DESCRIPTORS_S = 1.0
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
 class SocketOptions:
-    """What accepted connections get; a buffer size of -1 leaves it to the kernel, which then adapts it."""
+    """The options of accepted sockets; a buffer size of -1 leaves it to the kernel, which then adapts it."""
 
     backlog: int = LISTEN_BACKLOG
     send_buffer_bytes: int = -1

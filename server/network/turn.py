@@ -12,8 +12,8 @@ from typing import Protocol
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 
-#: What came in one read may be a thousand requests, and some are slow: the first record of a partition makes its files, two
-#: milliseconds on a slow file system. The quorum, on the same loop, is not to wait for all of them.
+#: One read may have a thousand requests, and some are slow: the first record of a partition creates its files, which takes two
+#: milliseconds on a slow file system. The quorum runs on the same loop and must not wait for all of them.
 TURN_NS = 20_000_000
 #: Reads that took less are not counted.
 SLOW_NS = 100_000

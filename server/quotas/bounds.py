@@ -1,4 +1,4 @@
-"""Bounds that Kafka leaves open: how many things clients may make a broker remember. Each counts what it has refused.
+"""Bounds that Kafka does not have, on the state that clients can create in a broker. Each bound counts its rejections.
 
 The defaults are far above what is of use, so that only a client in a loop, or one that means harm, meets them.
 """

@@ -15,7 +15,7 @@ ADDRESSES_MAX = 10_000
 
 
 class ConnectionQuotas:
-    """Those of one node, for all of its listeners."""
+    """The connection rates of one node by address, for all of its listeners."""
 
     def __init__(
         self, rate_of: Callable[[str], float | None] = lambda host: None, windows: Windows = DEFAULT_WINDOWS

@@ -12,6 +12,7 @@ A decision is logged when it is first made, and not again until the entries chan
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Protocol
@@ -85,6 +86,10 @@ class AllowAll:
 
     enabled = False
 
+    def __init__(self) -> None:
+        self.loaded = asyncio.Event()
+        self.loaded.set()
+
     def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool:
         return True
 
@@ -107,7 +112,7 @@ class AllowAll:
 
 
 class StandardAuthorizer:
-    """See the module."""
+    """Authorizes by the entries of the metadata log, with super users and a cache of decisions."""
 
     enabled = True
 
@@ -116,7 +121,8 @@ class StandardAuthorizer:
         self._allow_if_no_acl = allow_if_no_acl
         self._index = AclIndex()
         self._decisions: dict[_Key, bool] = {}
-        self.ready = False
+        #: Set once all entries have been read. Listeners outside of early.start.listeners open then.
+        self.loaded = asyncio.Event()
 
     # -- Entries -----------------------------------------------------------------------------------------------------
 
@@ -127,8 +133,8 @@ class StandardAuthorizer:
         for entry in added:
             self._index.add(entry)
         self._decisions.clear()
-        if not self.ready:
-            self.ready = True
+        if not self.loaded.is_set():
+            self.loaded.set()
             log.info("Completed initial ACL load process: %d entries", len(self._index))
 
     def entries(self) -> Collection[AccessControlEntry]:
@@ -158,10 +164,10 @@ class StandardAuthorizer:
     def _decide(
         self, principal: Principal, host: str, operation: int, resource_type: int, name: str
     ) -> tuple[bool, str]:
-        """The decision, and its rule in Kafka's words."""
+        """Returns the decision, and the rule that made it in Kafka's words."""
         if self.is_super_user(principal):
             return True, "SuperUser"
-        if not self.ready:
+        if not self.loaded.is_set():
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The access control entries have not been loaded yet.")
         decision, entry = self._index.decide(str(principal), java_host(host), operation, resource_type, name)
         if entry is not None:

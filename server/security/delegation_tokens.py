@@ -15,7 +15,7 @@ def hmac_of(key: str, token_id: str) -> bytes:
 
 
 def may_handle_tokens(principal: Principal) -> bool:
-    """Returns True unless the client is not authenticated, or is by a token: a token must not prolong itself by another one."""
+    """Returns True for clients that are authenticated, but not by a token, because a token must not create its successor."""
     return principal != ANONYMOUS and not principal.token_authenticated
 
 
@@ -26,7 +26,7 @@ def principal_of(text: str) -> Principal:
 
 
 class TokensByHmac:
-    """Which token a secret belongs to. Secrets are computed once for each token, as the tokens come to be known."""
+    """Maps secrets to tokens. The secret of each token is computed once, when the token is first seen."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -42,7 +42,7 @@ class TokensByHmac:
         found = self._ids.get(secret)
         if found is None or found in token_ids:
             return found
-        # Tokens have gone since: their secrets go, too.
+        # Remove the secrets of deleted tokens.
         self._ids = {secret: token_id for secret, token_id in self._ids.items() if token_id in token_ids}
         self._known = set(self._ids.values())
         return None

@@ -52,7 +52,7 @@ PASSING = frozenset(
 )
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """An error that does not pass."""
 
 
@@ -83,7 +83,7 @@ class Nodes:
                 error = ErrorCode.NETWORK_EXCEPTION
             if error not in PASSING:
                 if error:
-                    raise Refused(f"{type(request).__name__}: {error.name}")
+                    raise RequestRejected(f"{type(request).__name__}: {error.name}")
                 self._right[role] = node_id
                 return answer
             self._right.pop(role, None)

@@ -320,7 +320,7 @@ class Operations:
         model.truncate(offset)
         check_batches(log, model)
 
-    def start_anew(self, partition: Partition) -> None:
+    def truncate_fully(self, partition: Partition) -> None:
         """The leader's log begins behind the end of this one."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None

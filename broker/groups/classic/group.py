@@ -203,7 +203,7 @@ class ClassicGroup:
     # ---- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can take part with all present ones."""
+        """Returns True if the present members share one of these protocols."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
@@ -226,7 +226,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic. A consumer group with unreadable subscriptions counts as subscribed to every topic."""
+        """Returns True if a member subscribes to the topic. A consumer group with unreadable subscriptions counts as subscribed to every topic."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics

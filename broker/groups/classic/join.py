@@ -36,9 +36,9 @@ def join(
         return _join(shard, group, now_ms, request, client, reply)
     other = shard.any_group(request.group_id)
     if other is not None and other.members:
-        return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
-        return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        return rejection(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     shard.config.groups.check(shard.group_count)
     # The group is in the log before a member gets an id. A group of another kind without members gives its place up.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
@@ -64,20 +64,20 @@ def _join(
         full = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
         return Outcome(response=full, then=lambda: rebalance.complete_if_all_joined(shard, group, now_ms))
     if group.state is DEAD:
-        return refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
+        return rejection(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
     if not group.supports(request.protocol_type, protocols):
-        return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
         return _join_known(shard, group, now_ms, request, protocols, client, reply)
     return _join_new(shard, group, now_ms, request, protocols, client, reply)
 
 
-def refusal(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupResponse]:
+def rejection(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupResponse]:
     return Outcome(response=JoinGroupResponse(error_code=error, member_id=member_id))
 
 
 def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
-    """Whether the group is below group.max.size. During a rebalance only rejoined members count: after the limit was lowered, the last ones are removed."""
+    """Returns True if the group is below group.max.size. During a rebalance only rejoined members count, so a lowered limit removes the last ones."""
     size_max = shard.config.group_max_size
     if group.state is PREPARING_REBALANCE:
         member = group.members.get(member_id)
@@ -116,7 +116,7 @@ def _join_new(
             request.session_timeout_ms,
             lambda: rebalance.expire_session(shard, group, member_id),
         )
-        return refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return rejection(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     return _add(shard, group, now_ms, request, protocols, client, reply, member_id)
 
 
@@ -177,7 +177,7 @@ def _join_known(
         return Outcome(response=JoinGroupResponse(error_code=error.code, member_id=member_id))
     member = group.members[member_id]
     if group.state is EMPTY:
-        return refusal(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        return rejection(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
     same = member.protocols == protocols
     if group.state is COMPLETING_REBALANCE and same:
         # Its first answer got lost.

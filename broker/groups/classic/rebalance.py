@@ -162,11 +162,11 @@ def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unaske
         log.info("Group %s with generation %d is now empty", group.group_id, group.generation)
         return Outcome()
 
-    def refused(error: KafkaError) -> Unasked:
+    def rejected(error: KafkaError) -> Unasked:
         shard.timers.schedule(join_key(group.group_id), EMPTY_RETRY_MS, lambda: _joins_due(shard, group))
         return Outcome()
 
-    return Outcome([group_metadata_record(group.group_id, value)], then=replayed, refused=refused)
+    return Outcome([group_metadata_record(group.group_id, value)], then=replayed, rejected=rejected)
 
 
 def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:

@@ -47,5 +47,5 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     DEAD: {},
 }
 
-# Where a rebalance can start; in PreparingRebalance it goes on.
+# The states in which a rebalance can start; in PreparingRebalance it continues.
 CAN_REBALANCE = frozenset(state for state, following in TRANSITIONS.items() if PREPARING_REBALANCE in following)

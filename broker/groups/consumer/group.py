@@ -1,4 +1,4 @@
-"""A consumer group: what its records in the log say, and what follows from that.
+"""The state of a consumer group, replayed from its records in the log, and values derived from it.
 
 Everything here is hard state but `seen_topics`. Replay alone changes it, and takes records in any order, as
 compaction leaves them.
@@ -32,7 +32,7 @@ MEMBER_EPOCH_SINCE = 9
 
 
 class ConsumerGroup:
-    """Made empty, at epoch 0."""
+    """A consumer group; a new one has no members and epoch 0."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -44,7 +44,7 @@ class ConsumerGroup:
         # group.instance.id -> member id
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Assignment] = {}
-        # Topic id -> partition -> the member that holds it, or still has to give it up.
+        # Topic id -> partition -> the member that owns it or still has to revoke it.
         self._holders: dict[bytes, dict[int, str]] = {}
         # ---- soft: the metadata that the hash was last compared with
         self.seen_topics: object = None
@@ -126,13 +126,13 @@ class ConsumerGroup:
         return self.targets.get(member_id, NOTHING)
 
     def assignor_name(self, default: str) -> str:
-        """The assignor that most members ask for."""
+        """The assignor that most members prefer."""
         votes = Counter(member.metadata.server_assignor for member in self.members.values())
         del votes[None]
         return min(votes, key=lambda name: (-votes[name], name or "")) or default if votes else default
 
     def subscribed_topics(self, changed: Mapping[str, Iterable[str]]) -> set[str]:
-        """The names of all members' topics, as if those in `changed` were subscribed to these instead."""
+        """Returns the topic names that the members subscribe to; the members in `changed` count with their new subscriptions."""
         names = {
             tuple(member.metadata.subscribed_topic_names)
             for member_id, member in self.members.items()
@@ -146,7 +146,7 @@ class ConsumerGroup:
     # ---- requests of members
 
     def member(self, member_id: str) -> Member:
-        """KafkaError UNKNOWN_MEMBER_ID if there is none."""
+        """Raises KafkaError UNKNOWN_MEMBER_ID if there is no such member."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -188,7 +188,7 @@ class ConsumerGroup:
             raise _stale(epoch, member.current.epoch)
 
     def validate_offset_delete(self) -> None:
-        """A group with members may lose offsets of topics that it is not subscribed to."""
+        """Offsets of a group with members may be deleted only for topics that no member subscribes to."""
 
     def validate_delete(self) -> None:
         if self.members:
@@ -203,7 +203,7 @@ def _stale(received: int, expected: int) -> KafkaError:
 
 
 def is_subset(owned: Assignment | None, assigned: Holdings) -> bool:
-    """Whether a member says what it has, and that is not more than it was given."""
+    """Returns True if the request names the owned partitions, and all of them were assigned to the member."""
     if owned is None:
         return False
     given = partitions_of(assigned)

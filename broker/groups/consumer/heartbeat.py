@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, changes its subscription, takes a step towards its target, or says that it lives.
+"""ConsumerGroupHeartbeat: a member joins, changes its subscription, reconciles towards its target, or keeps its session.
 
 A heartbeat is up to four decisions, each appended and replayed before the next: a static member takes the place of its former
 process; the member's metadata and the group's epoch; the target of that epoch; the member's next step. Each leaves a state
@@ -56,7 +56,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
     validate(request, client.api_version, shard.config.consumer_group_assignors)
     if request.member_epoch < JOINING_EPOCH:
         return leave(shard, request)
-    # Ids of the members of v0 are made here.
+    # In v0 the coordinator generates member ids.
     request.member_id = request.member_id or shard.new_uuid()
     group = shard.consumer_groups.get(request.group_id)
     if group is None:
@@ -79,7 +79,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
 
 
 def _place_for_a_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> list[CoordinatorRecord]:
-    """A classic group without members gives its place up, and its offsets stay; one with members keeps it."""
+    """An empty classic group is replaced and its offsets stay. One with members stays, and the request fails."""
     if request.member_epoch != JOINING_EPOCH:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
     classic = shard.groups.get(request.group_id)
@@ -94,7 +94,7 @@ def _place_for_a_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest
 def _static_member(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, instance_id: str, is_joining: bool
 ) -> Member | None:
-    """The member with the request's instance id, which a joining one may replace only after it left for a while."""
+    """Returns the member with the request's instance id. A joining member may replace it only after it left with epoch -2."""
     holder = group.members.get(group.static_members.get(instance_id, ""))
     if holder is None:
         if is_joining:
@@ -115,7 +115,7 @@ def _static_member(
 
 
 def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatRequest) -> None:
-    """The previous epoch is accepted once more: the answer with the new one may be lost. A member may always join again."""
+    """The previous epoch is accepted, because the response with the new one may be lost. Epoch 0 is always accepted: it is a rejoin."""
     epoch = request.member_epoch
     if epoch in (current.epoch, JOINING_EPOCH):
         return
@@ -132,7 +132,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
     return None if request.topic_partitions is None else assignment_of(request.topic_partitions)
 
 
-# ---- 1: a static member comes back
+# ---- 1: a static member rejoins
 
 
 def _replace(
@@ -143,7 +143,7 @@ def _replace(
     group: ConsumerGroup,
     former: Member,
 ) -> Decision:
-    """The new process gets what the former one had, at epoch 0, in the response to this heartbeat."""
+    """The new process of a static member takes over the assignment of the former one at epoch 0."""
     group_id, member_id = group.group_id, request.member_id
     current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
     records = [
@@ -168,7 +168,7 @@ def _replace(
     return Outcome(records, then=replaced)
 
 
-# ---- 2: what the member wants
+# ---- 2: the member's subscription
 
 
 def _subscribe(
@@ -179,7 +179,7 @@ def _subscribe(
     group: ConsumerGroup,
     records: list[CoordinatorRecord],
 ) -> Decision:
-    """`group` is not the shard's yet if this is its first member."""
+    """Write the member's metadata and the new group epoch. The group of a first member is not in the shard yet."""
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
     metadata = _updated(before, request, client)
@@ -212,7 +212,7 @@ def _subscribe(
 def _updated(
     before: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMemberMetadataValue:
-    """What the request leaves out stays as it was."""
+    """Returns the member with the fields of the request; absent fields keep their values."""
     names = request.subscribed_topic_names
     return ConsumerGroupMemberMetadataValue(
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
@@ -233,7 +233,10 @@ def _updated(
 
 
 def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callable[[], Decision]) -> Decision:
-    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
+    """Compute a new target, once per assignment interval at most, because many members may join at once (KIP-1263).
+
+    The first member of a group does not wait.
+    """
     interval_ms = shard.cluster.consumer_settings(group.group_id).assignment_interval_ms
     since_ms = now_ms - group.assignment_timestamp_ms
     is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
@@ -243,7 +246,7 @@ def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callabl
     return Outcome(new_target(group, shard.cluster.topics(), default, now_ms), then=go_on)
 
 
-# ---- 4: the member's next step
+# ---- 4: reconciliation
 
 
 def _step(
@@ -273,7 +276,7 @@ def _step(
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A member that joins, or that may have missed answers, says everything and gets everything."""
+    """Returns True for a full request, of a member that joins or has missed responses. Its response is full, too."""
     return request.member_epoch == JOINING_EPOCH or (
         request.rebalance_timeout_ms != -1
         and request.subscribed_topic_names is not None

@@ -1,4 +1,4 @@
-"""Members that fall silent, or do not give partitions up in time, are removed; and how a member is removed at all."""
+"""Session and rebalance timeouts of consumer groups: a member without heartbeats, or with overdue revocations, is removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def keep_alive(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
-    """Begin the member's session again, and watch over what it has to give up."""
+    """Restart the member's session timer, and its rebalance timer if it has to revoke partitions."""
     group_id, member_id = group.group_id, member.member_id
     session_ms = shard.cluster.consumer_settings(group_id).session_timeout_ms
     key = _session_key(group_id, member_id)
@@ -33,14 +33,14 @@ def keep_alive(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
 
 
 def removal(shard: GroupShard, group: ConsumerGroup, member_id: str) -> list[CoordinatorRecord]:
-    """Tombstones of the member, and the group's next epoch."""
+    """Returns the tombstones of the member and the record of the next group epoch."""
     names = group.subscribed_topics({member_id: ()})
     epoch = group_record(group.group_id, group.epoch + 1, metadata_hash(shard.cluster.topics(), names))
     return [*member_tombstones(group.group_id, member_id), epoch]
 
 
 def forget(shard: GroupShard, group_id: str, member_id: str) -> None:
-    """Cancel the timers of a member that is gone."""
+    """Cancel the timers of a removed member."""
     shard.timers.cancel(_session_key(group_id, member_id))
     shard.timers.cancel(_rebalance_key(group_id, member_id))
 
@@ -81,9 +81,9 @@ def _fenced(shard: GroupShard, group: ConsumerGroup, member_id: str) -> Unasked:
         forget(shard, group.group_id, member_id)
         return Outcome()
 
-    def refused(error: KafkaError) -> Unasked:
-        """The member stays, so it needs a session that ends."""
+    def rejected(error: KafkaError) -> Unasked:
+        """The member stays because the append failed, so its session timer starts again."""
         keep_alive(shard, group, group.members[member_id])
         return Outcome()
 
-    return Outcome(removal(shard, group, member_id), then=removed, refused=refused)
+    return Outcome(removal(shard, group, member_id), then=removed, rejected=rejected)

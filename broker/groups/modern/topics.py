@@ -1,4 +1,4 @@
-"""The topics of a group in the metadata: which of them exist, and a hash that changes with them (KIP-1101)."""
+"""The existing topics of a group's subscription, and the metadata hash that changes with them (KIP-1101)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ottla.controller.metadata.topics import TopicsImage
 
 
 def metadata_hash(topics: TopicsImage, names: Iterable[str]) -> int:
-    """Over ids, names and numbers of partitions; 0 if none of the topics exists. An int64, as its record has it.
+    """Returns an int64 hash of the topics' ids, names and numbers of partitions; 0 if none of the topics exists.
 
-    Kafka hashes racks too, and by another function: a group that moves from one to the other is assigned once more.
+    Kafka's hash is another function and includes racks, so a group that moves from Kafka gets a new target once.
     """
     known = [topic for name in sorted(names) if (topic := topics.by_name(name)) is not None]
     if not known:
@@ -23,7 +23,7 @@ def metadata_hash(topics: TopicsImage, names: Iterable[str]) -> int:
 
 
 def topic_ids(topics: TopicsImage, names: Iterable[str]) -> frozenset[bytes]:
-    """Those of the topics that exist."""
+    """Returns the ids of the topics that exist."""
     return frozenset(topic_id for name in names if (topic_id := topics.id_of(name)) is not None)
 
 

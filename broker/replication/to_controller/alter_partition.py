@@ -78,7 +78,7 @@ class IsrChanges:
                     continue  # newer metadata arrived before the response
                 if answer.error_code == ErrorCode.NONE:
                     partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)
-                elif partition.isr_refused(ErrorCode(answer.error_code)):
+                elif partition.isr_rejected(ErrorCode(answer.error_code)):
                     again.append(partition)
         return again
 

@@ -97,7 +97,7 @@ class Producer:
         return ProduceRequest(acks=ACKS_ALL, timeout_ms=self.cluster.timeout_ms, topic_data=[topic])
 
     def _acknowledged(self, result: PartitionProduceResponse) -> bool:
-        """Whether the partition took its batch; False means try again."""
+        """Returns True if the partition acknowledged its batch; False if the batch must be sent again."""
         if not result.error_code:
             return True
         if code_of(result.error_code).retriable:

@@ -30,7 +30,7 @@ COLLISION = (
 )
 FILTERS = ("under-replicated-partitions", "unavailable-partitions", "under-min-isr-partitions", "at-min-isr-partitions")
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-#: Where a config of DescribeConfigs was set: the topic, the broker, all brokers, the properties file.
+#: The sources of DescribeConfigs that are shown: the topic, the broker, all brokers, the properties file.
 SHOWN_SOURCES = (1, 2, 3, 4)
 
 

@@ -1,4 +1,4 @@
-"""Tokens with which this node logs in by OAUTHBEARER, of an identity provider: the client-credentials grant (RFC 6749)."""
+"""Gets this node's own OAUTHBEARER tokens from an identity provider, by the client-credentials grant (RFC 6749)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import Values
-from ottla.server.security.sasl.client import LoginRefused
+from ottla.server.security.sasl.client import LoginRejected
 from ottla.server.security.sasl.login_tokens import ENDPOINT
 from ottla.server.security.sasl.oauthbearer import MS_PER_S
 from ottla.server.security.sasl.web import TIMEOUT_S, fetch
@@ -44,7 +44,7 @@ class ClientCredentials:
         self._until_ms = 0
 
     async def token(self) -> str:
-        """Raises LoginRefused."""
+        """Raises LoginRejected."""
         now_ms = self._world.clock.mono_ms()
         if now_ms < self._until_ms:
             return self._token
@@ -54,9 +54,9 @@ class ClientCredentials:
             self._token = str(answer["access_token"])
             lifetime_s = float(answer.get("expires_in", 0))
         except OSError as error:
-            raise LoginRefused(f"no token from {self._url}: {error}") from None
+            raise LoginRejected(f"no token from {self._url}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            # The response is not repeated, because it may have the token.
-            raise LoginRefused(f"{self._url} answered without a token") from None
+            # The message does not contain the response, because it may have the token.
+            raise LoginRejected(f"{self._url} answered without a token") from None
         self._until_ms = now_ms + int(lifetime_s * MS_PER_S * self._part)
         return self._token

@@ -1,4 +1,4 @@
-"""The server's side of a SASL exchange, whatever the mechanism: a token of the client in, a challenge or the end of it out."""
+"""The server's side of a SASL exchange, for every mechanism: each token of the client is answered with a challenge or the outcome."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class SaslFailure(Exception):
 
 
 class Exchange(Protocol):
-    """One attempt of one client."""
+    """One authentication attempt of a client."""
 
     def evaluate(self, token: bytes) -> bytes | Authenticated | Slow:
-        """Returns the challenge, or the end of a successful exchange, or what computes one of the two.
+        """Returns the next challenge, or the outcome, or a slow step that computes one of the two.
 
         Raises:
             SaslFailure: the exchange has failed.

@@ -30,7 +30,7 @@ class JaasError(ValueError):
 class LoginModule(NamedTuple):
     class_name: str
     flag: str
-    options: tuple[tuple[str, str], ...]  # values as they were written, with their quotes
+    options: tuple[tuple[str, str], ...]  # values still have their quotes
 
     @property
     def mechanisms(self) -> tuple[str, ...]:

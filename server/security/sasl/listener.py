@@ -1,4 +1,4 @@
-"""From a node's configuration to the SASL mechanisms of one of its listeners, with Kafka's property names.
+"""Reads the SASL mechanisms of a listener from the node's configuration, with Kafka's property names.
 
 sasl.enabled.mechanisms                                     which, also under the listener's prefix
 listener.name.<listener>.<mechanism>.sasl.jaas.config       the login module of one: PLAIN's users, the node's own login

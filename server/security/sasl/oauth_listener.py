@@ -1,4 +1,4 @@
-"""From a node's configuration to OAUTHBEARER: who validates the tokens of a listener, and where the node's own ones come from."""
+"""Reads the OAUTHBEARER settings from a node's configuration: the validator of a listener's tokens, and the source of the node's own."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class OAuthTokens:
         return token
 
 
-#: What must be expected, and what says that it need not be.
+#: Properties that restrict the accepted tokens, and the option that permits leaving them out.
 EXPECTED = (
     ("sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.allow.unverified.issuer"),
     ("sasl.oauthbearer.expected.audience", "sasl.oauthbearer.allow.unverified.audience"),

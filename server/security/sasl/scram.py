@@ -49,7 +49,7 @@ class Credential(Protocol):
 
 
 class TokenCredential(NamedTuple):
-    """What a delegation token's login is checked with. `secret`: the HMAC of the token's id."""
+    """The credential of a delegation token's login. `secret`: the HMAC of the token's id."""
 
     owner: Principal
     expires_ms: int
@@ -66,11 +66,11 @@ class Derived(NamedTuple):
 
 
 class ScramUsers(NamedTuple):
-    """Where credentials come from."""
+    """The source of credentials."""
 
-    #: Of a mechanism and a user.
+    #: Returns the credential of a user for a mechanism.
     credential: Callable[[str, str], Credential | None]
-    #: Of a token's id.
+    #: Returns the credential of a token by its id.
     token: Callable[[str], TokenCredential | None]
     #: A salt for a user that does not exist, the same at every attempt.
     decoy_salt: Callable[[str], bytes]

@@ -118,7 +118,7 @@ def server_first(nonce: str, salt: bytes, iterations: int) -> str:
 
 
 class Keys(NamedTuple):
-    """What a server keeps of a password."""
+    """The keys that a server stores instead of a password."""
 
     stored: bytes
     server: bytes

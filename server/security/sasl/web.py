@@ -6,7 +6,7 @@ from http.client import HTTPException
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-#: What an identity provider may answer: a key set has a few KB.
+#: The limit of an identity provider's response; a key set has a few KB.
 ANSWER_BYTES_MAX = 1024 * 1024
 TIMEOUT_S = 10.0
 

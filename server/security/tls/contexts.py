@@ -1,4 +1,4 @@
-"""From the ssl.* properties to contexts of OpenSSL, for both sides of a connection."""
+"""Makes OpenSSL contexts from the ssl.* properties, for both sides of a connection."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _context(properties: TlsProperties, protocol: int, keys: KeyStore | None) ->
             except ssl.SSLError as error:
                 name = "ssl.keystore.location" if properties["ssl.keystore.location"] else "ssl.keystore.key"
                 remedy = "use a key that OpenSSL takes: RSA of 2048 bits or more, or a curve such as P-256"
-                raise properties.error(name, f"OpenSSL refuses the key store: {reason_of(error)}", remedy) from None
+                raise properties.error(name, f"OpenSSL rejects the key store: {reason_of(error)}", remedy) from None
     return context
 
 

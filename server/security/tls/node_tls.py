@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -29,7 +29,7 @@ from ottla.storage.errors import StorageFailure
 
 log = logging.getLogger(__name__)
 
-#: How often the files are looked at. Kafka looks at them only when its configuration is altered.
+#: The interval of checks for changed files. Kafka checks them only when its configuration is altered.
 LOOK_MS = 1_000
 
 
@@ -61,7 +61,7 @@ class Side:
 
 
 class NodeTls:
-    """See the module."""
+    """The TLS contexts of a node's listeners and of its connections to other nodes."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world = world
@@ -73,8 +73,9 @@ class NodeTls:
         config.watch(lambda config, changed: self._configured(changed))
         self._look_later()
 
-    def properties(self, listener: str) -> TlsProperties:
-        config, name = self._config, listener.lower()
+    def properties(self, listener: str, config: NodeConfig | None = None) -> TlsProperties:
+        """`config`: another than the present one."""
+        config, name = config or self._config, listener.lower()
         return TlsProperties(
             config.values, self._world.files.read, config.of_listener(listener), f"listener.name.{name}."
         )
@@ -110,7 +111,7 @@ class NodeTls:
                     if why is not None:
                         raise self.properties(client.listener).error(
                             "ssl.truststore.location",
-                            f"nodes with these key and trust stores would refuse each other: {why}",
+                            f"nodes with these key and trust stores would reject each other: {why}",
                             "the trust store must have the authority that signed the nodes' certificates",
                         )
 
@@ -158,23 +159,34 @@ class NodeTls:
 
         self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
 
+    def refusal(self, configs: Mapping[str, str]) -> str | None:
+        """Why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
+        config = self._config.with_dynamic(configs)
+        for side in self._sides:
+            properties = self.properties(side.listener, config)
+            try:
+                self._check_change(side, properties, side.make(properties))
+            except ConfigError as error:
+                return f"The certificates of {side.name} cannot be used: {error}"
+        return None
+
     def _replace(self, sides: list[Side], reason: str) -> None:
         replaced: list[str] = []
-        refused: dict[str, list[str]] = {}
+        rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # Of what is tried now: a file that is wrong is reported once, not at each look.
+            # The states are those of the files that are tried now, so that an invalid file is reported once, not at each check.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)
                 self._check_change(side, properties, made)
             except ConfigError as error:
-                refused.setdefault(f"{error} ({error.what_to_try})", []).append(side.name)
+                rejected.setdefault(f"{error} ({error.what_to_try})", []).append(side.name)
                 continue
             side.holder.context, side.keys = made.context, made.keys
             replaced.append(side.name)
             self._note(side.name, made.keys)
-        for why, names in refused.items():
+        for why, names in rejected.items():
             log.error("The certificates of %s stay as they are: %s", ", ".join(names), why)
         if replaced:
             log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
@@ -191,11 +203,11 @@ class NodeTls:
                 server, client = (
                     (other.holder.context, made.context) if is_client else (made.context, other.holder.context)
                 )
-                refusal = check_each_other(server, client)
-                if refusal is not None:
+                rejection = check_each_other(server, client)
+                if rejection is not None:
                     raise properties.error(
                         "ssl.keystore.location",
-                        f"other nodes would refuse it: {refusal}",
+                        f"other nodes would reject it: {rejection}",
                         "replace the trust stores of all nodes first, with both authorities in them",
                     )
 

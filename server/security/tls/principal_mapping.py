@@ -41,7 +41,7 @@ class Rule(NamedTuple):
         def referred(reference: re.Match[str]) -> str:
             if reference[1] is not None:
                 return reference[1]
-            # As many digits as there are groups for; the others stand for themselves.
+            # A reference has as many digits as there are groups; further digits are text.
             digits = reference[2]
             for end in range(len(digits), 0, -1):
                 if int(digits[:end]) <= match.re.groups:

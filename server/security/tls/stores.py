@@ -1,4 +1,4 @@
-"""Key stores and trust stores: PEM as text or file, PKCS12. What Java alone reads (JKS) is refused with the command that converts it.
+"""Key stores and trust stores: PEM as text or file, PKCS12. What Java alone reads (JKS) is rejected with the command that converts it.
 
 Everything is read and checked here, before OpenSSL gets it: its own errors name neither the property nor the file.
 """
@@ -30,7 +30,7 @@ from ottla.storage.errors import StorageFailure
 PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
 JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS and JCEKS
 PRIVATE_KEY = "PRIVATE KEY"
-#: What the certificate's public key is compared with.
+#: The form in which public keys of certificate and private key are compared.
 PUBLIC = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -43,7 +43,7 @@ class KeyStore:
 
     @property
     def pem(self) -> bytes:
-        """For OpenSSL: the key is not encrypted."""
+        """Returns the PEM text for OpenSSL, with the key unencrypted."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
@@ -118,7 +118,7 @@ def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | 
     data = _read(properties, "ssl.truststore.location")
     if is_pem:
         return _certificates(properties, "ssl.truststore.location", data.decode("ascii", errors="replace"))
-    _refuse_other_forms(properties, "ssl.truststore", data)
+    _reject_other_forms(properties, "ssl.truststore", data)
     store = _load_pkcs12(properties, "ssl.truststore", data, password)
     entries = [entry.certificate for entry in [store.cert, *store.additional_certs] if entry is not None]
     if not entries:
@@ -216,7 +216,7 @@ def _certificates(properties: TlsProperties, name: str, text: str) -> list[x509.
 
 
 def _pkcs12_key_store(properties: TlsProperties, data: bytes, password: str) -> KeyStore:
-    _refuse_other_forms(properties, "ssl.keystore", data)
+    _reject_other_forms(properties, "ssl.keystore", data)
     store = _load_pkcs12(properties, "ssl.keystore", data, password)
     if store.key is None or store.cert is None:
         why = "the key store has no private key with a certificate"
@@ -237,7 +237,7 @@ def _load_pkcs12(
         ) from None
 
 
-def _refuse_other_forms(properties: TlsProperties, kind: str, data: bytes) -> None:
+def _reject_other_forms(properties: TlsProperties, kind: str, data: bytes) -> None:
     """Java's keytool writes PKCS12 since JDK 9, also into files named .jks; Java reads both under either type."""
     path = properties[f"{kind}.location"]
     if data.startswith(JAVA_MAGICS):

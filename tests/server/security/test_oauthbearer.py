@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl import key_sets, web
-from ottla.server.security.sasl.client import LoginRefused, OAuthBearerClient
+from ottla.server.security.sasl.client import LoginRejected, OAuthBearerClient
 from ottla.server.security.sasl.client_credentials import ClientCredentials
 from ottla.server.security.sasl.exchange import Authenticated, SaslFailure
 from ottla.server.security.sasl.key_sets import KeySet
 from ottla.server.security.sasl.login_tokens import ENDPOINT, unsecured_token
-from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, Token, TokenRefused, UnsecuredTokens
+from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, Token, TokenRejected, UnsecuredTokens
 from ottla.server.security.sasl.signed_tokens import KEYS_TRIED_MAX, Expected, SignedTokens, read_keys
 from ottla.server.world import RealWorld
 from tests.server.tiny_node import until
@@ -135,7 +135,7 @@ def hmac_with_the_public_key() -> str:
     ],
 )  # fmt: skip
 def test_any_other_token_is_refused(token: str, reason: str) -> None:
-    with pytest.raises(TokenRefused, match=reason) as refused:
+    with pytest.raises(TokenRejected, match=reason) as refused:
         validator()(token)
     assert token[:40] not in str(refused.value) or not token
 
@@ -144,7 +144,7 @@ def test_clocks_may_differ_by_what_the_configuration_says() -> None:
     tolerant = validator(skew_ms=30_000)
     assert tolerant(signed({"exp": NOW_S - 29, "iat": NOW_S - 60})).subject == "alice"
     assert tolerant(signed({"nbf": NOW_S + 29})).subject == "alice"
-    with pytest.raises(TokenRefused):
+    with pytest.raises(TokenRejected):
         tolerant(signed({"exp": NOW_S - 31, "iat": NOW_S - 60}))
 
 
@@ -155,7 +155,7 @@ def test_any_issuer_and_audience_is_accepted_where_none_is_expected() -> None:
 def test_a_token_without_a_key_id_is_tried_with_a_few_keys_only() -> None:
     many = read_keys(key_set(*[(str(number), OTHER) for number in range(KEYS_TRIED_MAX)], ("rsa", RSA)))
     tokens = SignedTokens(lambda: many, lambda: None, Expected(None, [], 0, "sub"), lambda: NOW_MS)
-    with pytest.raises(TokenRefused):
+    with pytest.raises(TokenRejected):
         tokens(signed(key_id=None))
 
 
@@ -183,7 +183,7 @@ def test_an_unsigned_token_is_accepted_by_the_validator_for_development_alone() 
     ],
 )  # fmt: skip
 def test_an_unsigned_token_that_is_not_valid_is_refused(token: str) -> None:
-    with pytest.raises(TokenRefused):
+    with pytest.raises(TokenRejected):
         UnsecuredTokens({}, lambda: NOW_MS)(token)
 
 
@@ -289,7 +289,7 @@ async def test_keys_are_fetched_and_again_for_a_key_that_is_missing(monkeypatch:
         await until(lambda: set(keys.keys) == {"old"})
         idp.answer = key_set(("new", RSA))
         tokens = SignedTokens(lambda: keys.keys, keys.missing, Expected(None, [], 0, "sub"), lambda: NOW_MS)
-        with pytest.raises(TokenRefused):
+        with pytest.raises(TokenRejected):
             tokens(signed(key_id="new"))
         await until(lambda: set(keys.keys) == {"new"})
         assert tokens(signed(key_id="new")).subject == "alice"
@@ -361,7 +361,7 @@ async def test_a_provider_that_gives_no_token_fails_the_login_without_its_answer
         credentials = ClientCredentials(
             real.world, {**values, ENDPOINT: url}, {"clientId": "i", "clientSecret": "planted"}
         )
-        with pytest.raises(LoginRefused) as refused:
+        with pytest.raises(LoginRejected) as refused:
             await credentials.token()
         assert "planted" not in str(refused.value) and len(idp.asked) == 1
     await real.close()

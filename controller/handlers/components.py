@@ -28,7 +28,7 @@ class Quorum(Protocol):
 
 
 @dataclass(slots=True)
-class ControllerParts:
+class ControllerComponents:
     world: World
     controller: Controller
     scheduled_tasks: ScheduledTasks
