@@ -80,9 +80,9 @@ def _fenced(shard: GroupShard, group: StreamsGroup, member_id: str) -> Unasked:
         forget(shard, group.group_id, member_id)
         return Outcome()
 
-    def refused(error: KafkaError) -> Unasked:
+    def rejected(error: KafkaError) -> Unasked:
         """The member stays, so it needs a session that ends."""
         keep_alive(shard, group, group.members[member_id])
         return Outcome()
 
-    return Outcome(removal(group, member_id), then=removed, refused=refused)
+    return Outcome(removal(group, member_id), then=removed, rejected=rejected)
