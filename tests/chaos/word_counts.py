@@ -1,12 +1,17 @@
-"""Applications of Kafka Streams that count words in a streams group, and the check that each word was counted exactly once.
+"""Applications of Kafka Streams that count words in a streams group while they and brokers are killed: each word counts exactly once.
 
 Nothing is cached by the application, so each word's counts in the output are 1, 2, 3 and so on: a record that was counted twice, or
-not at all, leaves a gap or a repetition. Only committed records are read.
+not at all, leaves a gap or a repetition. Only committed records are read. `make chaos` runs it on three nodes:
+
+    .venv/bin/python -m tests.chaos.word_counts [--cycles 3]    a kill -9 of a broker and one of an application in each cycle
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,11 +21,22 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tools.apache_kafka import java_command
+from ottla.testing.cluster import Cluster
+from tools.apache_kafka import java_command, missing
 from tools.apache_kafka.jars import streams_classpath
 from tools.apache_kafka.programs import compiled
 
 SOURCE = Path(__file__).with_name("WordCount.java")
+#: Members that were killed are gone after 6 s and not after 45, and a new group waits 1 s.
+QUICK = {
+    "group_streams_min_session_timeout_ms": "6000",
+    "group_streams_session_timeout_ms": "6000",
+    "group_streams_min_heartbeat_interval_ms": "500",
+    "group_streams_heartbeat_interval_ms": "500",
+    "group_streams_initial_rebalance_delay_ms": "1000",
+}
+RUNNING_SECONDS_MAX = 120
+CHECK_SECONDS_MAX = 240
 WORDS = [f"word{index}" for index in range(20)]
 
 
@@ -52,6 +68,12 @@ class WordCounts:
         with open(log, "w") as output:
             self.applications.append(subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT))
         return self.applications[-1]
+
+    def wait_until_running(self, number: int) -> None:
+        deadline = time.monotonic() + RUNNING_SECONDS_MAX
+        while "RUNNING" not in self.log(number).split():
+            assert time.monotonic() < deadline, self.log(number)
+            time.sleep(0.2)
 
     def log(self, number: int) -> str:
         return (self.directory / f"app{number}.log").read_text()
@@ -112,3 +134,44 @@ class WordCounts:
                 application.wait(30)
             except subprocess.TimeoutExpired:
                 application.kill()
+
+
+def run(cycles: int, directory: Path) -> int:
+    """Three nodes and two applications; returns the number of words that were counted."""
+    with Cluster(3, **QUICK) as cluster:
+        counts = WordCounts(cluster.bootstrap, "words", directory, replicas=3)
+        try:
+            for _ in range(2):
+                counts.start()
+            counts.send(500)
+            for cycle in range(cycles):
+                counts.wait_until_running(len(counts.applications) - 1)
+                node = 1 + cycle % 3
+                cluster.kill(node)
+                counts.send(500)
+                counts.applications[-2].kill()
+                counts.start()
+                cluster.restart(node)
+                counts.send(500)
+            counts.flush()
+            counts.check(CHECK_SECONDS_MAX)
+            return sum(counts.sent.values())
+        finally:
+            counts.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.chaos.word_counts", description=__doc__)
+    parser.add_argument("--cycles", type=int, default=3)
+    cycles = parser.parse_args().cycles
+    if reason := missing():
+        print(f"Kafka Streams is left out: {reason}")
+        return 0
+    with tempfile.TemporaryDirectory() as directory:
+        words = run(cycles, Path(directory))
+    print(f"{words} words counted exactly once through {cycles} kills of brokers and {cycles} of applications")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
