@@ -40,7 +40,7 @@ class BrokerComponents:
     transactions: Transactions
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
-    #: fetch.max.bytes, looked at by every fetch.
+    #: fetch.max.bytes, which every fetch reads.
     fetch_max_bytes: int
     held_answers: HeldAnswers
     long_work: LongWork

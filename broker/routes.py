@@ -261,7 +261,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
 
 
 def broker_routes(broker: BrokerComponents) -> list[Route]:
-    """The rows, bound to the components of one broker, behind their guards."""
+    """Returns the rows, bound to the components of one broker, behind their guards."""
     return [
         Route(
             row.api_key,

@@ -21,7 +21,7 @@ from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 
-#: log.flush.scheduler.interval.ms is "never" by default; a topic's own flush.ms is looked at this often all the same.
+#: The interval of checks of the topics' flush.ms, because log.flush.scheduler.interval.ms is "never" by default.
 FLUSH_LOOK_MS_MAX = 1_000
 #: The interval after which a failed directory's partitions lose their leadership. They reject writes from the failure on.
 CHECK_DIRECTORIES_MS = 200

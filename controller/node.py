@@ -14,7 +14,7 @@ be written to as soon as the response to CreateTopics is sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigSchema
 from ottla.controller.decisions.settings import ControlSettings
@@ -114,7 +114,7 @@ class MetadataNode:
         return self.loader.last_offset
 
     def features(self) -> Features:
-        """The features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
+        """Returns the features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
         image = self.loader.image
         finalized = dict(image.features.levels)
         finalized[KRAFT_VERSION] = self.raft.core.voters.kraft_version
@@ -174,10 +174,12 @@ class ControllerNode:
         *,
         authorizer: Authorizer | None = None,
         quotas: ClientQuotas | None = None,
+        static_configs: Mapping[str, str] | None = None,
     ) -> None:
-        """`endpoints`: the advertised endpoints of this controller's listeners."""
+        """`endpoints`: the advertised endpoints of this controller's listeners. `static_configs`: the texts of the properties file."""
         self.world = world
         self.metadata = metadata
+        tokens = settings.delegation_tokens
         self.controller = Controller(
             settings.node_id, world.clock, world.rng, QuorumLog(metadata.raft), metadata.loader, settings
         )
@@ -190,7 +192,8 @@ class ControllerNode:
             quorum=metadata.raft,
             quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
-            tokens=TokensByHmac(key) if (key := settings.delegation_tokens.secret_key) else None,
+            static_configs=static_configs or {},
+            tokens=TokensByHmac(tokens.secret_key, *tokens.other_keys) if tokens.secret_key else None,
         )
         self._channel: Channel | None = None
         self.registrar = ControllerRegistrar(

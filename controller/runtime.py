@@ -258,7 +258,7 @@ class Controller:
                 self.heartbeats.register(broker_id, broker.fenced, now_ms)
 
     def _go_on(self, indexing: Work[ClusterIndex], of: MetadataImage, former_id: int) -> None:
-        """A slice of the index of `of`. Nothing is appended meanwhile but what the quorum says of itself."""
+        """Build one slice of the index of `of`. Until it is complete, only the quorum's own records are appended."""
         if indexing is not self._indexing:
             return  # the leadership was lost meanwhile
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.metrics.groups import group_metrics
-from ottla.broker.metrics.isr import IsrChanges
+from ottla.broker.metrics.isr import IsrChangeCounts
 from ottla.broker.metrics.partitions import partition_metrics
 from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
@@ -47,7 +47,7 @@ def add_metadata_sources(
 
 
 def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> None:
-    changes = IsrChanges(broker.configs.node_id)
+    changes = IsrChangeCounts(broker.configs.node_id)
     broker.publisher.listeners.append(changes.on_metadata_update)
     registry.add(changes)
     registry.add(Traffic(broker.replicas, world.clock))

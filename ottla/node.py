@@ -47,7 +47,8 @@ from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Endpoint, Listener
-from ottla.server.network.network_metrics import listener_metrics, request_metrics
+from ottla.server.network.network_metrics import listener_metrics, memory_metrics, request_metrics
+from ottla.server.network.request_bytes import RequestBytes
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.prometheus import PrometheusExporter
 from ottla.server.quotas.connections import ConnectionQuotas
@@ -77,7 +78,7 @@ class Node(NodeState):
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """`where` each property is set, for what is said of it."""
+        """`where`: the origin of each property, for messages."""
         config = NodeConfig(properties, where)
         super().__init__(config, detoured(world, config))
         log_ignored(self.config)
@@ -94,10 +95,11 @@ class Node(NodeState):
         self.config.watch(lambda config, changed: self._update_limits())
         self._update_limits()
         self.metrics.add(lambda: listener_metrics(self.listeners))
+        self.metrics.add(lambda: memory_metrics(self._inbox.requests))
         self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
         self._prometheus: PrometheusExporter | None = None
         self._request_metrics: list[Route] = []
-        self._inbox = ReceiveBuffer()
+        self._inbox = ReceiveBuffer(requests=RequestBytes(self.config["queued.max.request.bytes"]))
         self._users = NodeUsers(self)
         self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None
@@ -163,6 +165,7 @@ class Node(NodeState):
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
                 quotas=self.quotas,
+                static_configs=config.static,
             )
             await self.metadata.raft.open()
             listeners = await self._bind(config.controller_endpoints, self.controller.routes())
@@ -260,7 +263,7 @@ class Node(NodeState):
         return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)
 
     async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
-        """All endpoints of one role, not accepting yet: one table of routes, and ApiVersions answered from it."""
+        """Bind all endpoints of one role, with one table of routes. They do not accept connections yet."""
         api_versions = ApiVersionsHandler(self.metadata.features)
         table = RouteTable(
             [

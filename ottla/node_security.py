@@ -52,8 +52,8 @@ class NodeSecurity:
             self._tls.check_peers()
 
     def check_stores(self, configs: Mapping[str, str]) -> str | None:
-        """Says why the stores of a dynamic configuration of this node cannot be used, or None."""
-        return None if self._tls is None else self._tls.refusal(configs)
+        """Returns why the stores of a dynamic configuration of this node cannot be used, or None."""
+        return None if self._tls is None else self._tls.rejection(configs)
 
     def stop(self) -> None:
         if self._tls is not None:

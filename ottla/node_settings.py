@@ -19,6 +19,7 @@ from ottla.server.network.listener import Endpoint
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.quotas.rate import Windows
 from ottla.server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
+from ottla.server.security.delegation_tokens import KEY, OTHER_KEY
 from ottla.server.security.principal import ANONYMOUS
 from ottla.server.world import World
 
@@ -102,7 +103,8 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         broker_session_timeout_ms=config["broker.session.timeout.ms"],
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
         delegation_tokens=DelegationTokenSettings(
-            config["delegation.token.secret.key"] or "",
+            config[KEY] or "",
+            (other,) if (other := config.own[OTHER_KEY]) else (),
             config["delegation.token.max.lifetime.ms"],
             config["delegation.token.expiry.time.ms"],
             config["delegation.token.expiry.check.interval.ms"],
@@ -120,7 +122,7 @@ def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
 
 
 def detoured(world: World, config: NodeConfig) -> World:
-    """The world with the ways to other nodes that a test has laid; as it is where there are none."""
+    """Returns the world with a test's detours to other nodes, or unchanged if there are none."""
     text = config.own[PEER_DETOURS]
     if not text:
         return world

@@ -81,7 +81,7 @@ def make(directory: str, nodes: Mapping[str, Sequence[str]], users: Sequence[str
     """Make the directory; `nodes` has the host names and addresses of each. The user admin is always there.
 
     Raises:
-        CommandFailed: there is something already, a name has other characters, or the directory cannot be written.
+        CommandFailed: the directory is not empty, a name has invalid characters, or the directory cannot be written.
     """
     from ottla.certificates import Authority
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from ottla.pipeline import login
 from ottla.pipeline.errors import PipelineError
 
 
@@ -115,7 +116,7 @@ class Config:
     pipeline: Pipeline = field(default_factory=Pipeline)
 
     def path(self, *parts: str) -> str:
-        """A folder under the output."""
+        """Returns a folder under the output."""
         return str(Path(self.pipeline.output).absolute().joinpath(*parts))
 
     def checkpoint(self, query: str) -> str:
@@ -125,9 +126,12 @@ class Config:
 SECTIONS = ("kafka", "source", "spark", "pipeline")
 
 
-def load(path: str | None, overrides: tuple[str, ...] = ()) -> Config:
-    """The file, then `section.name=value` one by one."""
+def load(path: str | None, overrides: tuple[str, ...] = (), client_properties: str | None = None) -> Config:
+    """The file, then `section.name=value` one by one. `client_properties`: a file; [kafka.options] wins over it."""
     config = Config()
+    properties = login.read(client_properties) if client_properties else {}
+    if bootstrap := properties.pop(login.BOOTSTRAP, ""):
+        config = changed(config, "kafka", "bootstrap_servers", bootstrap, str(client_properties))
     if path:
         try:
             found = tomllib.loads(Path(path).read_text())
@@ -152,8 +156,29 @@ def load(path: str | None, overrides: tuple[str, ...] = ()) -> Config:
                 f"--set {override} is not section.name=value", remedy="for example --set pipeline.trigger='5 seconds'"
             )
         config = changed(config, section, key, text, "--set")
+    config = replace(config, kafka=replace(config.kafka, options={**properties, **config.kafka.options}))
     check(config)
     return config
+
+
+#: The option --config of all commands.
+FILES: dict[str, Any] = {
+    "metavar": "FILE",
+    "action": "append",
+    "help": "TOML (`ottla-pipeline config` prints one with every setting); a name that ends in .properties has the client "
+    f"properties of Kafka with which to log in (also: {login.VARIABLE}). May be given once for each",
+}
+
+
+def files(given: list[str] | None, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """The settings and the client properties among the files of --config."""
+    settings = [path for path in given or () if not path.endswith(".properties")]
+    properties = [path for path in given or () if path.endswith(".properties")]
+    if max(len(settings), len(properties)) > 1:
+        raise PipelineError(
+            f"--config names {', '.join(settings if len(settings) > 1 else properties)}", remedy="give one of each kind"
+        )
+    return next(iter(settings), None), next(iter(properties), environment.get(login.VARIABLE))
 
 
 def changed(config: Config, section: str, name: str, value: Any, where: str) -> Config:
@@ -267,7 +292,7 @@ def json_of(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def documented(config: Config | None = None) -> Iterator[str]:
-    """The lines of a TOML file with every setting, its meaning and its value."""
+    """Returns the lines of a TOML file with every setting, its meaning and its value."""
     config = config or Config()
     for section in SECTIONS:
         part = getattr(config, section)
@@ -275,6 +300,8 @@ def documented(config: Config | None = None) -> Iterator[str]:
         yield f"[{section}]"
         for each in fields(part):
             value = getattr(part, each.name)
+            if isinstance(value, dict):
+                value = login.shown(value)
             shown = (
                 "{" + ", ".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in value.items()) + "}"
                 if isinstance(value, dict)

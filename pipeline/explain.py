@@ -31,7 +31,7 @@ MEANINGS = (
 
 
 def explained(error: Exception, config: Config) -> PipelineError:
-    """One line for people; the whole of it goes to a file beside the results, for it may have a hundred."""
+    """Returns one line for users; the complete text goes to a file beside the results."""
     text = str(error)
     path = Path(config.path("error.log"))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -60,7 +60,7 @@ class Recipe:
         self._recent: deque[Event] = deque(maxlen=RECENT)
 
     def next(self, now_ms: int) -> tuple[truth.Sent, bytes | None]:
-        """The entry of the truth file and the value to send."""
+        """Returns the entry of the truth file and the value to send."""
         dice = self._rng.uniform(0, 100)
         mix = self._mix
         if dice < mix.bad:

@@ -56,7 +56,7 @@ def java() -> str | None:
 
 
 def jars_folder(config: Config) -> Path | None:
-    """The folder with connector jars: as given, or beside this package (a source tree)."""
+    """Returns the folder with connector jars: as given, or beside this package (a source tree)."""
     for folder in (Path(config.spark.jars), PACKAGE.parent / config.spark.jars):
         if config.spark.jars and any(folder.glob("spark-sql-kafka-0-10_*.jar")):
             return folder.absolute()
@@ -80,7 +80,7 @@ def jar_settings(config: Config) -> dict[str, str]:
 
 
 def start(config: Config) -> SparkSession:
-    """The session, new or the one spark-submit prepared; ends with a clear message where it cannot be had."""
+    """Returns the session, new or the one spark-submit prepared; ends with a clear message where it cannot be had."""
     problem = missing()
     if problem:
         what, _, remedy = problem.partition("; ")
@@ -124,7 +124,7 @@ def own_settings(config: Config) -> dict[str, str]:
     }
     if config.spark.master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need what is installed here
-        # Everything is one machine: its name need not lead to it.
+        # Everything runs on one machine, whose host name may not resolve.
         found |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return found
 

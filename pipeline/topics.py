@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.pipeline import login
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 
@@ -23,19 +24,11 @@ ANSWER_SECONDS_MAX = 10
 #: A broker that does not accept a connection in this time does not in Spark's minute either.
 CONNECT_SECONDS_MAX = 3
 COMPACTED = {"cleanup.policy": "compact"}
-#: Java clients configure SASL by one line of JAAS; librdkafka wants the parts. What has no counterpart stays out.
-JAVA_ONLY = (
-    "sasl.jaas.config",
-    "max.poll.records",
-    "isolation.level",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-)
 
 
 def client_settings(config: Config) -> dict[str, Any]:
-    options = {name: value for name, value in config.kafka.options.items() if name not in JAVA_ONLY}
-    return {"bootstrap.servers": config.kafka.bootstrap_servers, "log_level": 2, **options}
+    options = {name.removeprefix("kafka."): value for name, value in config.kafka.options.items()}
+    return {"bootstrap.servers": config.kafka.bootstrap_servers, "log_level": 2, **login.for_librdkafka(options)}
 
 
 def wanted(config: Config) -> dict[str, dict[str, str]]:

@@ -188,7 +188,7 @@ _fields: dict[type[object], tuple[Field, ...]] = {}
 
 
 def fields(cls: type[object]) -> tuple[Field, ...]:
-    """The fields of a declared class in wire order."""
+    """Returns the fields of a declared class in wire order."""
     known = _fields.get(cls)
     if known is None:
         made, scope = _declared(cls), vars(sys.modules[cls.__module__])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.topic_names import is_valid_topic_name
-from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.describe_configs import guard_of
 from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_ACTION,
@@ -72,12 +72,12 @@ def on_topic_or_id(operation: int) -> ActionOf:
 
 
 def read_valid_topic(broker: BrokerComponents, request: object, topic: Any) -> Action | None:
-    """DescribeProducers says first that a name is none."""
+    """DescribeProducers reports an invalid name before it checks permissions."""
     return Action(READ, TOPIC, topic.name) if is_valid_topic_name(topic.name) else None
 
 
 def sync_with_protocol(broker: BrokerComponents, request: Any, element: object) -> Action | None:
-    """SyncGroup says first that the protocol is missing, which it must not be from v5 on (KIP-559)."""
+    """SyncGroup reports a missing protocol before it checks permissions; the field is mandatory from v5 on (KIP-559)."""
     if request.protocol_type is None or request.protocol_name is None:
         return None
     return Action(READ, GROUP, request.group_id)
@@ -101,12 +101,5 @@ def find_share_coordinator(broker: BrokerComponents, request: Any, element: obje
 
 
 def describe_config_resource(broker: BrokerComponents, request: object, resource: Any) -> Action | None:
-    """Configs of brokers and of client metrics subscriptions belong to the cluster resource."""
-    match resource.resource_type:
-        case ResourceType.TOPIC:
-            return Action(DESCRIBE_CONFIGS, TOPIC, resource.resource_name)
-        case ResourceType.GROUP:
-            return Action(DESCRIBE_CONFIGS, GROUP, resource.resource_name)
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
-            return Action(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME)
-    return None
+    guard = guard_of(resource)
+    return None if guard is None else Action(DESCRIBE_CONFIGS, *guard)

@@ -58,7 +58,7 @@ class Each(NamedTuple):
 
 
 class After(NamedTuple):
-    """Changes the answer in place. It has the last word when it stands first among the rows of an API."""
+    """Changes the response in place. The first rule of an API is applied last."""
 
     shape: Callable[[BrokerComponents, Any, RequestContext, Any], None]
 
@@ -177,7 +177,7 @@ def require(broker: BrokerComponents, context: RequestContext, actions: Sequence
 
 
 def then(answer: Any, step: Callable[[T], S]) -> Any:
-    """`step(answer)`, whenever the answer comes."""
+    """Returns `step(answer)`, or a reply with it if the answer comes later."""
     return _then_awaited(answer, step) if inspect.isawaitable(answer) else reply.then(answer, step)
 
 

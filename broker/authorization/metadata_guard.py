@@ -37,7 +37,7 @@ def guard(
             return then(handler(request, context), partial(_only_visible, broker, request, context))
         rejected = _take_out_rejected(broker, request, context)
         if not request.topics and context.api_version == 0:
-            # An empty list would ask for all topics; one name that cannot be asks for the brokers alone.
+            # An empty list would request all topics; a single impossible name requests the brokers alone.
             request.topics = [MetadataRequestTopic(name="")]
             return then(handler(request, context), partial(_only_rejected, rejected))
         return then(handler(request, context), partial(_merge, broker, request, context, rejected))

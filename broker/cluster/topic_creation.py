@@ -1,8 +1,7 @@
-"""Topics that come into being by being mentioned: by clients (auto.create.topics.enable) and by coordinators.
+"""Automatic creation of topics: of those that clients request (auto.create.topics.enable), and of coordinators' internal topics.
 
-The controller decides and creates; this file says with which settings it is asked, and sees to it that a name is asked for
-once at a time, however many clients mention it. They wait until the topic arrives by the metadata log, is refused, or their
-time is over; nothing is polled.
+The controller decides and creates. This module sends one CreateTopics at a time for a name, however many clients request it.
+Their requests wait until the topic is in the metadata, is rejected, or their timeout is over; nothing is polled.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         return sorted(self._contexts)
 
     def shard(self, partition: int) -> ShardT:
-        """The loaded shard; KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS where there is none."""
+        """Returns the loaded shard. Raises KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if it is not loaded."""
         return self._active(partition).shard
 
     def write(
@@ -177,7 +177,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             return client_error(error).code
 
     def leader_epoch(self, partition: int) -> int:
-        """The epoch in which this broker leads the partition; KafkaError as `shard`."""
+        """Returns the epoch in which this broker leads the partition; KafkaError as `shard`."""
         return self._active(partition).leader_epoch
 
     def write_all(

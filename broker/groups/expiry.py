@@ -36,7 +36,7 @@ SWEEP_KEY = "expire-offsets"
 
 
 def expire(shard: GroupShard, now_ms: int) -> Unasked:
-    """Tombstones for everything that is due in this shard, some groups in one turn of the loop."""
+    """Write tombstones for the expired offsets of this shard, a bounded number of groups in each turn of the loop."""
 
     def look(group_id: str, records: list[CoordinatorRecord]) -> int:
         group = shard.any_group(group_id)

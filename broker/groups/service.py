@@ -65,7 +65,7 @@ P = ParamSpec("P")
 
 TOPIC = "__consumer_offsets"
 
-# OffsetFetch clients before 3.9 do not retry what the runtime makes of these.
+# OffsetFetch clients before 3.9 do not retry the runtime's errors for these.
 FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 

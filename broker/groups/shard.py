@@ -93,7 +93,7 @@ class GroupShard:
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
-        """A record replaces the group; only a coordinator that is at work has something to carry over to it."""
+        """Replace the group by the one of a record. An active coordinator carries the soft state over."""
         if value is None:
             self.groups.pop(group_id, None)
         elif self._is_loaded and (group := self.groups.get(group_id)) is not None:

@@ -1,7 +1,8 @@
 """AlterConfigs and IncrementalAlterConfigs for this broker: what it alone can check is checked before the request is forwarded.
 
 Key and trust stores are files of this machine, which the active controller cannot read. Clients send the changes of a broker to that
-broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only.
+broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only. The levels of loggers
+(KIP-412) are those of this process, and no controller is asked.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from ottla.broker.components import BrokerComponents
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decode, encode
-from ottla.protocol.errors import ErrorCode, MalformedMessage
+from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages import alter_configs, incremental_alter_configs
+from ottla.server import loggers
 from ottla.server.config.broker import base_name
 from ottla.server.network.context import RequestContext
 from ottla.server.security.operations import ALTER_CONFIGS, CLUSTER, CLUSTER_NAME
@@ -47,40 +49,69 @@ async def forward_checked(broker: BrokerComponents, frame: bytes, context: Reque
         request = decode(request_class, frame[body:], version)
     except MalformedMessage:
         return await forward(broker.controller, frame, context)
-    refused, kept = [], []
+    own, kept = [], []
     for resource in request.resources:
-        why = _refusal(broker, resource, context)
-        if why is None:
-            kept.append(resource)
-            continue
-        refused.append(
+        try:
+            if not _is_answered_here(broker, resource, context, validate_only=request.validate_only):
+                kept.append(resource)
+                continue
+            code, message = ErrorCode.NONE, ""
+        except KafkaError as error:
+            code, message = error.code, error.message
+        own.append(
             result_class(
-                error_code=ErrorCode.INVALID_REQUEST,
-                error_message=why,
+                error_code=code,
+                error_message=message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
         )
-    if not refused:
+    if not own:
         return await forward(broker.controller, frame, context)
     response = response_class(responses=[])
     if kept:
         request.resources = kept
         answer = await forward(broker.controller, frame[:body] + encode(request, version), context)
         response = decode(response_class, bytes(answer), version)
-    response.responses += refused
+    response.responses += own
     return memoryview(encode(response, version))
 
 
-def _refusal(broker: BrokerComponents, resource: Any, context: RequestContext) -> str | None:
-    """Why this broker could not use its configuration after the change, or None."""
+def _is_answered_here(broker: BrokerComponents, resource: Any, context: RequestContext, *, validate_only: bool) -> bool:
+    """Returns True if the controller need not see the resource: the levels of loggers are changed here. Raises KafkaError if it is refused."""
+    allowed = broker.authorizer.allows(context, ALTER_CONFIGS, CLUSTER, CLUSTER_NAME)
+    if resource.resource_type == ResourceType.BROKER_LOGGER and context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
+        if not allowed:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        _change_levels(broker, resource, validate_only=validate_only)
+        return True
+    if allowed:  # the controller refuses others, and they do not find out which files there are
+        why = _unusable_stores(broker, resource)
+        if why is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    return False
+
+
+def _change_levels(broker: BrokerComponents, resource: Any, *, validate_only: bool) -> None:
+    """Changes all levels that the resource names, or none."""
+    if resource.resource_name != str(broker.node_id):
+        message = f"Unexpected node id. Expected {broker.node_id}, but received {resource.resource_name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    names = [each.name for each in resource.configs]
+    if len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    for only_checked in (True,) if validate_only else (True, False):
+        for each in resource.configs:
+            loggers.change_level(each.name, each.config_operation, each.value, validate_only=only_checked)
+
+
+def _unusable_stores(broker: BrokerComponents, resource: Any) -> str | None:
+    """Returns why this broker could not use its configuration after the change, or None."""
     if resource.resource_type != ResourceType.BROKER or resource.resource_name != str(broker.node_id):
         return None
     before = broker.configs.levels.broker
     if not any(base_name(name).startswith("ssl.") for name in [*before, *(each.name for each in resource.configs)]):
         return None
-    if not broker.authorizer.allows(context, ALTER_CONFIGS, CLUSTER, CLUSTER_NAME):
-        return None  # the controller refuses it, and the client does not find out which files there are
     return broker.check_stores(_resulting(before, resource.configs))
 
 

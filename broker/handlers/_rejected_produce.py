@@ -44,7 +44,7 @@ def rejected(
     failure: KafkaError | StorageFailure,
     api_version: int,
 ) -> PartitionProduceResponse:
-    """The answer for a partition that takes no records; the failure is counted."""
+    """Returns the response of a partition that rejects the records, and counts the failure."""
     _count_failure(broker, topic_data, index)
     error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     response = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)

@@ -113,7 +113,7 @@ def _when_everywhere(
 
 
 def _delete(partition: Partition, offset: int) -> int:
-    """The offset that the partition now begins at or after."""
+    """Returns the offset that the partition now begins at or after."""
     log = partition.local_log(-1, require_leader=True)
     if not log.config.delete:
         raise KafkaError(

@@ -36,7 +36,7 @@ def handle(
     for name in names:
         image = topics.by_name(name)
         if image is None:
-            # A topic deleted between two pages is just not in the next one, unless it was asked for by name.
+            # A topic that was deleted between two pages is absent from the next one, unless it was requested by name.
             if request.topics:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if not is_valid_topic_name(name):

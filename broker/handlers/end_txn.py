@@ -1,4 +1,4 @@
-"""EndTxn (26): commit or abort. Answered when the outcome is certain; its markers follow.
+"""EndTxn (26): commit or abort. It is answered when the outcome is in the log; the markers follow.
 
 v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch, and the answer says to which (KIP-890).
 """

@@ -51,7 +51,7 @@ def answer(
     error, node = _find(broker, request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=error,
-        # Kafka says the error's name where there is none.
+        # Without a message, Kafka sends the name of the error.
         error_message=error.message if error else error.name,
         node_id=node.node_id,
         host=node.host,

@@ -36,7 +36,7 @@ def handle(
 def _take_out_unknown(
     broker: BrokerComponents, request: OffsetCommitRequest, by_id: bool
 ) -> list[OffsetCommitResponseTopic]:
-    """Leave in the request what exists, with name and id; give the answers for what does not."""
+    """Remove unknown topics and partitions from the request and return their responses; the others get name and id."""
     topics = broker.metadata.image.topics
     unknown: list[OffsetCommitResponseTopic] = []
     kept: list[OffsetCommitRequestTopic] = []

@@ -41,7 +41,7 @@ def handle(
 
 
 def _commit(broker: BrokerComponents, request: TxnOffsetCommitRequest, version: int) -> Answer[TxnOffsetCommitResponse]:
-    """The offsets' own partition is part of the transaction: its leader asks like the leader of any other."""
+    """The partition of the offsets is part of the transaction, so its leader verifies it with the coordinator like any other."""
     tp = (GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
     partition = broker.replicas.get(*tp)
     log = None if partition is None else partition.leader_log
@@ -75,7 +75,7 @@ def _operation(version: int) -> Operation:
 def _take_out_unknown(
     broker: BrokerComponents, request: TxnOffsetCommitRequest, by_id: bool
 ) -> list[TxnOffsetCommitResponseTopic]:
-    """Leave in the request what exists, with name and id; give the answers for what does not."""
+    """Remove unknown topics and partitions from the request and return their responses; the others get name and id."""
     topics = broker.metadata.image.topics
     unknown: list[TxnOffsetCommitResponseTopic] = []
     kept: list[TxnOffsetCommitRequestTopic] = []

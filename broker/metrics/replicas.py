@@ -26,7 +26,8 @@ def broker_metrics(broker: BrokerComponents) -> Iterator[Family]:
     partitions = list(broker.replicas)
     for name, doc, counts in PARTITION_GAUGES:
         yield gauge(f"kafka_server_replicamanager_{name}", doc, sum(map(counts, partitions)))
-    yield from bound_metrics([broker.groups.config.groups, broker.transactions.coordinator.config.transactional_ids])
+    transactional_ids = broker.transactions.coordinator.config.transactional_ids
+    yield from bound_metrics([broker.groups.config.groups, transactional_ids, broker.replicas.producer_ids])
     sessions = broker.fetch_sessions
     cache = "kafka_server_fetchsessioncache"
     yield gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))

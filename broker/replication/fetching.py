@@ -192,7 +192,7 @@ class Fetching:
         for wanted in list(session.active):
             partition = self._find(wanted)
             if partition is not None:
-                with suppress(KafkaError):  # reading says what is wrong
+                with suppress(KafkaError):  # the read returns the error
                     record_position(partition, wanted, self.reader, now_ms)
 
     def attempt(self) -> int:
@@ -270,7 +270,7 @@ class Fetching:
         return reply
 
     def wake(self) -> None:
-        """Something has changed since the last look: only that is looked at, not the whole session."""
+        """Check the partitions that have changed since the last check, not the whole session."""
         if self._reply is None:
             return  # answered earlier in this turn
         fresh, self.fresh = self.fresh, {}
@@ -294,7 +294,7 @@ class Fetching:
         return sum(self._ready_bytes.values()) >= self.min_bytes
 
     def expire(self) -> None:
-        """max_wait_ms is over, or the session is about to be changed or closed: answer with what there is."""
+        """Answer with the present records: max_wait_ms is over, or the session is about to change."""
         try:
             self.attempt()
             self._answer()
@@ -319,7 +319,7 @@ class Fetching:
             reply.complete(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _gone(self) -> None:
-        """The client has gone."""
+        """The connection of the client has been closed."""
         self._stop_waiting()
         if not self.session.id:
             self.session.close()

@@ -70,14 +70,16 @@ class Partition(PartitionState):
         if not new_epoch and partition_epoch < self.partition_epoch:
             return  # the controller's answer to AlterPartition came before the metadata did
         proposed, previous, isr_before = self.proposed_isr, self.leader_id, self.isr
-        # The answer to AlterPartition came before the metadata that it is part of, and the next proposal was made on it. The
+        # The response to AlterPartition came before its metadata, and the next proposal was based on it. The
         # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.
         keeps_proposal = (
             not new_epoch
             and proposed is not None
             and partition_epoch == self.partition_epoch
             and self.isr == frozenset(isr)
-            and proposed.issubset(replicas)  # else the controller refuses it as invalid, and no later metadata ends it
+            and proposed.issubset(
+                replicas
+            )  # otherwise the controller rejects it as invalid, and no later metadata would end the proposal
         )
         self.log = log
         log.producers.requires_verification = True
@@ -145,7 +147,7 @@ class Partition(PartitionState):
             self.flush_messages = self.log.config.flush_messages
 
     def go_offline(self) -> None:
-        """The log directory failed. Nothing is retried; the answers say KAFKA_STORAGE_ERROR from now on."""
+        """The log directory has failed. Nothing is retried; responses have KAFKA_STORAGE_ERROR from now on."""
         self.offline = True
         self.leader_log = None
         self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -332,7 +334,7 @@ class Partition(PartitionState):
             self.advance_high_watermark()
 
     def isr_rejected(self, error: ErrorCode) -> bool:
-        """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
+        """The controller has rejected the ISR proposal. Returns True if it is to be sent again later; newer metadata may end it before."""
         state_changes.isr_rejected(self, self.proposed_isr, error)
         if isr_proposals.ended_by(self, error):
             self.advance_high_watermark()

@@ -105,7 +105,7 @@ def truncating(partition: object, offset: int, offsets: Offsets) -> None:
         log.warning("Truncating %s to offset %d below high watermark %d", partition, offset, offsets.high_watermark)
     else:
         log.info(
-            "Truncating %s from offset %d to %d, where its leader's log parts",
+            "Truncating %s from offset %d to %d, where its leader's log diverges",
             partition,
             offsets.log_end_offset,
             offset,

@@ -38,7 +38,7 @@ NO_REJECTIONS: PartitionRejections = {}
 def is_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
-            # The one bit first, as every request comes here: the call is worth its time for few of them.
+            # The bit is checked before the call, because every request comes here and few are transactional.
             records = data.records
             if (
                 records

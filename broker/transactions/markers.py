@@ -71,7 +71,7 @@ class MarkerSending:
         self._retry: TimerHandle | None = None
 
     def start(self) -> None:
-        """Send what is not on its way; done at once when nothing is left."""
+        """Send the markers that are not in flight; complete at once if none is left."""
         self._retry = None
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in sorted(self.left - self._in_flight):
@@ -105,7 +105,7 @@ class MarkerSending:
             self._failed(partitions)
 
     def _failed(self, partitions: list[TopicPartition]) -> None:
-        """Retry after an internal error: nothing else would end the transaction while this broker coordinates it."""
+        """Retry after an internal error, because only this task completes the transaction while this broker is its coordinator."""
         log.exception("%s: no marker was written to %s", self.transaction.transactional_id, partitions)
         self._answered(partitions, {})
 

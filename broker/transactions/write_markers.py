@@ -1,7 +1,7 @@
-"""Markers in the partitions that this broker leads: what WriteTxnMarkers asks for, from another broker or from this one.
+"""Writes markers into the partitions that this broker leads, for WriteTxnMarkers of another broker or of this one.
 
-A marker of `__consumer_offsets` goes through the group coordinator, whose offsets it decides about; all others straight into
-their logs. It counts when it is committed (acks=all). Which markers to write is the transaction coordinator's to know.
+A marker of `__consumer_offsets` is written by the group coordinator, because it completes pending offsets; all others are
+appended to their logs. A marker is written when it is committed (acks=all). Which markers to write is the transaction coordinator's to know.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MarkerWriter:
         self._timeout_ms = timeout_ms
 
     def write(self, marker: WritableTxnMarker, done: Callable[[Results], None]) -> None:
-        """`done` with the outcome of each partition, at once when nothing has to be waited for."""
+        """Write the marker and call `done` with the outcome of each partition, at once if no append has to be waited for."""
         results: Results = {}
         waits: list[Wait] = []
         appends_open = 1  # this call itself

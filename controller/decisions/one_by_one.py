@@ -17,7 +17,7 @@ from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 Topic = TypeVar("Topic")
 Result = TypeVar("Result")
 
-#: A turn's worth in partitions: about 9 us each, to decide, replay and encode. It ends with the topic that spends the last of it.
+#: The budget of one turn in partitions, of about 9 us each to decide, replay and encode. The turn ends with the topic that uses it up.
 PARTITIONS_PER_TURN = 1_000
 #: The cost of a topic besides its partitions: its configs are checked, and listed in the response.
 TOPIC_COST = 12

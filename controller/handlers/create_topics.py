@@ -11,12 +11,12 @@ from collections import Counter
 from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.decisions.topic_names import CLUSTER_METADATA_TOPIC
 from ottla.controller.decisions.topics import create_topics
 from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.deadlines import reject_timed_out
 from ottla.controller.handlers.quota import mutation_quota
+from ottla.controller.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.server.network.context import RequestContext

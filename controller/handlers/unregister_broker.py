@@ -25,7 +25,8 @@ def handle(
         try:
             return unregister_broker(state, request, leaving)
         except KafkaError:
-            components.scheduled_tasks.broker_changed(request.broker_id)  # as for a registration
+            # Earlier turns may have fenced the broker: the scheduled tasks decide about the rest of its partitions.
+            components.scheduled_tasks.broker_changed(request.broker_id)
             raise
 
     return components.controller.write_in_turns(decide)

@@ -26,7 +26,7 @@ HOST = "127.0.0.1"
 #: A node that ends is noticed at once; the timeout is for busy machines.
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
-#: Ports of the controllers come this much after the brokers', as far as a base port says them.
+#: The offset of the controllers' ports from the brokers' ports, if a base port is set.
 CONTROLLER_PORT_STEP = 100
 #: The ports of the admin listeners (health, metrics) are this much higher.
 ADMIN_PORT_STEP = 200

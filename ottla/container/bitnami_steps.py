@@ -22,7 +22,7 @@ COMMAND_S_MAX = 60
 
 
 def with_commands_run(environment: Environment) -> dict[str, str]:
-    """The environment with the values that commands give.
+    """Returns the environment with the values that commands give.
 
     Raises:
         ContainerError: a command fails, or prints nothing.

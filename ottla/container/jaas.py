@@ -1,6 +1,6 @@
-"""JAAS files, in which brokers of old keep their SASL users.
+"""JAAS files, in which older broker configurations have their SASL users.
 
-A section is turned into the property that says the same (`listener.name.<listener>.<mechanism>.sasl.jaas.config`).
+A section is converted into the equivalent property (`listener.name.<listener>.<mechanism>.sasl.jaas.config`).
 """
 
 from __future__ import annotations

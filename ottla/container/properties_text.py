@@ -1,4 +1,4 @@
-"""Lines of Java's properties format, as far as a container makes and reads them."""
+"""Lines of Java's properties format: the subset that a container writes and reads."""
 
 from __future__ import annotations
 

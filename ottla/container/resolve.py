@@ -170,7 +170,7 @@ def _set_credentials(environment: Environment, resolution: Resolution, read: Rea
 
 
 def _set_jaas(environment: Environment, resolution: Resolution, read: ReadFile) -> None:
-    """The JAAS file that the JVM's options name, as properties of the listeners that ask for passwords."""
+    """Sets the properties of listeners with passwords from the JAAS file that the JVM's options name."""
     match = _LOGIN_CONFIG.search(environment.get("KAFKA_OPTS", ""))
     if match is None:
         return
@@ -192,7 +192,7 @@ def _set_jaas(environment: Environment, resolution: Resolution, read: ReadFile) 
 
 
 def _adopt_zookeeper_era(resolution: Resolution) -> None:
-    """Compose files of before KRaft: a broker that keeps one copy of its offsets is alone, and can be its own controller."""
+    """Supports compose files from before KRaft: a broker with a replication factor of 1 for its offsets becomes its own controller."""
     if resolution.get("process.roles") is not None or resolution.get("zookeeper.connect") is None:
         return
     origin = resolution.origin("zookeeper.connect")

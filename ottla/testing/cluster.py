@@ -121,7 +121,7 @@ class Cluster:
         with open(self.nodes[node_id].log_file, encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    # -- Accidents ---------------------------------------------------------------------------------------------------
+    # -- Faults ------------------------------------------------------------------------------------------------------
 
     def start(self, *node_ids: int) -> float:
         """Start nodes that do not run; the seconds until all of them serve clients."""

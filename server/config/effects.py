@@ -67,10 +67,6 @@ REJECTED: dict[str, RejectedProperty] = {
     ),
     "ssl.engine.factory.class": RejectedProperty("Java classes that make TLS engines are not loaded", _LEAVE_OUT),
     "security.providers": RejectedProperty("Java security providers are not loaded", _LEAVE_OUT),
-    "queued.max.request.bytes": RejectedProperty(
-        "requests are not queued, so there is no common limit of their bytes",
-        "leave it out; socket.request.max.bytes and max.connections bound what clients can cost",
-    ),
     "remote.log.storage.system.enable": RejectedProperty(
         "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
     ),
@@ -87,7 +83,6 @@ FAMILIES: dict[str, str] = {
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
     "sasl.kerberos.": "GSSAPI",
-    "sasl.oauthbearer.assertion.": "the grant with assertions of OAUTHBEARER",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
@@ -136,7 +131,7 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     "tokens of OAUTHBEARER are fetched when a connection needs one": (
         "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
         "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
-        "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.scope.claim.name",
     ),
     "metrics are exposed for Prometheus": ("metric.reporters",),
     "TLS comes from the system's OpenSSL": (

@@ -17,7 +17,7 @@ from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.effects import check_effects, without_effect
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import REQUIRED, Values
-from ottla.server.config.listeners import Address, Voter, protocol_map, read_address, read_endpoints, read_voters
+from ottla.server.config.listeners import Address, VoterAddress, protocol_map, read_address, read_endpoints, read_voters
 from ottla.server.config.own import OWN_CONFIGS, own_values
 from ottla.server.network.listener import Endpoint
 from ottla.server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
@@ -44,7 +44,7 @@ class NodeConfig:
         check_required(self._values)
         check_effects(self.static, where or {})
         self.endpoints: tuple[Endpoint, ...] = read_endpoints(self._values)
-        self.voters: tuple[Voter, ...] = read_voters(self["controller.quorum.voters"])
+        self.voters: tuple[VoterAddress, ...] = read_voters(self["controller.quorum.voters"])
         self.bootstrap_servers: tuple[Address, ...] = tuple(
             map(read_address, self["controller.quorum.bootstrap.servers"])
         )
@@ -278,6 +278,7 @@ def check_roles(config: NodeConfig) -> None:
             "process.roles=controller",
         )
     _check_early(config, own | controllers)
+    _check_request_bytes(config)
     if config.is_broker:
         _check_inter_broker(config)
         _check_cordoned(config)
@@ -291,6 +292,15 @@ def _check_early(config: NodeConfig, known: set[str]) -> None:
             f"early.start.listeners contains listener {unknown[0]}, but this is not contained in listeners or "
             "controller.listener.names",
             f"the listeners are {', '.join(sorted(known))}",
+        )
+
+
+def _check_request_bytes(config: NodeConfig) -> None:
+    if 0 < config["queued.max.request.bytes"] < config["socket.request.max.bytes"]:
+        raise _requirement(
+            "queued.max.request.bytes",
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+            f"socket.request.max.bytes is {config['socket.request.max.bytes']}",
         )
 
 

@@ -108,7 +108,7 @@ class Channel:
         return outcome
 
     async def _connect_within(self, timeout_ms: int) -> ChannelProtocol:
-        """The attempt goes on when this caller has no time left: a peer behind a cut cable takes CONNECT_TIMEOUT_MS."""
+        """Connect. The attempt continues after the timeout of this caller, because an unreachable peer takes CONNECT_TIMEOUT_MS."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await self.connect()
@@ -219,7 +219,7 @@ class Channel:
 
 
 def api_of(request: object) -> Api:
-    """The API of a request object."""
+    """Returns the API of a request object."""
     key = info_of(type(request)).key
     assert key is not None, f"{request!r} is not a request"
     return APIS[ApiKey(key)]

@@ -123,7 +123,7 @@ class Listener:
         log.info("Awaiting socket connections on %s:%d. (%s)", self.endpoint.host or "0.0.0.0", self.port, self.name)
 
     async def stop(self) -> None:
-        """Accept no more, and close what is open after what has been written to it."""
+        """Stop accepting, and close each open connection after its written bytes are sent."""
         if self._server is not None:
             await self._server.close()
         for connection in list(self.connections):
@@ -181,7 +181,7 @@ class Listener:
         return True
 
     def admit(self, connection: Connection) -> str | None:
-        """Count the connection in, or say why it may not stay."""
+        """Count the connection, or return why it is rejected."""
         refusal = self.limits.refusal(connection.peer_host, self._inter_broker)
         if refusal is None and len(self.connections) >= self._own_limits.connections_max:
             refusal = f"{self.name} has {len(self.connections)} connections already (max.connections of the listener)"

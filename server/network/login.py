@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 #: The arguments of `Connection.reply`.
 Frame: TypeAlias = tuple[bytes, Pieces, int]
-#: The frame for what the mechanism gives, and for its failure, if Kafka answers that.
+#: The frame of the mechanism's result, and of its failure if Kafka answers that.
 Accepted: TypeAlias = Callable[[bytes], Frame]
 Rejected: TypeAlias = Callable[[SaslFailure], "Frame | None"]
 
@@ -178,7 +178,7 @@ class Login:
             self._fail(f"the request cannot be read: {error}")
 
     def expire(self) -> None:
-        """The timer wheel's call: the login takes too long, or the session has ended."""
+        """Called by the timer wheel: the login takes too long, or the session has ended."""
         if self._state is State.AUTHENTICATED:
             self._state = State.EXPIRED
             self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)
@@ -202,7 +202,7 @@ class Login:
             raise LoginFailed(f"Unknown API key {api_key}")
         api = APIS[ApiKey(api_key)]
         if self._state is State.HANDSHAKE and api_key == ApiKey.API_VERSIONS and not self._knows_versions:
-            # A version that is not served is answered, and the client asks again with a lower one.
+            # An unsupported version is answered, and the client retries with a lower one.
             self._knows_versions = version <= api.max_version
             self._logins.requests.dispatch(self._connection, buf, pos, end)
             return
@@ -277,7 +277,7 @@ class Login:
             raise LoginFailed(str(failure), rejected(failure)) from None
 
     async def _finish_later(self, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
-        """The connection reads nothing meanwhile."""
+        """Finish a slow step on a worker. The connection reads nothing meanwhile."""
         connection = self._connection
         try:
             outcome = await self._logins.world.workers.run(slow.step)
@@ -385,5 +385,5 @@ def unsupported(request: SaslHandshakeRequest) -> str:
 
 
 def printable(reason: str) -> str:
-    """Names in it come from the client: they must not forge lines of the log, or fill it."""
+    """Returns the reason for the log. Its names come from the client, so they must not forge log lines or be too long."""
     return "".join(char if char.isprintable() else "?" for char in reason[:REASON_SHOWN])

@@ -38,7 +38,7 @@ class Codec:
     encode: Encode
     flexible_request: bool  # the request header has tagged fields
     pack_head: Callable[[int, int], bytes]
-    head_bytes: int  # of the reply's header, its size field not counted
+    head_bytes: int  # the size of the response header without its size field
 
 
 class Route:

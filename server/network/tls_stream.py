@@ -51,7 +51,7 @@ def nothing(*_: object) -> None:
 
 
 class ServerSide(tls.SSLObject):
-    """The server's end, which keeps the name by which the client asked for the server (SNI)."""
+    """The server's end of TLS, which keeps the server name that the client requested (SNI)."""
 
     asked_name: str | None = None
 
@@ -109,7 +109,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         handshakes: Handshakes | None = None,
         server_name: str | None = None,
     ) -> None:
-        """A client has the server's name, a server what its connections share."""
+        """Make a client's stream with the name of the server, or a server's with the shared handshakes."""
         super().__init__()
         self._app = app
         self._context = context
@@ -202,7 +202,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 self.fail("SSL handshake failed: the peer closed the connection")
             self._app.eof_received()
             self.close()
-        return True  # the transport stays open for what is still to be written; `close` closes it
+        return True  # the transport stays open for bytes that are not written yet; `close` closes it
 
     def pause_writing(self) -> None:
         self._raw_full = True
@@ -276,7 +276,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                             break
                         have += got
                 except tls.SSLWantReadError:
-                    room = have + 1  # a part of a record is left
+                    room = have + 1  # a partial record is left
                 if have:
                     self._app.buffer_updated(have)
                 if have < room:
@@ -297,7 +297,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._closing and self._paused:
             self._paused = False
-            # Not at once: the protocol is in the middle of its own work.
+            # The call is deferred, because the protocol has not finished its own work.
             self._clock.call_later(0, self._resume)
 
     def _resume(self) -> None:

@@ -65,7 +65,7 @@ class Network(Protocol):
 
 
 class TcpServer:
-    """`port` is the one that was bound, also where 0 was asked for.
+    """A listening socket. `port` is the bound one, also if 0 was requested.
 
     It accepts by itself: the loop's own servers take one connection a turn (libuv since 1.45), and cannot be held.
     """
@@ -92,7 +92,7 @@ class TcpServer:
         self._loop.add_reader(self._sock.fileno(), self._accept)
 
     async def close(self) -> None:
-        """Accept no more; connections that are open stay so."""
+        """Stop accepting; open connections stay open."""
         if self._closed:
             return
         self._closed = True

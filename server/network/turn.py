@@ -26,7 +26,7 @@ class Served(Protocol):
 
 
 class Turn:
-    """One per dispatcher: what is left of the present turn, and who waits for the next one."""
+    """The rest of the present turn and the connections that wait for the next one. Each dispatcher has one."""
 
     __slots__ = ("_clock", "_is_set", "_limit_ns", "_waiting", "left_ns")
 
@@ -41,7 +41,7 @@ class Turn:
         self._set()
 
     def wait(self, served: Served) -> None:
-        """Serve it in one of the next turns: after those that wait already."""
+        """Serve the connection in a later turn, after those that wait already."""
         self._waiting.append(served)
         self._set()
 

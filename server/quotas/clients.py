@@ -177,13 +177,13 @@ class ClientQuotas:
         return wait_ms
 
     def fetch_bytes_max(self, user: str, client_id: str | None) -> int | None:
-        """The most that one answer should have: what the quota gives in one window, so that the waits are no longer than that."""
+        """Returns the limit of one response: the quota of one window, so that throttle times stay below a window."""
         meter = self.of(user, client_id).fetch
         return None if meter is None else max(1, int(meter.limit * self.windows.size_ms / 1_000))
 
     def _request_wait_ms(self, meters: ClientMeters) -> tuple[int, Meter | None]:
         if meters.request is None:
             return 0, None
-        # One window at most, as in Kafka: heartbeats are held back by it, too.
+        # The limit is one window, as in Kafka, because the mute delays heartbeats, too.
         wait_ms = min(meters.request.bucket.wait_ms(self._clock.mono_ms()), self.windows.size_ms)
         return wait_ms, meters.request if wait_ms else None

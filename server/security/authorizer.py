@@ -210,7 +210,7 @@ class StandardAuthorizer:
     def _audit(
         self, context: RequestContext, operation: int, resource_type: int, name: str, allowed: bool, rule: str
     ) -> None:
-        """Kafka's levels: INFO for what was denied, DEBUG for what was allowed."""
+        """Logs a decision at Kafka's levels: INFO if it was denied, DEBUG if it was allowed."""
         audit_log.log(
             logging.DEBUG if allowed else logging.INFO,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:%s:%s for request = %s "
@@ -228,7 +228,7 @@ class StandardAuthorizer:
 
 
 def java_acl(entry: AccessControlEntry) -> str:
-    """An entry as Kafka's StandardAcl prints it."""
+    """Returns an entry as Kafka's StandardAcl prints it."""
     return (
         f"StandardAcl(resourceType={RESOURCE_TYPES[entry.resource_type]}, resourceName={entry.resource_name}, "
         f"patternType={PATTERN_TYPES[entry.pattern_type]}, principal={entry.principal}, host={entry.host}, "
@@ -254,7 +254,7 @@ def make_authorizer(class_name: str, static: Mapping[str, str]) -> AllowAll | St
 
 
 def read_super_users(text: str) -> list[str]:
-    """ "User:alice;User:bob", with semicolons, because distinguished names contain commas."""
+    """Parses "User:alice;User:bob". The separator is a semicolon, because distinguished names contain commas."""
     users = [user.strip() for user in text.split(";") if user.strip()]
     for user in users:
         kind, colon, _ = user.partition(":")

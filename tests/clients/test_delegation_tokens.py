@@ -23,6 +23,7 @@ from ottla.protocol.messages.expire_delegation_token import ExpireDelegationToke
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.server.network.client import Channel, ChannelClosed
+from ottla.server.security.delegation_tokens import hmac_of
 from tests.clients.channels import channels
 from tests.clients.sasl_node import SaslNode, started
 
@@ -143,3 +144,34 @@ async def test_with_an_authorizer_others_need_a_permission(tmp_path: Path) -> No
             ids = {made.token_id, by_admin.token_id}
             assert {token.token_id for token in (await alice.request(everything)).tokens} == ids
             assert {token.token_id for token in (await admin.request(everything)).tokens} == ids
+
+
+async def test_the_key_is_replaced_by_restarts_while_tokens_stay_valid(tmp_path: Path) -> None:
+    key, other = "delegation.token.secret.key", "ottla.delegation.token.other.secret.key"
+    metadata = MetadataRequest(topics=[])
+    # First all nodes learn the new key, which signs nothing yet.
+    with started(tmp_path, {key: "planted-old", other: "planted-new"}) as node:
+        async with channels(node.sasl) as to:
+            made = await create(to.plain("alice"))
+            assert made.hmac == hmac_of("planted-old", made.token_id)
+            # A node that has been restarted already gives this secret to who asks for it.
+            await to.token("SCRAM-SHA-512", made, hmac_of("planted-new", made.token_id)).request(metadata)
+    # Then it signs, and tokens with the old one's secret are valid.
+    with started(tmp_path, {key: "planted-new", other: "planted-old"}) as node:
+        async with channels(node.sasl) as to:
+            alice = to.plain("alice")
+            await to.token("SCRAM-SHA-512", made).request(metadata)
+            assert (await alice.request(RenewDelegationTokenRequest(made.hmac, -1))).error_code == 0
+            newer = await create(alice)
+            assert newer.hmac == hmac_of("planted-new", newer.token_id)
+            described = await alice.request(DescribeDelegationTokenRequest(owners=None))
+            secrets = {token.token_id: token.hmac for token in described.tokens}
+            assert secrets == {each.token_id: hmac_of("planted-new", each.token_id) for each in (made, newer)}
+    # At last the old one is gone.
+    with started(tmp_path, {key: "planted-new"}) as node:
+        async with channels(node.sasl) as to:
+            await to.token("SCRAM-SHA-256", newer).request(metadata)
+            await to.token("SCRAM-SHA-256", made, secrets[made.token_id]).request(metadata)
+            with pytest.raises(ChannelClosed, match="due to invalid credentials"):
+                await to.token("SCRAM-SHA-256", made).request(metadata)
+        assert "planted" not in node.log.read_text()

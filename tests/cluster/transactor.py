@@ -136,7 +136,7 @@ class Nodes:
 
 
 class Transactor(Nodes):
-    """See the module."""
+    """A transactional producer over raw requests."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
         super().__init__(cluster)

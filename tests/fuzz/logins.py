@@ -53,7 +53,7 @@ class Credential:
 _CREDENTIALS = {name: Credential(name) for name in HASHES}
 _USERS = ScramUsers(
     lambda mechanism, user: _CREDENTIALS[mechanism] if user == "alice" else None,
-    lambda token_id: TokenCredential(ANONYMOUS, 1, b"secret") if token_id == "token" else None,
+    lambda token_id: TokenCredential(ANONYMOUS, 1, (b"secret",)) if token_id == "token" else None,
     lambda user: hashlib.sha256(user.encode("utf-8", "replace")).digest(),
     lambda: "nonce",
 )

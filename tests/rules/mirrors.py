@@ -6,6 +6,12 @@ tests/rules/test_mirrors.py checks that the module needs its row and that the te
 from __future__ import annotations
 
 COVERED_BY: dict[str, str] = {
+    "controller/handlers/describe_acls.py": "tests/cluster/test_roles.py",
+    "controller/handlers/describe_configs.py": "tests/cluster/test_roles.py",
+    "controller/handlers/describe_user_scram_credentials.py": "tests/cluster/test_roles.py",
+    "controller/metadata/describe_configs.py": "tests/broker/test_offsets_and_metadata.py",
+    "controller/metadata/describe_scram.py": "tests/broker/test_offsets_and_metadata.py",
+    "server/security/describe_acls.py": "tests/broker/authorization/test_operations.py",
     "broker/authorization/consumer_group_guard.py": "tests/broker/authorization/test_each_api.py",
     "broker/authorization/actions.py": "tests/broker/authorization/test_guard.py",
     "broker/authorization/add_partitions_to_txn_guard.py": "tests/broker/authorization/test_transactions.py",
@@ -182,7 +188,7 @@ COVERED_BY: dict[str, str] = {
     "controller/decisions/scram.py": "tests/controller/decisions/test_small_decisions.py",
     "controller/decisions/settings.py": "tests/controller/test_runtime.py",
     "controller/decisions/state.py": "tests/controller/test_runtime.py",
-    "controller/decisions/topic_names.py": "tests/controller/decisions/test_topics.py",
+    "controller/metadata/topic_names.py": "tests/controller/decisions/test_topics.py",
     "controller/handlers/quota.py": "tests/broker/test_client_quotas.py",
     "controller/handlers/alter_configs.py": "tests/broker/authorization/test_each_api.py",
     "controller/handlers/authorization.py": "tests/controller/handlers/test_handlers.py",
@@ -338,6 +344,7 @@ COVERED_BY: dict[str, str] = {
     "server/security/sasl/key_sets.py": "tests/server/security/test_oauthbearer.py",
     "server/security/sasl/listener.py": "tests/server/security/test_sasl_configuration.py",
     "server/security/sasl/login_tokens.py": "tests/server/security/test_oauthbearer.py",
+    "server/security/sasl/jwt_bearer.py": "tests/server/security/test_oauthbearer.py",
     "server/security/sasl/oauth_listener.py": "tests/server/security/test_sasl_configuration.py",
     "server/security/sasl/oauthbearer.py": "tests/server/security/test_oauthbearer.py",
     "server/security/sasl/plain.py": "tests/server/security/test_sasl_mechanisms.py",

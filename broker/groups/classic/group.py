@@ -263,7 +263,7 @@ class ClassicGroup:
         elif not transactional and self.state is not EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if not transactional and self.state is COMPLETING_REBALANCE:
-            # The member knows the new generation but not yet its assignment: whatever it commits is of the old one.
+            # The member has the new generation but no assignment yet, so that its commits belong to the old one.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def validate_offset_delete(self) -> None:
@@ -305,7 +305,7 @@ def subscription_topics(subscription: bytes) -> list[str]:
 
 
 def recorded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that a record describes, whatever records came before it."""
+    """Returns the group of a record, independent of earlier records."""
     group = ClassicGroup(group_id)
     group._become(value)
     return group

@@ -184,7 +184,7 @@ def _join_known(
         return Outcome(response=rebalance.joined(group, member_id))
     if group.state is STABLE and same and group.leader != member_id:
         return Outcome(response=rebalance.joined(group, member_id))
-    # Changed metadata, or the leader: it rejoins to have the group rebalanced, say for new partitions.
+    # A member with changed metadata, or the leader, rejoins to cause a rebalance, for example for new partitions.
     reason = f"leader {member_id} rejoins" if same else f"updating metadata for member {member_id}"
     reason += f" during {group.state.value}" + rebalance.client_reason(request.reason)
     replies = park(group, member, protocols, request, reply)
@@ -198,7 +198,7 @@ def park(
     request: JoinGroupRequest,
     reply: Reply[JoinGroupResponse],
 ) -> list[Response]:
-    """Take over what a rejoining member says, and keep its request; an older parked one gives way."""
+    """Take over the metadata of a rejoining member, and delay its request; an older delayed one is answered."""
     replies: list[Response] = []
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     if member.awaiting_join is None:

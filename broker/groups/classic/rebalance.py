@@ -170,7 +170,7 @@ def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unaske
 
 
 def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """The answer of the current generation; the leader's has all members in it."""
+    """Returns the JoinGroup response of the current generation; the leader's lists all members."""
     members = []
     if group.leader == member_id:
         members = [
@@ -192,7 +192,7 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
 
 
 def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[Response]:
-    """Answer every parked SyncGroup with an error; what was assigned no longer counts."""
+    """Answer every delayed SyncGroup with an error, because the assignment is void."""
     replies: list[Response] = []
     for member in group.members.values():
         member.assignment = b""

@@ -126,7 +126,7 @@ class ConsumerGroup:
         return self.targets.get(member_id, NOTHING)
 
     def assignor_name(self, default: str) -> str:
-        """The assignor that most members prefer."""
+        """Returns the assignor that most members prefer."""
         votes = Counter(member.metadata.server_assignor for member in self.members.values())
         del votes[None]
         return min(votes, key=lambda name: (-votes[name], name or "")) or default if votes else default

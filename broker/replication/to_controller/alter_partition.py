@@ -31,7 +31,7 @@ ANY_EPOCH = -1
 Asked: TypeAlias = dict[tuple[bytes, int], tuple[Partition, frozenset[int]]]
 
 
-class IsrChanges:
+class AlterPartitionSender:
     """The ISR proposals of one node to the controller."""
 
     def __init__(

@@ -25,7 +25,7 @@ class AclFilter(NamedTuple):
     permission_type: int = ANY
 
     def fields(self) -> dict[str, Any]:
-        """The fields by their names in requests."""
+        """Returns the fields by their names in requests."""
         return {
             "resource_type_filter": self.resource_type,
             "resource_name_filter": self.resource_name,

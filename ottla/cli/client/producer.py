@@ -30,7 +30,7 @@ _RECORD_OVERHEAD_BYTES = 20
 
 
 class Producer:
-    """`send()` until done, then `flush()`."""
+    """A producer for commands. `send()` collects records, and `flush()` waits for their acknowledgements."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Producer:
         self._pending_bytes[partition] = self._pending_bytes.get(partition, 0) + size
 
     async def flush(self) -> None:
-        """Send what is pending and wait until all of it is acknowledged."""
+        """Send the pending records and wait until all of them are acknowledged."""
         pending, self._pending, self._pending_bytes = self._pending, {}, {}
         self._sticky += 1
         batches = {index: build_batch(records, compression=self.compression) for index, records in pending.items()}

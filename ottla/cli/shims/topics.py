@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
-    """The topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
+    """Returns the topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
     found = sorted((await cluster.metadata(None)).topics, key=lambda topic: str(topic.name))
     if options.topic_id:
         found = [topic for topic in found if id_to_text(topic.topic_id) == options.topic_id]

@@ -17,7 +17,7 @@ class Authenticated(NamedTuple):
 
 
 class Slow(NamedTuple):
-    """The next step takes milliseconds (PBKDF2): the caller runs it on a worker, and nothing else of this exchange meanwhile."""
+    """The next step takes milliseconds (PBKDF2): the caller runs it on a worker, and no other step of the exchange meanwhile."""
 
     step: Callable[[], bytes | Authenticated]
 

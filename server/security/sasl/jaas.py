@@ -42,7 +42,7 @@ class LoginModule(NamedTuple):
         return {key: _unquoted(value) for key, value in self.options}
 
     def text(self) -> str:
-        """The value of a sasl.jaas.config."""
+        """Returns the value of a sasl.jaas.config."""
         return " ".join([self.class_name, self.flag, *(f"{key}={value}" for key, value in self.options)]) + ";"
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@
                              invalid -> challenge: the error as JSON
     expecting \\x01           SaslFailure with that JSON, which Kafka's clients show
 
-Who validates is another matter: `SignedTokens` (signed_tokens.py), or `UnsecuredTokens` here, which trusts whatever the client says.
+The validator is `SignedTokens` (signed_tokens.py), or `UnsecuredTokens` here, which trusts every client.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Token(NamedTuple):
 
 
 class TokenRejected(Exception):
-    """The reason is for the log. `scope`: what the token lacks, if that is the reason."""
+    """The token is invalid, for the reason in the message, which is for the log. `scope`: the missing scope, if that is the reason."""
 
     def __init__(self, reason: str, scope: str = "") -> None:
         super().__init__(reason)

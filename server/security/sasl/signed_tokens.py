@@ -1,7 +1,7 @@
 """Validation of signed tokens (JWT, RFC 7519) with the public keys of an identity provider, as Kafka's BrokerJwtValidator.
 
 PyJWT and `cryptography` verify the signature. Only algorithms with a public key are accepted: `none`, and HMAC with a public key as
-its secret, are how validators have been deceived.
+its secret, are known attacks on validators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jwt.types import Options
 from ottla.server.security.sasl.oauthbearer import Token, TokenRejected, check_times, text_claim
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-#: The check of times is ours, by the node's clock.
+#: Times are checked by `check_times` instead, with the node's clock.
 OPTIONS: Options = {
     "verify_signature": True,
     "verify_exp": False,
@@ -35,7 +35,7 @@ Keys = Mapping[str | None, jwt.PyJWK]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """`issuer` None and `audiences` empty: any."""
+    """The expected claims. An `issuer` of None and empty `audiences` accept any."""
 
     issuer: str | None
     audiences: Sequence[str]
@@ -96,7 +96,7 @@ class SignedTokens:
 
 
 def fits(key: jwt.PyJWK, algorithm: str) -> bool:
-    """A key is for algorithms of its kind only."""
+    """Returns True if the key is of the algorithm's kind."""
     kind = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}[algorithm[:2]]
     return bool(key.key_type == kind)
 
@@ -105,7 +105,7 @@ def read_keys(data: bytes) -> Keys:
     """Reads a JSON Web Key Set (RFC 7517); keys of unknown kinds are left out.
 
     Raises:
-        ValueError: it is none, or has no key that can be used.
+        ValueError: the text is no key set, or has no usable key.
     """
     try:
         keys = jwt.PyJWKSet.from_json(data.decode()).keys

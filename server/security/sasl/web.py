@@ -12,7 +12,7 @@ TIMEOUT_S = 10.0
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Secrets are sent to the host that the operator has named, and to no other."""
+    """Rejects redirects, because secrets must only be sent to the configured host."""
 
     def redirect_request(self, *args: object) -> None:
         return None

@@ -1,7 +1,7 @@
 """The TLS of one node: of its listeners, and of its connections to other nodes. Certificates are replaced while it runs.
 
-A change comes from the dynamic configuration or from a file that has another time or size. What is new is made and checked
-first; when it does not fit, one line in the log says why, and what was there stays.
+A change comes from the dynamic configuration or from a file that has another time or size. The new context is made and checked
+first; if the check fails, the old one stays, and one log line has the reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ListenerTls:
 
 @dataclass(slots=True)
 class Side:
-    """One end that has a context: who holds it, how it is made, and what it was made of."""
+    """One side with a context: a listener, or the connections to peers, with its properties and its files."""
 
     name: str
     listener: str
@@ -81,11 +81,11 @@ class NodeTls:
         )
 
     def of_listener(self, listener: str, protocol: str) -> ListenerTls:
-        """The server's side of a listener. Raises ConfigError."""
+        """Returns the server's side of a listener. Raises ConfigError."""
 
         def make(properties: TlsProperties) -> Made:
             if protocol == "SASL_SSL":
-                # Its clients have a name by SASL: a certificate is asked for only where the listener itself says so (KIP-684).
+                # Clients authenticate by SASL, so a certificate is requested only if the listener's own properties ask for it (KIP-684).
                 return server_context(properties, properties.own.get("ssl.client.auth", "none"))
             return server_context(properties, properties["ssl.client.auth"])
 
@@ -96,7 +96,7 @@ class NodeTls:
         return holder
 
     def to_peers(self, listener: str) -> ClientTls:
-        """The client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
+        """Returns the client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
         made = client_context(self.properties(listener))
         holder = ClientTls(made.context)
         self._add(f"connections to {listener}", listener, holder, client_context, made)
@@ -111,7 +111,7 @@ class NodeTls:
                     if why is not None:
                         raise self.properties(client.listener).error(
                             "ssl.truststore.location",
-                            f"nodes with these key and trust stores would reject each other: {why}",
+                            f"nodes with these key and trust stores would refuse each other: {why}",
                             "the trust store must have the authority that signed the nodes' certificates",
                         )
 
@@ -159,7 +159,7 @@ class NodeTls:
 
         self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
 
-    def refusal(self, configs: Mapping[str, str]) -> str | None:
+    def rejection(self, configs: Mapping[str, str]) -> str | None:
         """Why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
         config = self._config.with_dynamic(configs)
         for side in self._sides:
@@ -207,7 +207,7 @@ class NodeTls:
                 if rejection is not None:
                     raise properties.error(
                         "ssl.keystore.location",
-                        f"other nodes would reject it: {rejection}",
+                        f"other nodes would refuse it: {rejection}",
                         "replace the trust stores of all nodes first, with both authorities in them",
                     )
 

@@ -1,6 +1,6 @@
-"""Key stores and trust stores: PEM as text or file, PKCS12. What Java alone reads (JKS) is rejected with the command that converts it.
+"""Key stores and trust stores: PEM as text or file, PKCS12. JKS, which only Java reads, is rejected with the command that converts it.
 
-Everything is read and checked here, before OpenSSL gets it: its own errors name neither the property nor the file.
+Everything is checked here before OpenSSL reads it, because OpenSSL's errors name neither the property nor the file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KeyStore:
 
 
 def key_store(properties: TlsProperties) -> KeyStore | None:
-    """Reads the key store, by Kafka's rules of what may stand together; None if there is none. Raises ConfigError."""
+    """Reads the key store; None if there is none. Raises ConfigError, also for combinations of properties that Kafka rejects."""
     key, chain = properties["ssl.keystore.key"], properties["ssl.keystore.certificate.chain"]
     path, password = properties["ssl.keystore.location"], properties["ssl.keystore.password"]
     is_pem = properties["ssl.keystore.type"].upper() == "PEM"
@@ -131,7 +131,7 @@ def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | 
 
 
 def store_files(properties: TlsProperties) -> list[str]:
-    """The files that the stores are in."""
+    """Returns the paths of the stores' files."""
     paths = (properties["ssl.keystore.location"], properties["ssl.truststore.location"])
     return [path for path in paths if path is not None]
 
@@ -151,7 +151,7 @@ def _read(properties: TlsProperties, name: str) -> bytes:
 
 
 def pem_blocks(text: str) -> list[tuple[str, bytes]]:
-    """The entries of a PEM text, as label and DER; text between them is skipped. Raises ValueError for what is no base64."""
+    """Returns the entries of a PEM text as label and DER; text between them is skipped. Raises ValueError for invalid base64."""
     try:
         return [(match[1], b64decode("".join(match[2].split()), validate=True)) for match in PEM_BLOCK.finditer(text)]
     except binascii.Error as error:

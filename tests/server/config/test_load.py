@@ -60,6 +60,10 @@ REFUSED = [
         "must contain at least one value appearing in the 'listeners' configuration",
     ),
     (
+        {"queued.max.request.bytes": "104857599"},
+        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+    ),
+    (
         {"early.start.listeners": "CONTROLLER,NOPE"},
         "early.start.listeners contains listener NOPE, but this is not contained in listeners or controller.listener.names",
     ),

@@ -83,7 +83,11 @@ def stored(mechanism: str, password: bytes, iterations: int = 4096) -> Stored:
 
 def exchange(mechanism: str = "SCRAM-SHA-256", iterations: int = 4096, nonce: str = "server") -> ScramExchange:
     def token(token_id: str) -> TokenCredential | None:
-        return TokenCredential(Principal("User", "owner"), 1234, SECRET) if token_id == "token-1" else None
+        return (
+            TokenCredential(Principal("User", "owner"), 1234, (b"of another key", SECRET))
+            if token_id == "token-1"
+            else None
+        )
 
     users = ScramUsers(
         lambda _, name: stored(mechanism, b"secret", iterations) if name in ("alice", "a=b,c") else None,
