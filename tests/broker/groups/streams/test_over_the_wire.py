@@ -173,7 +173,7 @@ def test_members_of_other_groups_and_unknown_ones_are_not_served(node: Node) -> 
     with node.wire() as wire:
         assert beat(wire, "nowhere", 5).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         beat(wire, GROUP, 0)
-        unknown = StreamsGroupHeartbeatRequest(GROUP, "stranger-id", 2)
+        unknown = StreamsGroupHeartbeatRequest(GROUP, "unknown-id", 2)
         assert wire.request(unknown).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
