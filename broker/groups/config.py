@@ -23,6 +23,8 @@ class GroupCoordinatorConfig:
     offsets_commit_timeout_ms: int = 5_000
     consumer_group_max_size: int = 2**31 - 1
     consumer_group_assignors: Sequence[str] = ("uniform", "range")
+    share_group_max_size: int = 200
+    share_initialize_retry_interval_ms: int = 30_000
     streams_group_max_size: int = 2**31 - 1
     # The limit of groups per partition, which Kafka does not have.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
@@ -42,12 +44,14 @@ PROPERTIES = {
     "offsets_commit_timeout_ms": ("offsets.commit.timeout.ms", 1),
     "consumer_group_max_size": ("group.consumer.max.size", 1),
     "consumer_group_assignors": ("group.consumer.assignors", 1),
+    "share_group_max_size": ("group.share.max.size", 1),
+    "share_initialize_retry_interval_ms": ("group.share.initialize.retry.interval.ms", 1),
     "streams_group_max_size": ("group.streams.max.size", 1),
 }
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """The settings that a group may override."""
+    """The settings that a group may override; share groups have the same three of their own."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

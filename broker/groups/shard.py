@@ -15,6 +15,8 @@ from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.records import ConsumerKey, GroupKey, StreamsKey, group_of
+from ottla.broker.groups.share.group import ShareGroup
+from ottla.broker.groups.share.records import ShareKey
 from ottla.broker.groups.streams import replay as streams_replay
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
@@ -27,6 +29,17 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue
+from ottla.protocol.internal_topics.share_group_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMetadataKey,
+)
+
+#: A share group is at the epoch after this one when its first member has joined, as in Kafka.
+NEW_SHARE_GROUP_EPOCH = 1
 
 
 class Client(NamedTuple):
@@ -43,6 +56,7 @@ class ClusterView(NamedTuple):
 
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]
+    share_settings: Callable[[str], ConsumerGroupSettings]
     streams_settings: Callable[[str], StreamsGroupSettings] = lambda group_id: StreamsGroupSettings()
 
 
@@ -65,6 +79,7 @@ class GroupShard:
         # An id is that of a group of one kind: these have no key in common.
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.share_groups: dict[str, ShareGroup] = {}
         self.streams_groups: dict[str, StreamsGroup] = {}
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
@@ -83,6 +98,8 @@ class GroupShard:
             self._replay_group(key.group, value)
         elif isinstance(key, ConsumerKey):
             self._replay_consumer_group(key, value)
+        elif isinstance(key, ShareKey):
+            self._replay_share_group(key, value)
         elif isinstance(key, StreamsKey):
             self._replay_streams_group(key, value)
         elif value is None:
@@ -125,6 +142,51 @@ class GroupShard:
             case ConsumerGroupCurrentMemberAssignmentKey():
                 group.replay_current_assignment(key.member_id, value)
 
+    def _replay_share_group(self, key: ShareKey, value: Any) -> None:
+        """Any record makes the group, as that of a consumer group."""
+        group = self.share_groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            group = self.share_groups[key.group_id] = ShareGroup(key.group_id)
+        match key:
+            case ShareGroupMetadataKey() if value is None:
+                del self.share_groups[key.group_id]
+            case ShareGroupMetadataKey():
+                group.replay_group(value)
+            case ShareGroupMemberMetadataKey():
+                group.replay_member(key.member_id, value)
+            case ShareGroupTargetAssignmentMetadataKey():
+                group.replay_assignment_epoch(value)
+            case ShareGroupTargetAssignmentMemberKey():
+                group.replay_target(key.member_id, value)
+            case ShareGroupCurrentMemberAssignmentKey():
+                group.replay_current_assignment(key.member_id, value)
+            case ShareGroupStatePartitionMetadataKey():
+                group.replay_state_partitions(value)
+
+    def share_group(self, group_id: str, noun: str = "Group") -> ShareGroup:
+        """KafkaError GROUP_ID_NOT_FOUND if there is none, or one of another kind."""
+        group = self.share_groups.get(group_id)
+        if group is None:
+            why = f"{noun} {group_id} not found."
+            if self.any_group(group_id) is not None:
+                why = f"Group {group_id} is not a share group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        return group
+
+    def share_group_or_new(self, group_id: str) -> ShareGroup:
+        """A new one is not the shard's before its first record is replayed."""
+        if group_id in self.share_groups or self.any_group(group_id) is not None:
+            return self.share_group(group_id)
+        self.check_room()
+        return ShareGroup(group_id, NEW_SHARE_GROUP_EPOCH)
+
+    def check_no_share_group(self, group_id: str) -> None:
+        """KafkaError for what only groups with committed offsets can do: share groups have none."""
+        if group_id in self.share_groups:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
     def _replay_streams_group(self, key: StreamsKey, value: Any) -> None:
         streams_replay.replay(self.streams_groups, key, value)
         if key.group_id in self.streams_groups:
@@ -133,11 +195,17 @@ class GroupShard:
             self.groups[key.group_id] = ClassicGroup(key.group_id)
 
     def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
+        """Any group that may have committed offsets."""
         return self.groups.get(group_id) or self.consumer_groups.get(group_id) or self.streams_groups.get(group_id)
 
-    @property
-    def group_count(self) -> int:
-        return len(self.groups) + len(self.consumer_groups) + len(self.streams_groups)
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is one, of any kind."""
+        return group_id in self.share_groups or self.any_group(group_id) is not None
+
+    def check_room(self) -> None:
+        """KafkaError if there are as many groups as one partition may have."""
+        count = len(self.groups) + len(self.consumer_groups) + len(self.share_groups) + len(self.streams_groups)
+        self.config.groups.check(count)
 
     def topic_exists(self, topic_id: bytes) -> bool:
         return self.cluster.topics().by_id(topic_id) is not None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
+from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
+from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.end_offsets import EndOffsets
+from ottla.broker.share.persister import Persister
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import new_uuid
 from ottla.server.config.group import group_values
 from ottla.server.world import World
@@ -23,6 +30,11 @@ CONSUMER_SETTINGS = (
     "group.consumer.session.timeout.ms",
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.assignment.interval.ms",
+)
+SHARE_SETTINGS = (
+    "group.share.session.timeout.ms",
+    "group.share.heartbeat.interval.ms",
+    "group.share.assignment.interval.ms",
 )
 #: The same, in the order of StreamsGroupSettings.
 STREAMS_SETTINGS = (
@@ -43,12 +55,12 @@ def group_coordinator(
         topic = metadata.image.topics.by_name(TOPIC)
         return configs["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
 
-    def consumer_settings(group_id: str) -> ConsumerGroupSettings:
+    def settings(names: Sequence[str], group_id: str) -> ConsumerGroupSettings:
         overrides = metadata.image.configs.for_group(group_id)
         if not overrides:
-            return ConsumerGroupSettings(*(configs[name] for name in CONSUMER_SETTINGS))
+            return ConsumerGroupSettings(*(configs[name] for name in names))
         values = group_values(overrides, configs.values)
-        return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in CONSUMER_SETTINGS))
+        return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in names))
 
     def streams_settings(group_id: str) -> StreamsGroupSettings:
         overrides = metadata.image.configs.for_group(group_id)
@@ -63,8 +75,34 @@ def group_coordinator(
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
         partition_count,
-        ClusterView(lambda: metadata.image.topics, consumer_settings, streams_settings),
+        ClusterView(
+            lambda: metadata.image.topics,
+            partial(settings, CONSUMER_SETTINGS),
+            partial(settings, SHARE_SETTINGS),
+            streams_settings,
+        ),
     )
+
+
+def share_group_coordinator(
+    world: World,
+    configs: BrokerConfigs,
+    metadata: MetadataCache,
+    replicas: Replicas,
+    groups: GroupCoordinator,
+    channels: BrokerChannels,
+    persister: Persister,
+) -> ShareGroupCoordinator:
+    """Return what the group coordinator of one broker process does for share groups."""
+
+    def end_offset(partition: tuple[str, int]) -> int:
+        replica = replicas.get(*partition)
+        if replica is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica.local_log(-1, require_leader=True).high_watermark
+
+    end_offsets = EndOffsets(world, configs.node_id, metadata, channels, end_offset)
+    return ShareGroupCoordinator(groups, persister, Cluster(lambda: metadata.image.topics, end_offsets.find))
 
 
 class GroupMetadataLeadership:
@@ -83,4 +121,5 @@ class GroupMetadataLeadership:
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Listener of the publisher: delete the offsets of deleted topics."""
-        self._groups.on_topics_deleted(topic.name for topic in delta.deleted_topics.values())
+        deleted = delta.deleted_topics
+        self._groups.on_topics_deleted([topic.name for topic in deleted.values()], deleted)

@@ -87,17 +87,26 @@ FAMILIES: dict[str, str] = {
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
 }
-#: Names of the families above that are used: the topic of share groups is created for clients that request its partitions.
+#: Names of the families above that are used.
 READ_OF_FAMILIES = frozenset(
     f"share.coordinator.state.topic.{name}"
     for name in ("num.partitions", "replication.factor", "segment.bytes", "min.isr")
 ) | {
+    "share.coordinator.cold.partition.snapshot.interval.ms",
+    "share.coordinator.snapshot.update.records.per.snapshot",
+    "share.coordinator.state.topic.prune.interval.ms",
+    "share.coordinator.write.timeout.ms",
     "internal.metadata.log.segment.bytes",
     "group.consumer.assignment.interval.ms",
     "group.consumer.assignors",
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.max.size",
     "group.consumer.session.timeout.ms",
+    "group.share.assignment.interval.ms",
+    "group.share.heartbeat.interval.ms",
+    "group.share.initialize.retry.interval.ms",
+    "group.share.max.size",
+    "group.share.session.timeout.ms",
     "group.streams.assignment.interval.ms",
     "group.streams.heartbeat.interval.ms",
     "group.streams.initial.rebalance.delay.ms",

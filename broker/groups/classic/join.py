@@ -35,11 +35,11 @@ def join(
     if group is not None:
         return _join(shard, group, now_ms, request, client, reply)
     other = shard.any_group(request.group_id)
-    if other is not None and other.members:
+    if request.group_id in shard.share_groups or (other is not None and other.members):
         return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
         return rejection(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-    shard.config.groups.check(shard.group_count)
+    shard.check_room()
     # The group is in the log before a member gets an id. A group of another kind without members gives its place up.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
     records = [] if other is None else tombstones(request.group_id, other)

@@ -80,11 +80,12 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
 
 def _place_for_a_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> list[CoordinatorRecord]:
     """An empty classic group is replaced and its offsets stay. One with members stays, and the request fails."""
+    shard.check_no_share_group(request.group_id)
     if request.member_epoch != JOINING_EPOCH:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
     classic = shard.groups.get(request.group_id)
-    if shard.any_group(request.group_id) is None:
-        shard.config.groups.check(shard.group_count)
+    if not shard.has_group(request.group_id):
+        shard.check_room()
         return []
     if classic is None or classic.state is not EMPTY or classic.pending_members:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")

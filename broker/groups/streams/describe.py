@@ -36,7 +36,7 @@ def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
         return DescribedGroup(ErrorCode.NOT_COORDINATOR, None, group_id)
     group = shard.streams_groups.get(group_id)
     if group is None:
-        why = "is not a streams group" if shard.any_group(group_id) is not None else "not found"
+        why = "is not a streams group" if shard.has_group(group_id) else "not found"
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", group_id)
     return DescribedGroup(
         group_id=group_id,

@@ -57,11 +57,11 @@ def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequ
 def _place_for_a_group(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
     """A classic group without members gives its place up, and its offsets stay; any other group keeps it."""
     group_id = request.group_id
-    other = shard.any_group(group_id)
-    if other is None and request.member_epoch != JOINING_EPOCH:
+    has_other = shard.has_group(group_id)
+    if not has_other and request.member_epoch != JOINING_EPOCH:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
-    if other is None:
-        shard.config.groups.check(shard.group_count)
+    if not has_other:
+        shard.check_room()
         return []
     classic = shard.groups.get(group_id)
     is_free = classic is not None and classic.state is EMPTY and not classic.pending_members

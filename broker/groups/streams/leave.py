@@ -18,7 +18,7 @@ def leave(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Outcome[S
     group_id, member_id = request.group_id, request.member_id
     group = shard.streams_groups.get(group_id)
     if group is None:
-        why = "not found" if shard.any_group(group_id) is None else "is not a streams group"
+        why = "is not a streams group" if shard.has_group(group_id) else "not found"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
     group.member(member_id)
     log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)

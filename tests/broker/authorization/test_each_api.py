@@ -42,6 +42,7 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -78,12 +79,16 @@ from tests.broker.authorization.entries import (
 )
 from tests.broker.authorization.requests import (
     Build,
+    alter_share_offsets,
     commit,
+    delete_share_offsets,
+    describe_share_offsets,
     fetch,
     find_coordinator,
     metadata,
     offset_fetch,
     produce,
+    share_heartbeat,
 )
 from tests.broker.conftest import start_node, stop_node
 from tests.broker.wire import Wire
@@ -208,6 +213,11 @@ ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
     "StreamsGroupHeartbeat": (lambda group, v: streams_heartbeat(f"{group}-streams", "open"), (0, 1)),
     "StreamsGroupDescribe": (lambda group, v: StreamsGroupDescribeRequest(group_ids=[group]), (0, 1)),
     "DeleteGroups": (lambda group, v: DeleteGroupsRequest(groups_names=[group]), (0, 2)),
+    "ShareGroupHeartbeat": (lambda group, v: share_heartbeat(group, "open"), (1,)),
+    "ShareGroupDescribe": (lambda group, v: ShareGroupDescribeRequest(group_ids=[group]), (1,)),
+    "DescribeShareGroupOffsets": (lambda group, v: describe_share_offsets(group, "open"), (0, 1)),
+    "AlterShareGroupOffsets": (lambda group, v: alter_share_offsets(group, "open"), (0,)),
+    "DeleteShareGroupOffsets": (lambda group, v: delete_share_offsets(group, "open"), (0,)),
     "OffsetDelete": (lambda group, v: OffsetDeleteRequest(group_id=group), (0,)),
     "DescribeConfigs": (
         lambda group, v: DescribeConfigsRequest(resources=[DescribeConfigsResource(32, group, None)]),
@@ -235,6 +245,15 @@ def test_members_of_consumer_groups_need_their_topics_and_descriptions_do_not_di
     answer = wire.request(describe).groups[0]
     delete(wire, entry)
     assert (answer.error_code, answer.members) == (TOPIC_REFUSED, [])
+
+
+def test_members_and_offsets_of_share_groups_need_their_topics(wire: Wire) -> None:
+    group = "g-share"
+    assert wire.request(share_heartbeat(group, "hidden")).error_code == TOPIC_REFUSED
+    assert not wire.request(share_heartbeat(group, "open")).error_code
+    for build in (describe_share_offsets, alter_share_offsets, delete_share_offsets):
+        assert TOPIC_REFUSED in error_codes(wire.request(build("g-share-offsets", "hidden"))), build
+        assert not error_codes(wire.request(build("g-share-offsets", "open"))) & REFUSED, build
 
 
 def test_members_of_streams_groups_need_their_topics_and_the_right_to_create_internal_ones(wire: Wire) -> None:

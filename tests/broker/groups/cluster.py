@@ -28,4 +28,6 @@ def topics_image(counts: Mapping[str, int], other_ids: Iterable[bytes] = ()) -> 
 def cluster_of(
     topics: Callable[[], TopicsImage] = TopicsImage, settings: ConsumerGroupSettings | None = None
 ) -> ClusterView:
-    return ClusterView(topics, lambda group_id: settings or ConsumerGroupSettings())
+    return ClusterView(
+        topics, lambda group_id: settings or ConsumerGroupSettings(), lambda group_id: ConsumerGroupSettings()
+    )
