@@ -18,6 +18,7 @@ from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.wiring import ShareGroups
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
@@ -40,6 +41,7 @@ class BrokerComponents:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: Transactions
+    share_leaders: ShareLeaders
     share: ShareGroups
     share_groups: ShareGroupCoordinator
     fetch_sessions: FetchSessionCache

@@ -30,6 +30,7 @@ from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
+from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.wiring import ShareGroups, ShareStateLeadership, persister, share_coordinator
 from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
@@ -92,6 +93,8 @@ class BrokerNode:
         share_persister = persister(
             world, configs.node_id, self.metadata, self.share_coordinator, self.channels, topic_creation
         )
+        work = LongWork(world)
+        self.share_leaders = ShareLeaders(world, configs, self.metadata, self.replicas, share_persister, wheel, work)
         self.components = BrokerComponents(
             world=world,
             configs=configs,
@@ -105,6 +108,7 @@ class BrokerNode:
             groups=self.groups,
             transactions=self.transactions,
             share=ShareGroups(self.share_coordinator, share_persister),
+            share_leaders=self.share_leaders,
             share_groups=share_group_coordinator(
                 world, configs, self.metadata, self.replicas, self.groups, self.channels, share_persister
             ),
@@ -112,7 +116,7 @@ class BrokerNode:
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
             held_answers=held_answers,
-            long_work=LongWork(world),
+            long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
@@ -167,6 +171,7 @@ class BrokerNode:
         await self._scheduled_tasks.stop()
         self.transactions.coordinator.close()
         self.groups.close()
+        self.share_leaders.close()
         self.share_coordinator.close()
         self.channels.close()
         self.replicas.resign_all()

@@ -23,6 +23,7 @@ from ottla.broker.authorization import (
     offset_fetch_guard,
     produce_guard,
     share_group_guard,
+    share_guard,
     streams_group_guard,
 )
 from ottla.broker.authorization.actions import (
@@ -97,6 +98,8 @@ from ottla.broker.handlers import (
     push_telemetry,
     read_share_group_state,
     read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
     share_group_describe,
     share_group_heartbeat,
     streams_group_describe,
@@ -268,6 +271,8 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.PUSH_TELEMETRY, push_telemetry.handle, OPEN),
     Answered(ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle, (Whole((on_cluster(DESCRIBE_CONFIGS),)),)),
     Answered(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle, describe_topic_partitions_guard.guard),
+    Answered(ApiKey.SHARE_FETCH, share_fetch.handle, share_guard.guard_fetch),
+    Answered(ApiKey.SHARE_ACKNOWLEDGE, share_acknowledge.handle, share_guard.guard_acknowledge),
     Forwarded(ApiKey.ADD_RAFT_VOTER),
     Forwarded(ApiKey.REMOVE_RAFT_VOTER),
     Answered(ApiKey.SHARE_GROUP_HEARTBEAT, share_group_heartbeat.handle, share_group_guard.guard_heartbeat),

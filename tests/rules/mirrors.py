@@ -422,4 +422,12 @@ COVERED_BY: dict[str, str] = {
     "storage/trusted_append.py": "tests/storage/test_log.py",
     "storage/txn_index.py": "tests/storage/test_recovery.py",
     "storage/walk.py": "tests/storage/test_damage.py",
+    "broker/authorization/share_guard.py": "tests/broker/authorization/test_each_api.py",
+    "broker/handlers/_share_members.py": "tests/broker/share/test_fetch_over_the_wire.py",
+    "broker/handlers/share_acknowledge.py": "tests/broker/share/test_fetch_over_the_wire.py",
+    "broker/handlers/share_fetch.py": "tests/broker/share/test_fetch_over_the_wire.py",
+    "broker/share/fetching.py": "tests/broker/share/test_fetch_over_the_wire.py",
+    "broker/share/in_flight.py": "tests/broker/share/test_share_partition.py",
+    "broker/share/leaders.py": "tests/broker/share/test_fetch_over_the_wire.py",
+    "broker/share/record_state.py": "tests/broker/share/test_share_partition.py",
 }

@@ -35,6 +35,9 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_fetch import FetchPartition as SharePartition
+from ottla.protocol.messages.share_fetch import FetchTopic as ShareTopic
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -66,6 +69,12 @@ def fetch(topic: str, ids: dict[str, bytes], version: int, replica_id: int = -1)
     if replica_id >= 0:
         request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=1)
     return request
+
+
+def share_fetch(topic: str, ids: dict[str, bytes], version: int) -> ShareFetchRequest:
+    return ShareFetchRequest(
+        group_id="g", member_id="m", max_bytes=1000, max_records=1, topics=[ShareTopic(ids[topic], [SharePartition(0)])]
+    )
 
 
 def metadata(topic: str, ids: dict[str, bytes], version: int) -> MetadataRequest:

@@ -42,6 +42,8 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
@@ -88,6 +90,7 @@ from tests.broker.authorization.requests import (
     metadata,
     offset_fetch,
     produce,
+    share_fetch,
     share_heartbeat,
 )
 from tests.broker.conftest import start_node, stop_node
@@ -96,6 +99,7 @@ from tests.broker.wire import Wire
 ON_TOPICS: dict[str, tuple[Build, tuple[int, ...]]] = {
     "Produce": (produce, (3, 9, 12, 13)),
     "Fetch": (fetch, (4, 7, 12, 13, 17)),
+    "ShareFetch": (share_fetch, (1, 2)),
     "ListOffsets": (
         lambda topic, ids, v: ListOffsetsRequest(
             topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])]
@@ -210,6 +214,8 @@ ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
     "DescribeGroups": (lambda group, v: DescribeGroupsRequest(groups=[group]), (0, 5, 6)),
     "ConsumerGroupHeartbeat": (lambda group, v: consumer_heartbeat(group, "open"), (0, 1)),
     "ConsumerGroupDescribe": (lambda group, v: ConsumerGroupDescribeRequest(group_ids=[group]), (0, 1)),
+    "ShareFetch": (lambda group, v: ShareFetchRequest(group_id=group, member_id="m"), (1, 2)),
+    "ShareAcknowledge": (lambda group, v: ShareAcknowledgeRequest(group_id=group, member_id="m"), (1, 2)),
     "StreamsGroupHeartbeat": (lambda group, v: streams_heartbeat(f"{group}-streams", "open"), (0, 1)),
     "StreamsGroupDescribe": (lambda group, v: StreamsGroupDescribeRequest(group_ids=[group]), (0, 1)),
     "DeleteGroups": (lambda group, v: DeleteGroupsRequest(groups_names=[group]), (0, 2)),
