@@ -25,6 +25,7 @@ class GroupCoordinatorConfig:
     consumer_group_assignors: Sequence[str] = ("uniform", "range")
     share_group_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
+    streams_group_max_size: int = 2**31 - 1
     # The limit of groups per partition, which Kafka does not have.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
     # The limit of a delayed JoinGroup without a member id, which is a constant in Kafka.
@@ -45,6 +46,7 @@ PROPERTIES = {
     "consumer_group_assignors": ("group.consumer.assignors", 1),
     "share_group_max_size": ("group.share.max.size", 1),
     "share_initialize_retry_interval_ms": ("group.share.initialize.retry.interval.ms", 1),
+    "streams_group_max_size": ("group.streams.max.size", 1),
 }
 
 
@@ -54,6 +56,16 @@ class ConsumerGroupSettings(NamedTuple):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
+
+
+class StreamsGroupSettings(NamedTuple):
+    """What may differ from group to group, of streams groups."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    initial_rebalance_delay_ms: int = 3_000
+    standby_replicas: int = 0
 
 
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:

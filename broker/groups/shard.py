@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
-from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig
+from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.records import ConsumerKey, GroupKey, group_of
+from ottla.broker.groups.records import ConsumerKey, GroupKey, StreamsKey, group_of
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import ShareKey
+from ottla.broker.groups.streams import replay as streams_replay
+from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import (
@@ -55,6 +57,7 @@ class ClusterView(NamedTuple):
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]
     share_settings: Callable[[str], ConsumerGroupSettings]
+    streams_settings: Callable[[str], StreamsGroupSettings] = lambda group_id: StreamsGroupSettings()
 
 
 class GroupShard:
@@ -77,6 +80,7 @@ class GroupShard:
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.share_groups: dict[str, ShareGroup] = {}
+        self.streams_groups: dict[str, StreamsGroup] = {}
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
         self.newest_offset = -1
@@ -96,10 +100,12 @@ class GroupShard:
             self._replay_consumer_group(key, value)
         elif isinstance(key, ShareKey):
             self._replay_share_group(key, value)
+        elif isinstance(key, StreamsKey):
+            self._replay_streams_group(key, value)
         elif value is None:
             self.offsets.replay_tombstone(key.group, key.topic, key.partition)
         else:
-            if key.group not in self.groups and key.group not in self.consumer_groups:
+            if self.any_group(key.group) is None:
                 self.groups[key.group] = ClassicGroup(key.group)
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
@@ -181,13 +187,25 @@ class GroupShard:
         if group_id in self.share_groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
+    def _replay_streams_group(self, key: StreamsKey, value: Any) -> None:
+        streams_replay.replay(self.streams_groups, key, value)
+        if key.group_id in self.streams_groups:
+            self.groups.pop(key.group_id, None)
+        elif self.offsets.of_group(key.group_id) and self.any_group(key.group_id) is None:
+            self.groups[key.group_id] = ClassicGroup(key.group_id)
+
+    def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
+        """Any group that may have committed offsets."""
+        return self.groups.get(group_id) or self.consumer_groups.get(group_id) or self.streams_groups.get(group_id)
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is one, of any kind."""
+        return group_id in self.share_groups or self.any_group(group_id) is not None
+
     def check_room(self) -> None:
         """KafkaError if there are as many groups as one partition may have."""
-        self.config.groups.check(len(self.groups) + len(self.consumer_groups) + len(self.share_groups))
-
-    def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        """Any group that may have committed offsets."""
-        return self.groups.get(group_id) or self.consumer_groups.get(group_id)
+        count = len(self.groups) + len(self.consumer_groups) + len(self.share_groups) + len(self.streams_groups)
+        self.config.groups.check(count)
 
     def topic_exists(self, topic_id: bytes) -> bool:
         return self.cluster.topics().by_id(topic_id) is not None

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.groups.config import ConsumerGroupSettings, from_properties
+from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
 from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
@@ -36,6 +36,14 @@ SHARE_SETTINGS = (
     "group.share.heartbeat.interval.ms",
     "group.share.assignment.interval.ms",
 )
+#: The same, in the order of StreamsGroupSettings.
+STREAMS_SETTINGS = (
+    "group.streams.session.timeout.ms",
+    "group.streams.heartbeat.interval.ms",
+    "group.streams.assignment.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+    "group.streams.num.standby.replicas",
+)
 
 
 def group_coordinator(
@@ -54,6 +62,13 @@ def group_coordinator(
         values = group_values(overrides, configs.values)
         return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in names))
 
+    def streams_settings(group_id: str) -> StreamsGroupSettings:
+        overrides = metadata.image.configs.for_group(group_id)
+        if not overrides:
+            return StreamsGroupSettings(*(configs[name] for name in STREAMS_SETTINGS))
+        values = group_values(overrides, configs.values)
+        return StreamsGroupSettings(*(values[name.removeprefix("group.")] for name in STREAMS_SETTINGS))
+
     return GroupCoordinator(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
@@ -61,7 +76,10 @@ def group_coordinator(
         lambda: str(UUID(bytes=new_uuid(world.rng))),
         partition_count,
         ClusterView(
-            lambda: metadata.image.topics, partial(settings, CONSUMER_SETTINGS), partial(settings, SHARE_SETTINGS)
+            lambda: metadata.image.topics,
+            partial(settings, CONSUMER_SETTINGS),
+            partial(settings, SHARE_SETTINGS),
+            streams_settings,
         ),
     )
 

@@ -1,4 +1,4 @@
-"""The handlers of group APIs share this: the client's fields, and whether the cluster has consumer groups."""
+"""The handlers of group APIs share this: the client's fields, and whether the cluster has groups of a kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipaddress import IPv6Address
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.shard import Client
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import GROUP_VERSION
+from ottla.protocol.features import GROUP_VERSION, STREAMS_VERSION
 from ottla.server.network.context import RequestContext
 
 
@@ -22,4 +22,10 @@ def client_of(context: RequestContext) -> Client:
 def check_consumer_groups(broker: BrokerComponents) -> None:
     """KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
     if broker.metadata.image.features.level(GROUP_VERSION) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def check_streams_groups(broker: BrokerComponents) -> None:
+    """KafkaError UNSUPPORTED_VERSION before streams.version is finalized at 1."""
+    if broker.metadata.image.features.level(STREAMS_VERSION) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

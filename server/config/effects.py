@@ -79,7 +79,7 @@ FAMILIES: dict[str, str] = {
     "log.local.": "tiered storage",
     "group.consumer.": "regular expressions and changes of protocol in consumer groups (KIP-848)",
     "group.share.": "share groups",
-    "group.streams.": "the streams protocol of KIP-1071",
+    "group.streams.": "warm-up tasks, racks and descriptions of topologies in streams groups (KIP-1071)",
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
     "sasl.kerberos.": "GSSAPI",
@@ -111,6 +111,12 @@ READ_OF_FAMILIES = frozenset(
     "group.share.initialize.retry.interval.ms",
     "group.share.max.size",
     "group.share.session.timeout.ms",
+    "group.streams.assignment.interval.ms",
+    "group.streams.heartbeat.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+    "group.streams.max.size",
+    "group.streams.num.standby.replicas",
+    "group.streams.session.timeout.ms",
 }
 
 # fmt: off

@@ -26,7 +26,7 @@ def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
         return DescribedGroup(ErrorCode.NOT_COORDINATOR, None, group_id)
     group = shard.consumer_groups.get(group_id)
     if group is None:
-        why = "is not a consumer group" if group_id in shard.groups else "not found"
+        why = "is not a consumer group" if shard.has_group(group_id) else "not found"
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", group_id)
     topics = shard.cluster.topics()
     return DescribedGroup(

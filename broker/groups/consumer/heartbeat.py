@@ -84,10 +84,10 @@ def _place_for_a_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest
     if request.member_epoch != JOINING_EPOCH:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
     classic = shard.groups.get(request.group_id)
-    if classic is None:
+    if not shard.has_group(request.group_id):
         shard.check_room()
         return []
-    if classic.state is not EMPTY or classic.pending_members:
+    if classic is None or classic.state is not EMPTY or classic.pending_members:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
     return [group_metadata_record(request.group_id, None)]
 

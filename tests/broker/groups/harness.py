@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.config import GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import Client, GroupShard
@@ -44,7 +44,8 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
 
     tp = TP
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, streams_settings: StreamsGroupSettings | None = None, **config: int) -> None:
+        self.streams_settings = streams_settings or StreamsGroupSettings()
         self.config = GroupCoordinatorConfig(**config)
         self._uuids = 0
         self.topic_ids: set[bytes] = set()
@@ -54,9 +55,8 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
         super().__init__()
 
     def _coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(
-            self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster_of(self.topics_image)
-        )
+        cluster = cluster_of(self.topics_image)._replace(streams_settings=lambda group_id: self.streams_settings)
+        return GroupCoordinator(self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster)
 
     def topics_image(self) -> TopicsImage:
         """The same object until a topic changes."""
