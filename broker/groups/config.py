@@ -22,11 +22,21 @@ class GroupCoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
     consumer_group_max_size: int = 2**31 - 1
+    consumer_regex_refresh_interval_ms: int = 600_000
     consumer_group_assignors: Sequence[str] = ("uniform", "range")
+    consumer_migration_policy: str = "BIDIRECTIONAL"
     # How many groups one partition may have: no setting of Kafka.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
     # Not a setting in Kafka either: how long a JoinGroup without a member id may be parked.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
+
+    @property
+    def is_upgrade_enabled(self) -> bool:
+        return self.consumer_migration_policy.upper() in ("UPGRADE", "BIDIRECTIONAL")
+
+    @property
+    def is_downgrade_enabled(self) -> bool:
+        return self.consumer_migration_policy.upper() in ("DOWNGRADE", "BIDIRECTIONAL")
 
 
 # Field -> Kafka's name, and what one unit of that is in the field's.
@@ -40,6 +50,8 @@ PROPERTIES = {
     "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
     "offsets_commit_timeout_ms": ("offsets.commit.timeout.ms", 1),
     "consumer_group_max_size": ("group.consumer.max.size", 1),
+    "consumer_migration_policy": ("group.consumer.migration.policy", 1),
+    "consumer_regex_refresh_interval_ms": ("group.consumer.regex.refresh.interval.ms", 1),
     "consumer_group_assignors": ("group.consumer.assignors", 1),
 }
 

@@ -16,6 +16,7 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
@@ -42,6 +43,7 @@ ConsumerKey: TypeAlias = (
     | ConsumerGroupTargetAssignmentMetadataKey
     | ConsumerGroupTargetAssignmentMemberKey
     | ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
 )
 #: The key types that the shard replays.
 GroupKey: TypeAlias = ClassicKey | ConsumerKey
@@ -52,7 +54,7 @@ OFFSET_COMMIT_EXPIRING_VERSION = 1
 CONSUMER_GROUP_VERSION = 0
 
 # The types that the shard replays. The types of the other group protocols will be added here.
-RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8)}
+RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 16)}
 
 
 def group_of(key: GroupKey) -> str:

@@ -81,6 +81,8 @@ class GroupCoordinator:
     ) -> None:
         self.config = config
         self.partition_count = partition_count
+        #: The offset of the newest metadata with a new topic. A broker that starts takes all topics for new.
+        self.topics_created_at = -1
         self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             TOPIC,
             partition_log,

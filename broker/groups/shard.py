@@ -14,6 +14,7 @@ from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig
 from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
 from ottla.broker.groups.records import ConsumerKey, GroupKey, group_of
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -21,6 +22,7 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
@@ -34,13 +36,20 @@ class Client(NamedTuple):
     client_id: str
     # As Java prints an address without a name, "/127.0.0.1": tools show it.
     host: str
+    may_describe: MayDescribe = lambda topic: True
 
 
 class ClusterView(NamedTuple):
-    """What groups read of the newest metadata."""
+    """What groups read of the newest metadata.
+
+    `version()` is its offset, and `topics_created()` that of the newest one with a new topic.
+    """
 
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]
+    version: Callable[[], int]
+    topics_created: Callable[[], int]
+    resolve: RegexResolver
 
 
 class GroupShard:
@@ -103,21 +112,12 @@ class GroupShard:
                 return
             self.groups.pop(key.group_id, None)
             group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
-        match key:
-            case ConsumerGroupMetadataKey() if value is None:
-                del self.consumer_groups[key.group_id]
-                if self.offsets.of_group(key.group_id):
-                    self.groups[key.group_id] = ClassicGroup(key.group_id)
-            case ConsumerGroupMetadataKey():
-                group.replay_group(value)
-            case ConsumerGroupMemberMetadataKey():
-                group.replay_member(key.member_id, value)
-            case ConsumerGroupTargetAssignmentMetadataKey():
-                group.replay_assignment_epoch(value)
-            case ConsumerGroupTargetAssignmentMemberKey():
-                group.replay_target(key.member_id, value)
-            case ConsumerGroupCurrentMemberAssignmentKey():
-                group.replay_current_assignment(key.member_id, value)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            del self.consumer_groups[key.group_id]
+            if self.offsets.of_group(key.group_id):
+                self.groups[key.group_id] = ClassicGroup(key.group_id)
+        else:
+            replay_consumer_record(group, key, value)
 
     def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         return self.groups.get(group_id) or self.consumer_groups.get(group_id)
@@ -145,3 +145,20 @@ class GroupShard:
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
+
+
+def replay_consumer_record(group: ConsumerGroup, key: Any, value: Any) -> None:
+    """Any record of the group but its own tombstone."""
+    match key:
+        case ConsumerGroupMetadataKey():
+            group.replay_group(value)
+        case ConsumerGroupMemberMetadataKey():
+            group.replay_member(key.member_id, value)
+        case ConsumerGroupTargetAssignmentMetadataKey():
+            group.replay_assignment_epoch(value)
+        case ConsumerGroupTargetAssignmentMemberKey():
+            group.replay_target(key.member_id, value)
+        case ConsumerGroupCurrentMemberAssignmentKey():
+            group.replay_current_assignment(key.member_id, value)
+        case ConsumerGroupRegularExpressionKey():
+            group.replay_regex(key.regular_expression, value)

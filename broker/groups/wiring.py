@@ -6,6 +6,7 @@ from uuid import UUID
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.config import ConsumerGroupSettings, from_properties
+from ottla.broker.groups.modern.resolution import RegexResolver
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
 from ottla.broker.metadata_cache import MetadataCache
@@ -42,14 +43,21 @@ def group_coordinator(
         values = group_values(overrides, configs.values)
         return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in CONSUMER_SETTINGS))
 
-    return GroupCoordinator(
+    groups = GroupCoordinator(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
         partition_count,
-        ClusterView(lambda: metadata.image.topics, consumer_settings),
+        ClusterView(
+            lambda: metadata.image.topics,
+            consumer_settings,
+            lambda: metadata.image.offset,
+            lambda: groups.topics_created_at,
+            RegexResolver(world.workers, world.spawn),
+        ),
     )
+    return groups
 
 
 class GroupMetadataLeadership:
@@ -67,5 +75,7 @@ class GroupMetadataLeadership:
             self._groups.on_resigned(partition.index)
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Listener of the publisher: delete the offsets of deleted topics."""
+        """Listener of the publisher: delete the offsets of deleted topics, and note that there are new ones."""
+        if any(topic.created for topic in delta.changed_topics.values()) or self._groups.topics_created_at < 0:
+            self._groups.topics_created_at = image.offset
         self._groups.on_topics_deleted(topic.name for topic in delta.deleted_topics.values())

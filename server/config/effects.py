@@ -81,7 +81,7 @@ FAMILIES: dict[str, str] = {
     "remote.": "tiered storage",
     "log.remote.": "tiered storage",
     "log.local.": "tiered storage",
-    "group.consumer.": "regular expressions and changes of protocol in consumer groups (KIP-848)",
+    "group.consumer.": "assignments of consumer groups are computed on the event loop",
     "group.share.": "share groups",
     "group.streams.": "the streams protocol of KIP-1071",
     "share.coordinator.": "share groups",
@@ -102,6 +102,8 @@ READ_OF_FAMILIES = frozenset(
     "group.consumer.assignors",
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.max.size",
+    "group.consumer.migration.policy",
+    "group.consumer.regex.refresh.interval.ms",
     "group.consumer.session.timeout.ms",
 }
 

@@ -13,6 +13,7 @@ from ottla.broker.groups.classic import rebalance, static
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.consumer import classic_members
 from ottla.broker.groups.consumer.records import group_tombstones
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import Client, GroupShard
@@ -36,7 +37,7 @@ def join(
         return _join(shard, group, now_ms, request, client, reply)
     consumer_group = shard.consumer_groups.get(request.group_id)
     if consumer_group is not None and consumer_group.members:
-        return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        return classic_members.join(shard, consumer_group, now_ms, request, client)
     if request.member_id:
         return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     shard.config.groups.check(len(shard.groups) + len(shard.consumer_groups))

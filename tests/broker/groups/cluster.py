@@ -10,6 +10,8 @@ from ottla.broker.groups.config import ConsumerGroupSettings
 from ottla.broker.groups.shard import ClusterView
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
+from tests.broker.coordinator.memory_log import ManualClock
+from tests.broker.groups.inline_work import resolver
 
 PARTITION = PartitionRegistration((1,), (1,))
 
@@ -26,6 +28,10 @@ def topics_image(counts: Mapping[str, int], other_ids: Iterable[bytes] = ()) -> 
 
 
 def cluster_of(
-    topics: Callable[[], TopicsImage] = TopicsImage, settings: ConsumerGroupSettings | None = None
+    topics: Callable[[], TopicsImage] = TopicsImage,
+    version: Callable[[], int] = lambda: 0,
+    topics_created: Callable[[], int] = lambda: 0,
+    clock: ManualClock | None = None,
 ) -> ClusterView:
-    return ClusterView(topics, lambda group_id: settings or ConsumerGroupSettings())
+    resolve = resolver(clock or ManualClock())
+    return ClusterView(topics, lambda group_id: ConsumerGroupSettings(), version, topics_created, resolve)
