@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ottla.server.config.errors import ConfigError
 from ottla.server.quotas.bounds import GROUPS, Bound
 
 MINUTE_MS = 60_000
@@ -67,4 +68,20 @@ class ConsumerGroupSettings(NamedTuple):
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
     """From parsed broker properties by their names."""
     values = {field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()}
+    values["consumer_group_assignors"] = [_assignor(name) for name in values["consumer_group_assignors"]]
     return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))
+
+
+#: Kafka's own assignors, which it takes by their classes, too.
+ASSIGNORS = {
+    "uniform": "uniform",
+    "range": "range",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+def _assignor(name: str) -> str:
+    if name not in ASSIGNORS:
+        raise ConfigError("group.consumer.assignors", name, "this assignor is unknown", "use uniform or range")
+    return ASSIGNORS[name]

@@ -14,7 +14,9 @@ from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig
 from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
+from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.records import ConsumerKey, GroupKey, group_of
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -50,6 +52,7 @@ class ClusterView(NamedTuple):
     version: Callable[[], int]
     topics_created: Callable[[], int]
     resolve: RegexResolver
+    hashes: TopicHashes
 
 
 class GroupShard:
@@ -62,12 +65,14 @@ class GroupShard:
         wall_ms: Callable[[], int],
         new_uuid: Callable[[], str],
         cluster: ClusterView,
+        counts: GroupCounts | None = None,
     ) -> None:
         self.timers = timers
         self.config = config
         self.wall_ms = wall_ms
         self.new_uuid = new_uuid
         self.cluster = cluster
+        self.counts = GroupCounts() if counts is None else counts
         # An id is that of a group of one kind: these two have no key in common.
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}

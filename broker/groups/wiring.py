@@ -7,6 +7,7 @@ from uuid import UUID
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.config import ConsumerGroupSettings, from_properties
 from ottla.broker.groups.modern.resolution import RegexResolver
+from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
 from ottla.broker.metadata_cache import MetadataCache
@@ -16,7 +17,7 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.primitives import new_uuid
-from ottla.server.config.group import group_values
+from ottla.server.config.group import effective_group_values
 from ottla.server.world import World
 
 #: The broker's defaults of what a group may have of its own, in the order of ConsumerGroupSettings.
@@ -40,8 +41,12 @@ def group_coordinator(
         overrides = metadata.image.configs.for_group(group_id)
         if not overrides:
             return ConsumerGroupSettings(*(configs[name] for name in CONSUMER_SETTINGS))
-        values = group_values(overrides, configs.values)
+        values = effective_group_values(overrides, configs.values)
         return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in CONSUMER_SETTINGS))
+
+    def rack_of(broker_id: int) -> str | None:
+        broker = metadata.image.cluster.brokers.get(broker_id)
+        return None if broker is None else broker.rack
 
     groups = GroupCoordinator(
         from_properties(configs.setting),
@@ -55,6 +60,7 @@ def group_coordinator(
             lambda: metadata.image.offset,
             lambda: groups.topics_created_at,
             RegexResolver(world.workers, world.spawn),
+            TopicHashes(rack_of),
         ),
     )
     return groups

@@ -48,6 +48,18 @@ def run_librdkafka(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return list(_by_scenario(cases, logs, nodes))
 
 
+def run_librdkafka_consumer(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Its tests of groups, whose members speak the consumer protocol (KIP-848), on one node as in Apache Kafka's baseline."""
+    if nodes > 1 or (reason := librdkafka.missing()):
+        print(f"librdkafka by the consumer protocol is left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    librdkafka.build()
+    allowed = librdkafka.read_allow_list(HERE / "librdkafka_consumer_allow.txt")
+    cases = [case for case in allowed if not names or case.number in names]
+    with serving(nodes, logs, "consumer") as bootstrap:
+        return [report(librdkafka.run(case, bootstrap, logs, "consumer")) for case in cases]
+
+
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
     for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
         chosen = [case for case in cases if case.scenario == scenario]
@@ -68,7 +80,11 @@ def run_kafka_python(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.name in allowed]
 
 
-SUITES = {"librdkafka": run_librdkafka, "kafka-python": run_kafka_python}
+SUITES = {
+    "librdkafka": run_librdkafka,
+    "librdkafka-consumer": run_librdkafka_consumer,
+    "kafka-python": run_kafka_python,
+}
 
 
 def main() -> int:

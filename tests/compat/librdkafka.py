@@ -93,8 +93,8 @@ def kafka_home() -> Path | None:
     return home
 
 
-def run(case: Case, bootstrap: str, logs: Path) -> Outcome:
-    """Runs one test in a process of its own."""
+def run(case: Case, bootstrap: str, logs: Path, group_protocol: str = "classic") -> Outcome:
+    """Runs one test in a process of its own; its consumers speak the protocol."""
     conf = logs / "test.conf"
     stretch = "test.timeout.multiplier=2\n" if case.full or case.long else ""
     conf.write_text(f"bootstrap.servers={bootstrap}\ntest.topic.prefix=rdk{time.time_ns()}\n{stretch}")
@@ -103,6 +103,7 @@ def run(case: Case, bootstrap: str, logs: Path) -> Outcome:
     env = {
         **os.environ,
         "TESTS": case.number, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": "4.3.1", "TEST_SCENARIO": case.scenario,
+        "TEST_CONSUMER_GROUP_PROTOCOL": group_protocol,
         "LD_LIBRARY_PATH": "../src:../src-cpp", "BROKERS": bootstrap,
     }  # fmt: skip
     if home := kafka_home():

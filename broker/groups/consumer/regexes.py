@@ -20,7 +20,6 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from ottla.broker.groups.consumer.records import group_record, regex_record
 from ottla.broker.groups.modern.regex import compiled
-from ottla.broker.groups.modern.topics import metadata_hash
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -97,9 +96,10 @@ def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, Resol
             is_changed = is_changed or regexes.get(expression, NO_TOPICS).topics != resolved.topics
             regexes[expression] = resolved
     topics = shard.cluster.topics()
-    new_hash = metadata_hash(topics, group.subscribed_topics({}, regexes))
+    new_hash = shard.cluster.hashes.of_group(topics, group.subscribed_topics({}, regexes))
     if records and (is_changed or new_hash != group.metadata_hash):
         records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+        shard.counts.consumer_rebalances += 1
         log.info(
             "[GroupId %s] Bumped group epoch to %d: topics of regular expressions", group.group_id, group.epoch + 1
         )

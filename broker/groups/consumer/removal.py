@@ -10,7 +10,6 @@ from ottla.broker.groups.consumer import downgrade, regexes
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.records import group_record, member_tombstones
 from ottla.broker.groups.consumer.session_keys import forget
-from ottla.broker.groups.modern.topics import metadata_hash
 from ottla.broker.groups.shard import GroupShard
 
 T = TypeVar("T")
@@ -28,7 +27,9 @@ def remove(shard: GroupShard, group: ConsumerGroup, member_ids: Set[str], respon
     for expression in dict.fromkeys(leaving):
         records.extend(regexes.tombstones(group, expression, leaving.count(expression)))
     names = group.subscribed_topics(dict.fromkeys(member_ids, ()))
-    records.append(group_record(group.group_id, group.epoch + 1, metadata_hash(shard.cluster.topics(), names)))
+    records.append(
+        group_record(group.group_id, group.epoch + 1, shard.cluster.hashes.of_group(shard.cluster.topics(), names))
+    )
 
     def removed() -> Outcome[T]:
         for member_id in member_ids:

@@ -14,7 +14,6 @@ from ottla.broker.groups.consumer.reconcile import Target, reconciled
 from ottla.broker.groups.consumer.records import current_record, group_record, member_record
 from ottla.broker.groups.consumer.target import new_target
 from ottla.broker.groups.modern.assignment import Assignment
-from ottla.broker.groups.modern.topics import metadata_hash
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 
@@ -71,9 +70,10 @@ def subscribe(
     topics = shard.cluster.topics()
     if is_changed or group.seen_topics is not topics:
         names = group.subscribed_topics({wish.member_id: group.topics_of(metadata)})
-        new_hash = metadata_hash(topics, names)
+        new_hash = shard.cluster.hashes.of_group(topics, names)
         if is_changed or new_hash != group.metadata_hash:
             records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+            shard.counts.consumer_rebalances += 1
             log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
     given_before = {} if member is None else partitions_of(member.current.assigned)
 

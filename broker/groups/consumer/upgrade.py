@@ -25,7 +25,6 @@ from ottla.broker.groups.consumer.records import (
     member_record,
     target_record,
 )
-from ottla.broker.groups.modern.topics import metadata_hash
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard, replay_consumer_record
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -123,7 +122,7 @@ def _records(shard: GroupShard, classic: ClassicGroup) -> list[CoordinatorRecord
     names = {name for metadata in members.values() for name in metadata.subscribed_topic_names}
     records = [group_metadata_record(group_id, None)]
     records += [member_record(group_id, member_id, metadata) for member_id, metadata in members.items()]
-    records.append(group_record(group_id, epoch, metadata_hash(topics, names)))
+    records.append(group_record(group_id, epoch, shard.cluster.hashes.of_group(topics, names)))
     records += [target_record(group_id, member_id, assignment) for member_id, assignment in given.items()]
     records.append(assignment_epoch_record(group_id, epoch, 0))
     for member_id, assignment in given.items():

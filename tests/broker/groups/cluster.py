@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from immutables import Map
 
 from ottla.broker.groups.config import ConsumerGroupSettings
+from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.shard import ClusterView
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
@@ -34,4 +35,5 @@ def cluster_of(
     clock: ManualClock | None = None,
 ) -> ClusterView:
     resolve = resolver(clock or ManualClock())
-    return ClusterView(topics, lambda group_id: ConsumerGroupSettings(), version, topics_created, resolve)
+    hashes = TopicHashes(lambda broker_id: f"rack-{broker_id}")
+    return ClusterView(topics, lambda group_id: ConsumerGroupSettings(), version, topics_created, resolve, hashes)
