@@ -33,7 +33,8 @@ def cluster_of(
     version: Callable[[], int] = lambda: 0,
     topics_created: Callable[[], int] = lambda: 0,
     clock: ManualClock | None = None,
+    rack_of: Callable[[int], str | None] = lambda broker_id: f"rack-{broker_id}",
 ) -> ClusterView:
     resolve = resolver(clock or ManualClock())
-    hashes = TopicHashes(lambda broker_id: f"rack-{broker_id}")
-    return ClusterView(topics, lambda group_id: ConsumerGroupSettings(), version, topics_created, resolve, hashes)
+    settings = ConsumerGroupSettings()
+    return ClusterView(topics, lambda group_id: settings, version, topics_created, resolve, TopicHashes(rack_of))

@@ -62,8 +62,11 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
             self.clock,
             self._new_uuid,
             lambda: 1,
-            cluster_of(self.topics_image, self._version, self._topics_created, self.clock),
+            cluster_of(self.topics_image, self._version, self._topics_created, self.clock, self.rack_of),
         )
+
+    def rack_of(self, broker_id: int) -> str | None:
+        return f"rack-{broker_id}"
 
     def _version(self) -> int:
         self.topics_image()
