@@ -14,7 +14,7 @@ from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotWriter
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord, TopicRecord, decode_record
 from ottla.storage.files import OsFiles
 
@@ -26,7 +26,7 @@ NOW_MS = 1_700_000_000_000
 
 def grow(directory: Path, partitions: int, node_id: int = 1) -> int:
     """A snapshot at the end of a stopped node's metadata log that has so many partitions more; how many are on this node."""
-    files, endpoints = OsFiles(), (Endpoint("CONTROLLER", "127.0.0.1", 1),)
+    files, endpoints = OsFiles(), (QuorumEndpoint("CONTROLLER", "127.0.0.1", 1),)
     voters = VoterSet.of([Voter(ReplicaKey(node_id), endpoints)])
     log = MetadataLog(files, str(directory), RaftConfig(node_id, b"d" * 16, "c", endpoints, voters), NOW_MS)
     image = _image_of(log)

@@ -31,7 +31,9 @@ def create(o: Options) -> dict[str, float]:
 
 
 def security(o: Options) -> dict[str, str]:
-    return {"security.protocol": "SSL", "ssl.ca.location": o["ca"]} if "ca" in o else {}
+    """TLS with the authority of `ca`, or the client's own settings."""
+    given: dict[str, str] = o.get("client", {})
+    return {"security.protocol": "SSL", "ssl.ca.location": o["ca"]} if "ca" in o else given
 
 
 def produce(o: Options) -> dict[str, float]:
@@ -103,6 +105,7 @@ def end_to_end(o: Options) -> dict[str, float]:
             "group.id": "bench-latency",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 500,
+            **security(o),
         }
     )
     partitions = [TopicPartition(o["topic"], p) for p in range(o["partitions"])]
@@ -120,7 +123,7 @@ def end_to_end(o: Options) -> dict[str, float]:
 
     thread = threading.Thread(target=receive)
     thread.start()
-    producer = Producer({"bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": 0, **security(o)})
     time.sleep(1)  # the consumer's first long poll is under way
     begin, sent = time.perf_counter(), 0
     while time.perf_counter() - begin < o["seconds"]:

@@ -21,9 +21,9 @@ from ottla.server.isolation import isolated
 
 log = logging.getLogger(__name__)
 
-#: The limit of one turn: so many partitions are encoded in about 3 ms.
+#: The limit of partitions in one turn. Encoding them takes about 3 ms.
 PARTITIONS_PER_TURN = 500
-#: So many topics that are kept already are looked through in the time in which one partition is encoded.
+#: Looking up this many kept topics takes as long as encoding one partition.
 KEPT_PER_PARTITION = 10
 #: Versions and listeners in use at the same time. A view of 5,000 partitions takes half a megabyte.
 VIEWS_MAX = 8
@@ -60,7 +60,7 @@ class _Pass:
         #: The image that `rows` encode, or will encode.
         self.image: MetadataImage | None = None
         self.topics: Iterator[TopicImage] | None = None
-        #: The topic whose pieces are being made, and those that are there.
+        #: The topic that is being encoded, and its encoded pieces so far.
         self.topic: TopicImage | None = None
         self.pieces: Iterator[bytes] = iter(())
         self.made: list[bytes] = []
@@ -69,7 +69,7 @@ class _Pass:
 
 
 class AllTopics:
-    """See the module."""
+    """The encoded topics of a broker, and the turns in which they are encoded."""
 
     def __init__(self, metadata: MetadataCache, clock: Clock, encode_for: Callable[[View], EncodeTopic]) -> None:
         self._metadata = metadata

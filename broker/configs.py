@@ -23,7 +23,7 @@ BROKER_LEVEL = {
 
 
 class BrokerConfigs:
-    """See the module."""
+    """The values of the node's and the topics' configurations."""
 
     def __init__(self, node: NodeConfig) -> None:
         self.node = node
@@ -47,7 +47,7 @@ class BrokerConfigs:
         return self.node.values
 
     def update(self, configs: ConfigsImage) -> None:
-        """The cluster's metadata says something else of this broker, or of all."""
+        """Apply dynamic configurations of this broker, or of all brokers, from the metadata."""
         self.node.set_dynamic(configs.for_broker(self.node_id), configs.for_broker(""))
         self._log_configs.clear()
 

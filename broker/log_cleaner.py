@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class LogCleaner:
-    """See the module."""
+    """The log cleaner of a broker: its schedule, its process and its threads."""
 
     def __init__(self, world: World, configs: BrokerConfigs, logs: Logs) -> None:
         self._world = world
@@ -76,7 +76,7 @@ class LogCleaner:
         except BaseException:
             await (
                 self._process.close()
-            )  # the node stops: nothing is to be written any more when what is unfinished goes
+            )  # the node stops: the process must not write while its unfinished files are removed
             raise
         finally:
             steps.close()
@@ -101,7 +101,7 @@ class LogCleaner:
         return None
 
     async def _advance(self, first_base: int) -> Progress:
-        """A piece of the pass, and the pause that log.cleaner.io.max.bytes.per.second asks for behind it."""
+        """One slice of the pass, and the pause after it for log.cleaner.io.max.bytes.per.second."""
         clock = self._world.clock
         began_ns = clock.mono_ns()
         progress: Progress = await self._process.call("advance", first_base)

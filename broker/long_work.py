@@ -58,7 +58,7 @@ class LongWork:
                 pass
             except Exception as error:
                 reply.complete(_as_answer(error, context))
-            go_on()  # not when the task was cancelled: then the node stops
+            go_on()  # a cancelled task is left out, because the node is stopping
 
         self._world.spawn(finish(), f"long work for {context!r}")
         return reply
@@ -92,7 +92,7 @@ class LongWork:
             raise _Abandoned
         finally:
             work.close()
-            # An error that leaves here would keep this frame, and be kept by it.
+            # A raised error would form a reference cycle with this frame.
             answer = fault = None
             if holds:
                 self._large.release()

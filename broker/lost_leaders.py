@@ -5,7 +5,7 @@ answer would still name it, and librdkafka then waits one or two seconds before 
 of a failover. A follower of the dead leader has seen its own connection break, and holds such answers back until
 the metadata has changed, or for HOLD_MS at most (how long a leader counts as just lost: replication/fetcher.py).
 
-And it stays in the list of brokers for a while (LISTED_MS), although nothing leads to it any more.
+The dead broker stays in the list of brokers for LISTED_MS, although it leads no partition.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ottla.server.timer_wheel import TimerWheel
 #: A starting client asks twice or thrice within its first milliseconds, and is not to wait.
 SETTLE_MS = 10
 OLD_CONNECTION_NS = 250_000_000
-#: A fence takes 0.1 s, a new controller before it another 0.1 to 0.5 s. What is held back holds back what is behind it on the
-#: same connection, so not longer.
+#: A fence takes 0.1 s, and the election of a controller before it 0.1 to 0.5 s. A delayed response also delays those after it
+#: on the same connection, so the limit is not higher.
 HOLD_MS = 500
 #: librdkafka (since 2.10) forgets a broker that an answer does not list, and with it the leaders of the partitions that it had there,
 #: though the same answer says so: it then looks for their leaders at its next turn, up to a second later. With Kafka it is

@@ -28,7 +28,7 @@ class NodeAddress:
 
 
 class MetadataCache:
-    """See the module."""
+    """Answers from the newest metadata image."""
 
     def __init__(self, node_id: int, cluster_id: str) -> None:
         self.node_id = node_id

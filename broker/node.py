@@ -8,7 +8,7 @@ It shares the world, the logs and the listeners with a controller in the same pr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from ottla.broker.all_topics import AllTopics
 from ottla.broker.cluster.broker_channels import BrokerChannels
@@ -16,6 +16,7 @@ from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topic_creation import TopicCreation
+from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator
 from ottla.broker.handlers.metadata import encoder_of_topics
@@ -23,7 +24,6 @@ from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.parts import BrokerParts
 from ottla.broker.publisher import BrokerPublisher
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.wiring import replicas
@@ -43,7 +43,7 @@ CONTROLLED_SHUTDOWN_TIMEOUT_MS = 10_000
 
 
 class BrokerNode:
-    """See the module."""
+    """A broker: its components and their life cycle."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class BrokerNode:
         quotas: ClientQuotas,
         authorizer: Authorizer | None = None,
         security: PeerSecurity = PLAINTEXT,
+        check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
     ) -> None:
         """`security` of the connections to other brokers."""
         self.world = world
@@ -81,7 +82,7 @@ class BrokerNode:
         self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
         held_answers = HeldAnswers(world.clock, wheel)
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
-        self.parts = BrokerParts(
+        self.components = BrokerComponents(
             world=world,
             configs=configs,
             node_id=configs.node_id,
@@ -97,11 +98,12 @@ class BrokerNode:
             fetch_max_bytes=configs["fetch.max.bytes"],
             held_answers=held_answers,
             long_work=LongWork(world),
-            all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.parts, view)),
+            all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
+            check_stores=check_stores,
         )
-        self.routes: list[Route] = broker_routes(self.parts)
+        self.routes: list[Route] = broker_routes(self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [
             group_metadata.on_metadata_update,

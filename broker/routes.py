@@ -8,7 +8,7 @@ CONTRIBUTING.md has the steps of a new API; tests/rules name what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,6 +48,7 @@ from ottla.broker.authorization.answers import (
 )
 from ottla.broker.authorization.guard import After, Each, Rules, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
+from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.handlers import (
     add_offsets_to_txn,
@@ -91,14 +92,15 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.parts import BrokerParts
+from ottla.broker.handlers._own_configs import forward_checked
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Encode, Route
 from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
-LocalHandler = Callable[[BrokerParts, Any, RequestContext], Any]
+FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
+LocalHandler = Callable[[BrokerComponents, Any, RequestContext], Any]
 
 
 class Answered(NamedTuple):
@@ -107,7 +109,7 @@ class Answered(NamedTuple):
     api_key: ApiKey
     handler: LocalHandler
     authorization: Rules
-    #: Where an answer may be encoded already.
+    #: The encoder of an API whose responses may be encoded already.
     encoder: Callable[[int], Encode] | None = None
 
 
@@ -115,9 +117,11 @@ class Forwarded(NamedTuple):
     """An API of the active controller, which also authorizes the client (controller/handlers/authorization.py)."""
 
     api_key: ApiKey
+    #: Checks a request first, and forwards it.
+    checked: FrameHandler | None = None
 
 
-#: No permission is needed, as in Kafka.
+#: The rules of an API that needs no permission, as in Kafka.
 OPEN: tuple[Whole, ...] = ()
 
 _GROUP_MEMBER = (Whole((on_group(READ),)),)
@@ -202,7 +206,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         describe_configs.handle,
         (Each("resources", "results", describe_config_resource, has_message=True),),
     ),
-    Forwarded(ApiKey.ALTER_CONFIGS),
+    Forwarded(ApiKey.ALTER_CONFIGS, forward_checked),
     Answered(ApiKey.ALTER_REPLICA_LOG_DIRS, alter_replica_log_dirs.handle, (Whole((on_cluster(ALTER),)),)),
     Answered(ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.handle, (Whole((on_cluster(DESCRIBE),)),)),
     Forwarded(ApiKey.CREATE_PARTITIONS),
@@ -212,7 +216,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN),
     Answered(ApiKey.DESCRIBE_DELEGATION_TOKEN, describe_delegation_token.handle, (After(only_visible_tokens),)),
     Forwarded(ApiKey.ELECT_LEADERS),
-    Forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS),
+    Forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS, forward_checked),
     Forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS),
     Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
     Answered(ApiKey.OFFSET_DELETE, offset_delete.handle, offset_delete_guard.guard),
@@ -247,10 +251,14 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
 )
 
 
-def broker_routes(broker: BrokerParts) -> list[Route]:
-    """The rows bound to the parts of one broker, behind their guards."""
+def broker_routes(broker: BrokerComponents) -> list[Route]:
+    """Returns the rows, bound to the components of one broker, behind their guards."""
     return [
-        Route(row.api_key, partial(forward, broker.controller), takes_frame=True)
+        Route(
+            row.api_key,
+            partial(row.checked, broker) if row.checked else partial(forward, broker.controller),
+            takes_frame=True,
+        )
         if isinstance(row, Forwarded)
         else Route(
             row.api_key,

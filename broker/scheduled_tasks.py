@@ -21,9 +21,9 @@ from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 
-#: log.flush.scheduler.interval.ms is "never" by default; a topic's own flush.ms is looked at this often all the same.
+#: The interval of checks of the topics' flush.ms, because log.flush.scheduler.interval.ms is "never" by default.
 FLUSH_LOOK_MS_MAX = 1_000
-#: How long a failed directory's partitions keep their leadership. They refuse every write from the failure on.
+#: The interval after which a failed directory's partitions lose their leadership. They reject writes from the failure on.
 CHECK_DIRECTORIES_MS = 200
 
 
@@ -36,7 +36,7 @@ class ScheduledTask:
 
 
 class ScheduledTasks:
-    """See the module."""
+    """Starts, repeats and stops the scheduled tasks of a broker."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ScheduledTasks:
             ),
             ScheduledTask("log directories", CHECK_DIRECTORIES_MS, check_directories),
             ScheduledTask("flush", min(FLUSH_LOOK_MS_MAX, configs["log.flush.scheduler.interval.ms"]), self._flush),
-            # Twice in the time after which a follower has to go, as Kafka does.
+            # Kafka's interval: half the time after which a follower leaves the ISR.
             ScheduledTask("in-sync replicas", configs["replica.lag.time.max.ms"] // 2, replicas.shrink_isrs),
             ScheduledTask("producers", configs["producer.id.expiration.check.interval.ms"], self._expire_producers),
         ]

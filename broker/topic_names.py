@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-#: 249, so that "<topic>-<partition>" with the longest suffix is still a file name of 255 bytes.
-TOPIC_NAME_LENGTH_MAX = 249
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
+from ottla.controller.metadata.topic_names import name_fault
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -15,4 +11,4 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHAR
 
 
 def is_valid_topic_name(name: str) -> bool:
-    return name not in ("", ".", "..") and len(name) <= TOPIC_NAME_LENGTH_MAX and _LEGAL.match(name) is not None
+    return name_fault(name) is None

@@ -14,12 +14,12 @@ be written to as soon as the response to CreateTopics is sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigSchema
 from ottla.controller.decisions.settings import ControlSettings
-from ottla.controller.handlers.parts import ControllerParts
-from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.handlers.components import ControllerComponents
+from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.metadata.publisher import Publisher
 from ottla.controller.metadata.snapshots import (
@@ -114,7 +114,7 @@ class MetadataNode:
         return self.loader.last_offset
 
     def features(self) -> Features:
-        """The features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
+        """Returns the features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
         image = self.loader.image
         finalized = dict(image.features.levels)
         finalized[KRAFT_VERSION] = self.raft.core.voters.kraft_version
@@ -170,19 +170,21 @@ class ControllerNode:
         metadata: MetadataNode,
         settings: ControlSettings,
         schema: ConfigSchema,
-        endpoints: Sequence[Endpoint],
+        endpoints: Sequence[RegisteredEndpoint],
         *,
         authorizer: Authorizer | None = None,
         quotas: ClientQuotas | None = None,
+        static_configs: Mapping[str, str] | None = None,
     ) -> None:
-        """`endpoints`: the advertised endpoints of this controller's listeners."""
+        """`endpoints`: the advertised endpoints of this controller's listeners. `static_configs`: the texts of the properties file."""
         self.world = world
         self.metadata = metadata
+        tokens = settings.delegation_tokens
         self.controller = Controller(
             settings.node_id, world.clock, world.rng, QuorumLog(metadata.raft), metadata.loader, settings
         )
         self.scheduled_tasks = ScheduledTasks(self.controller)
-        self.parts = ControllerParts(
+        self.components = ControllerComponents(
             world=world,
             controller=self.controller,
             scheduled_tasks=self.scheduled_tasks,
@@ -190,7 +192,8 @@ class ControllerNode:
             quorum=metadata.raft,
             quotas=ClientQuotas(world.clock) if quotas is None else quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
-            tokens=TokensByHmac(key) if (key := settings.delegation_tokens.secret_key) else None,
+            static_configs=static_configs or {},
+            tokens=TokensByHmac(tokens.secret_key, *tokens.other_keys) if tokens.secret_key else None,
         )
         self._channel: Channel | None = None
         self.registrar = ControllerRegistrar(
@@ -203,7 +206,7 @@ class ControllerNode:
 
     def routes(self) -> list[Route]:
         """Returns the routes of a controller's listener, with the quorum's APIs."""
-        return controller_routes(self.parts, quorum_routes(self.metadata.raft))
+        return controller_routes(self.components, quorum_routes(self.metadata.raft))
 
     async def stop(self) -> None:
         """Stops before the metadata node does: pending requests get NOT_CONTROLLER, so that they are retried at the next active controller."""

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 # The delay before the next run of a task if one did not do all of it, so that requests are served in between.
 NEXT_PART_MS = 10
 # The delay after a decision that could not be written.
-REFUSED_RETRY_MS = 1_000
+REJECTED_RETRY_MS = 1_000
 
 
 class ScheduledTasks:
@@ -87,7 +87,7 @@ class ScheduledTasks:
         now = list(islice(self._unsettled, PARTITIONS_PER_TURN))
         if now and not self._write(lambda state: settle(state, now)):
             if self._controller.is_active:
-                self._later("settle", REFUSED_RETRY_MS, self._settle)
+                self._later("settle", REJECTED_RETRY_MS, self._settle)
             return
         for key in now:
             self._unsettled.pop(key, None)
@@ -147,7 +147,7 @@ class ScheduledTasks:
             if not self._write(decide):
                 # Its epoch is over, or its disk has failed. An immediate retry would keep this node busy without end.
                 if controller.is_active:
-                    self._later("sessions", REFUSED_RETRY_MS, self._expire_sessions)
+                    self._later("sessions", REJECTED_RETRY_MS, self._expire_sessions)
                 return
             self.broker_changed(broker_id)
         self.check_sessions()
@@ -199,4 +199,4 @@ class ScheduledTasks:
         if self._write(decide):
             self._later(task, NEXT_PART_MS if more else interval_ms, again)
         elif self._controller.is_active:
-            self._later(task, min(interval_ms, REFUSED_RETRY_MS), again)
+            self._later(task, min(interval_ms, REJECTED_RETRY_MS), again)

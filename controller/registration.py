@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ottla.controller.decisions.brokers import MV_CONTROLLER_REGISTRATION, register_controller
-from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.runtime import Controller
@@ -34,7 +34,7 @@ class ControllerRegistrar:
         world: World,
         controller: Controller,
         incarnation_id: bytes,
-        endpoints: Sequence[Endpoint],
+        endpoints: Sequence[RegisteredEndpoint],
         connect: Callable[[], Channel | None],
     ) -> None:
         """`connect` returns a channel to the active controller, or None if that is unknown."""

@@ -28,15 +28,18 @@ from ottla.controller.handlers import (
     delegation_tokens,
     delete_acls,
     delete_topics,
+    describe_acls,
     describe_cluster,
+    describe_configs,
+    describe_user_scram_credentials,
     envelope,
     incremental_alter_configs,
     unregister_broker,
     unregister_controller,
     update_features,
 )
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.decided import ControllerHandler, decided, in_time
-from ottla.controller.handlers.parts import ControllerParts
 from ottla.controller.handlers.quorum import guard_quorum
 from ottla.protocol.api import ApiKey
 from ottla.server.network.route import Route, RouteTable
@@ -45,8 +48,10 @@ from ottla.server.security.operations import ALTER, ALTER_CONFIGS, CLUSTER_ACTIO
 ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.CREATE_TOPICS, create_topics.handle),
     (ApiKey.DELETE_TOPICS, delete_topics.handle),
+    (ApiKey.DESCRIBE_ACLS, describe_acls.handle),
     (ApiKey.CREATE_ACLS, create_acls.handle),
     (ApiKey.DELETE_ACLS, delete_acls.handle),
+    (ApiKey.DESCRIBE_CONFIGS, describe_configs.handle),
     (ApiKey.ALTER_CONFIGS, alter_configs.handle),
     (ApiKey.CREATE_PARTITIONS, create_partitions.handle),
     (ApiKey.ELECT_LEADERS, in_time(decided(ALTER, elect_leaders))),
@@ -54,6 +59,7 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.ALTER_PARTITION_REASSIGNMENTS, in_time(decided(ALTER, alter_partition_reassignments))),
     (ApiKey.LIST_PARTITION_REASSIGNMENTS, decided(DESCRIBE, list_partition_reassignments)),
     (ApiKey.ALTER_CLIENT_QUOTAS, decided(ALTER_CONFIGS, alter_client_quotas)),
+    (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, describe_user_scram_credentials.handle),
     (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, decided(ALTER, alter_user_scram_credentials)),
     (ApiKey.ALTER_PARTITION, decided(CLUSTER_ACTION, alter_partition)),
     (ApiKey.UPDATE_FEATURES, update_features.handle),
@@ -71,9 +77,9 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
 )
 
 
-def controller_routes(parts: ControllerParts, quorum: Iterable[Route]) -> list[Route]:
+def controller_routes(components: ControllerComponents, quorum: Iterable[Route]) -> list[Route]:
     """Returns all rows of a controller's listener, bound to the dependencies of one controller."""
-    routes = [Route(api_key, partial(handler, parts)) for api_key, handler in ROUTES]
-    routes += guard_quorum(parts, quorum)
+    routes = [Route(api_key, partial(handler, components)) for api_key, handler in ROUTES]
+    routes += guard_quorum(components, quorum)
     inner = RouteTable(routes)
-    return [*routes, Route(ApiKey.ENVELOPE, partial(envelope.handle, parts, inner))]
+    return [*routes, Route(ApiKey.ENVELOPE, partial(envelope.handle, components, inner))]

@@ -150,7 +150,7 @@ class Controller:
     def write_in_turns(self, decide: Decide[T | None]) -> Reply[T]:
         """Like `write`, for decisions that may need more time than one turn of the loop.
 
-        `decide` gives None for a response as long as there is more to decide, and is asked again in the next turn: what is
+        `decide` returns a response of None as long as there is more to decide, and is called again in the next turn: what is
         decided in one turn is appended and replayed in it, other decisions come in between, and the answer is one for all
         of them. What it raises in the first turn is the caller's, later it is the answer.
         """
@@ -258,7 +258,7 @@ class Controller:
                 self.heartbeats.register(broker_id, broker.fenced, now_ms)
 
     def _go_on(self, indexing: Work[ClusterIndex], of: MetadataImage, former_id: int) -> None:
-        """A slice of the index of `of`. Nothing is appended meanwhile but what the quorum says of itself."""
+        """Build one slice of the index of `of`. Until it is complete, only the quorum's own records are appended."""
         if indexing is not self._indexing:
             return  # the leadership was lost meanwhile
         try:

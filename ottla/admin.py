@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.metrics.coordinator import coordinator_metrics
 from ottla.broker.metrics.groups import group_metrics
-from ottla.broker.metrics.isr import IsrChanges
+from ottla.broker.metrics.isr import IsrChangeCounts
 from ottla.broker.metrics.partitions import partition_metrics
 from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
@@ -48,7 +48,7 @@ def add_metadata_sources(
 
 
 def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> None:
-    changes = IsrChanges(broker.configs.node_id)
+    changes = IsrChangeCounts(broker.configs.node_id)
     broker.publisher.listeners.append(changes.on_metadata_update)
     registry.add(changes)
     registry.add(Traffic(broker.replicas, world.clock))
@@ -69,7 +69,7 @@ def live(node: NodeState) -> Iterator[Check]:
 
 
 def ready(node: NodeState) -> Iterator[Check]:
-    """Whether clients should be sent here."""
+    """Readiness: the checks that must pass before clients are routed to this node."""
     yield from live(node)
     if not node.started_metadata:
         yield Check("start", False, "the metadata log is not open yet")
@@ -85,7 +85,7 @@ def _broker_check(node: NodeState) -> Check:
     state = node.broker.lifecycle.state if node.broker is not None else BrokerState.NOT_RUNNING
     if state is not BrokerState.RUNNING:
         return Check("broker", False, state.name)
-    # What the image says is as fresh as the touch with the quorum is, which is a check of its own.
+    # The image may be outdated if the quorum cannot be reached, which another check reports.
     registered = node.metadata.loader.image.cluster.brokers.get(node.config.node_id)
     if registered is None or registered.fenced:
         return Check("broker", False, "fenced: the controller gives it no partition to lead")

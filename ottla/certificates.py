@@ -47,7 +47,7 @@ class Issued:
         return key_pem(self.key, password)
 
     def pkcs12(self, password: str) -> bytes:
-        """A key store of the type PKCS12."""
+        """Returns a key store of the type PKCS12."""
         encryption = serialization.BestAvailableEncryption(password.encode())
         return pkcs12.serialize_key_and_certificates(b"kafka", self.key, self.certificate, [self.issuer], encryption)
 
@@ -73,7 +73,7 @@ class Authority:
         return pem(self.certificate)
 
     def pkcs12(self, password: str) -> bytes:
-        """A trust store of the type PKCS12."""
+        """Returns a trust store of the type PKCS12."""
         encryption = serialization.BestAvailableEncryption(password.encode())
         return pkcs12.serialize_key_and_certificates(None, None, None, [self.certificate], encryption)
 

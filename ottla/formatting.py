@@ -1,7 +1,7 @@
 """The log directories of a node before it starts: formatted if they are empty, rejected if they belong to another node.
 
 Kafka wants `kafka-storage format` first. Here an empty directory is formatted by the node itself; one with files but without
-meta.properties is taken for Kafka's accident that it is and refused: it may be the wrong mount point.
+meta.properties is an error, as in Kafka: it may be the wrong mount point.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def new_directory_id(rng: Random) -> bytes:
 
 
 def prepare(files: Files, directories: Sequence[str], node_id: int, cluster_id: str | None, rng: Random) -> str:
-    """Format what is empty and give the cluster id: the one given, the one found, or a new one.
+    """Format the empty directories and return the cluster id: the configured one, the one on disk, or a new one.
 
     A directory that cannot be read is left to `open_log_dirs`, which goes on without it.
 
@@ -88,7 +88,7 @@ def _keep(files: Files, path: str) -> None:
         try:
             files.sync_dir(above)
         except StorageFailure as failure:
-            log.info("%s cannot be synced: %s", above, failure)  # not ours: then it has been there before
+            log.info("%s cannot be synced: %s", above, failure)  # another user's directory: it existed before
         if above == os.path.dirname(above):
             return
         above = os.path.dirname(above)

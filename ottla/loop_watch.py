@@ -46,10 +46,10 @@ class LoopWatch:
         self._thread_id = threading.get_ident()
         self._due_ns = self._cpu_ns = 0
         self._silent_until_ns = self._unsaid = 0
-        self._buckets = [0] * BUCKETS  # of the time since the last scrape
+        self._buckets = [0] * BUCKETS  # the stalls since the last scrape
         self._longest_ns = 0
         self.held = 0  # times that the loop was held for more than HELD_MS_MAX
-        self.caught: str | None = None  # by what it is held at the moment
+        self.caught: str | None = None  # the stack that blocks the loop at present
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)
@@ -111,7 +111,7 @@ class LoopWatch:
         text = f"Times that the event loop was held for more than {HELD_MS_MAX} ms"
         yield Family(f"{PREFIX}_held", COUNTER, text, [Sample({}, self.held)])
 
-    # On the thread
+    # -- On the watching thread
 
     def _look(self) -> None:
         wait_s = LOOK_S

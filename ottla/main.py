@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has seen enough. Python would complain once more when it closes stdout.
+        # The reader (head, less) has closed the pipe. Python would raise the error again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     return code

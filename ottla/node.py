@@ -15,20 +15,21 @@ from collections.abc import Mapping
 from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
-from ottla.broker.cluster.registration import BrokerIdentity, RegistrationRefused
+from ottla.broker.cluster.registration import BrokerIdentity, RegistrationRejected
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metrics.replicas import broker_metrics
 from ottla.broker.node import BrokerNode
 from ottla.closing import close_logs
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.metadata.acl_publisher import AclPublisher
-from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
+from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.quota_publisher import QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.formatting import prepare
 from ottla.node_logins import NodeUsers, logins_of
-from ottla.node_parts import (
+from ottla.node_security import NodeSecurity
+from ottla.node_settings import (
     authorizer,
     client_quotas,
     control_settings,
@@ -36,7 +37,6 @@ from ottla.node_parts import (
     raft_config,
     registered,
 )
-from ottla.node_security import NodeSecurity
 from ottla.node_state import NodeState
 from ottla.protocol.api import ApiKey
 from ottla.server.config.errors import ConfigError
@@ -47,9 +47,10 @@ from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.listener import Endpoint, Listener
-from ottla.server.network.network_metrics import listener_metrics, request_metrics
+from ottla.server.network.network_metrics import listener_metrics, memory_metrics, request_metrics
+from ottla.server.network.request_bytes import RequestBytes
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.prometheus import PrometheusEndpoint
+from ottla.server.prometheus import PrometheusExporter
 from ottla.server.quotas.connections import ConnectionQuotas
 from ottla.server.quotas.metrics import quota_metrics
 from ottla.server.security.authorizer import StandardAuthorizer
@@ -67,7 +68,7 @@ FAILED_TO_START = (
     LogDirectoryLocked,
     StorageFailure,
     CorruptFile,
-    RegistrationRefused,
+    RegistrationRejected,
     QuorumDisagreement,
     OSError,
 )
@@ -77,7 +78,7 @@ class Node(NodeState):
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """`where` each property is set, for what is said of it."""
+        """`where`: the origin of each property, for messages."""
         config = NodeConfig(properties, where)
         super().__init__(config, detoured(world, config))
         log_ignored(self.config)
@@ -94,10 +95,11 @@ class Node(NodeState):
         self.config.watch(lambda config, changed: self._update_limits())
         self._update_limits()
         self.metrics.add(lambda: listener_metrics(self.listeners))
+        self.metrics.add(lambda: memory_metrics(self._inbox.requests))
         self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
-        self._prometheus: PrometheusEndpoint | None = None
+        self._prometheus: PrometheusExporter | None = None
         self._request_metrics: list[Route] = []
-        self._inbox = ReceiveBuffer()
+        self._inbox = ReceiveBuffer(requests=RequestBytes(self.config["queued.max.request.bytes"]))
         self._users = NodeUsers(self)
         self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None
@@ -127,10 +129,10 @@ class Node(NodeState):
             if config.is_broker:
                 await self._start_broker(self.logs)
             if (metrics_port := config.own["ottla.metrics.port"]) is not None:
-                self._prometheus = PrometheusEndpoint(self.metrics, "0.0.0.0", metrics_port)
+                self._prometheus = PrometheusExporter(self.metrics, "0.0.0.0", metrics_port)
                 await self._prometheus.start()
         except (Exception, asyncio.CancelledError):
-            # Not at GeneratorExit: the loop has dropped this coroutine, and nothing can be awaited any more.
+            # GeneratorExit is not caught: the loop has dropped this coroutine, and nothing can be awaited.
             await self.stop()
             raise
         log.info("%s Kafka Server started", self.name)
@@ -163,11 +165,14 @@ class Node(NodeState):
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
                 quotas=self.quotas,
+                static_configs=config.static,
             )
             await self.metadata.raft.open()
-            for listener in await self._bind(config.controller_endpoints, self.controller.routes()):
-                await listener.accept()
+            listeners = await self._bind(config.controller_endpoints, self.controller.routes())
+            early = [listener for listener in listeners if listener.name in config.early_start_listeners]
+            await self._accept(early)
             await self.metadata.raft.begin()
+            await self._accept([listener for listener in listeners if listener not in early])
         else:
             await self.metadata.start()
         add_metadata_sources(self.metrics, self.world, self.metadata, self.controller)
@@ -210,7 +215,7 @@ class Node(NodeState):
             heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
         )
-        lifecycle.on_refused = self.fail
+        lifecycle.on_rejected = self.fail
         self._cordon(logs, lifecycle)
         config.watch(lambda config, changed: self._cordon(logs, lifecycle))
         broker = self.broker = BrokerNode(
@@ -225,18 +230,18 @@ class Node(NodeState):
             self.quotas,
             self.authorizer,
             self._security.to_brokers,
+            self._security.check_stores,
         )
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
             lifecycle.caught_up.add_done_callback(self._authorize_clients)
-        self.metrics.add(lambda: broker_metrics(broker.parts))
+        self.metrics.add(lambda: broker_metrics(broker.components))
         listeners = await self._bind(config.broker_endpoints, broker.routes)
         endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
         self.metadata.loader.add_publisher(lifecycle)
         add_broker_sources(self.metrics, self.world, broker)
         await broker.start(lambda: self.metadata.introduce(broker.publisher))
-        # Not before: Metadata without a single live broker leaves librdkafka waiting for its next refresh, five minutes on.
-        for listener in listeners:
-            await listener.accept()
+        # Listeners accept only now: a Metadata response without a live broker makes librdkafka wait for its next refresh, in five minutes.
+        await self._accept(listeners)
         log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
 
     def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
@@ -258,7 +263,7 @@ class Node(NodeState):
         return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)
 
     async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
-        """All endpoints of one role, not accepting yet: one table of routes, and ApiVersions answered from it."""
+        """Bind all endpoints of one role, with one table of routes. They do not accept connections yet."""
         api_versions = ApiVersionsHandler(self.metadata.features)
         table = RouteTable(
             [
@@ -273,7 +278,7 @@ class Node(NodeState):
         if broker is not None:
             api_versions.controller_versions = lambda: broker.controller.versions
         if not self._request_metrics:
-            # Of the broker's routes where there are two tables: both have APIs of the same names.
+            # With two tables the metrics are those of the broker's routes, because both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))
         self._request_metrics = table.rows
         # The clients of controllers are nodes, which no quota holds back; their forwarded mutations are counted by the handlers.
@@ -295,6 +300,15 @@ class Node(NodeState):
             self.listeners.append(listener)
             made.append(listener)
         return made
+
+    async def _accept(self, listeners: list[Listener]) -> None:
+        """Opens listeners, those of early.start.listeners first; the others wait until the authorizer has its entries (KIP-801)."""
+        early = self.config.early_start_listeners
+        for listener in sorted(listeners, key=lambda each: each.name not in early):
+            if listener.name not in early and not self.authorizer.loaded.is_set():
+                log.info("Listener %s opens once the access control entries are loaded", listener.name)
+                await self.authorizer.loaded.wait()
+            await listener.accept()
 
     def fail(self, failure: BaseException) -> None:
         if not self.failed.done():

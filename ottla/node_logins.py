@@ -1,4 +1,4 @@
-"""How clients log in at the SASL listeners of a node: the rules of its configuration, and the credentials of its metadata."""
+"""Logins at the SASL listeners of a node: the rules of its configuration, and the credentials of its metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.server.network.connection import Requests
 from ottla.server.network.listener import Endpoint
 from ottla.server.network.login import Logins
 from ottla.server.network.peer_login import PeerLogin
-from ottla.server.security.delegation_tokens import hmac_of, principal_of
+from ottla.server.security.delegation_tokens import KEY, OTHER_KEY, hmac_of, principal_of
 from ottla.server.security.sasl.client import ClientExchange, OAuthBearerClient
 from ottla.server.security.sasl.listener import MECHANISMS, OAUTHBEARER, client_exchange, login_rules, peer_tokens
 from ottla.server.security.sasl.oauth_listener import OAuthTokens
@@ -51,10 +51,11 @@ class NodeUsers:
 
     def _token(self, token_id: str) -> TokenCredential | None:
         token = self._image.delegation_tokens.tokens.get(token_id)
-        key = self._node.config["delegation.token.secret.key"]
-        if token is None or key is None or token.expiration_timestamp_ms <= self._node.world.clock.wall_ms():
+        keys = token_keys(self._node.config)
+        if token is None or not keys or token.expiration_timestamp_ms <= self._node.world.clock.wall_ms():
             return None
-        return TokenCredential(principal_of(token.owner), token.expiration_timestamp_ms, hmac_of(key, token_id))
+        secrets = tuple(hmac_of(key, token_id) for key in keys)
+        return TokenCredential(principal_of(token.owner), token.expiration_timestamp_ms, secrets)
 
     def _decoy_salt(self, user: str) -> bytes:
         return hmac.digest(self._decoy_key, user.encode("utf-8", "replace"), hashlib.sha256)[:SALT_BYTES]
@@ -63,13 +64,19 @@ class NodeUsers:
         return f"{self._node.world.rng.getrandbits(NONCE_BITS):x}"
 
 
+def token_keys(config: NodeConfig) -> tuple[str, ...]:
+    """The keys of delegation tokens, the one that makes secrets first; none without delegation.token.secret.key."""
+    key, other = config[KEY], config.own[OTHER_KEY]
+    return () if not key else (key, other) if other else (key,)
+
+
 def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> PeerLogin | None:
-    """Returns how this node logs in at a listener of other nodes, None if that has no SASL.
+    """Returns the login of this node at a listener of other nodes; None if the listener has no SASL.
 
     `name` is the property that says the mechanism.
 
     Raises:
-        ConfigError: the mechanism is not there, or its credentials are not.
+        ConfigError: the mechanism or its credentials are not configured.
     """
     if not config.security_protocol(listener).startswith("SASL"):
         return None

@@ -1,7 +1,8 @@
-"""How a node's listeners and its connections to other nodes are secured."""
+"""TLS and SASL of a node's listeners and of its connections to other nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.node_logins import peer_login
@@ -49,6 +50,10 @@ class NodeSecurity:
         self.to_controllers, self.to_brokers = peers_of[controllers], peers_of[brokers]
         if self._tls is not None:
             self._tls.check_peers()
+
+    def check_stores(self, configs: Mapping[str, str]) -> str | None:
+        """Returns why the stores of a dynamic configuration of this node cannot be used, or None."""
+        return None if self._tls is None else self._tls.rejection(configs)
 
     def stop(self) -> None:
         if self._tls is not None:

@@ -11,7 +11,7 @@ from ottla.storage.logs import Logs
 
 
 class NodeState:
-    """See the module."""
+    """The components that a node has started so far."""
 
     def __init__(self, config: NodeConfig, world: World) -> None:
         self.config = config
@@ -19,7 +19,7 @@ class NodeState:
         self.metrics = Registry()
         self.logs: Logs | None = None
         self.metadata: MetadataNode
-        #: Whether `metadata` is set.
+        #: True if `metadata` is set.
         self.started_metadata = False
         self.controller: ControllerNode | None = None
         self.broker: BrokerNode | None = None

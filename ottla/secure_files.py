@@ -1,4 +1,4 @@
-"""What a cluster with TLS and SASL needs in files, for development: `ottla secure init DIR`, `ottla dev --secure`, and tests.
+"""Creates the files of a cluster with TLS and SASL for development: `ottla secure init DIR`, `ottla dev --secure`, and tests.
 
     ca.pem, ca-key.pem       an authority of its own, that signs the nodes' certificates
     nodes/NAME.pem           a node's key and certificate
@@ -53,10 +53,13 @@ class SecureFiles:
         """Arguments of `kafka-storage format --add-scram`."""
         return [f"{MECHANISM}=[name={user},password={text}]" for user, text in self.passwords.items()]
 
+    def node_file(self, name: str) -> str:
+        return os.path.join(self.directory, "nodes", f"{name}.properties")
+
     def node_properties(self, name: str) -> dict[str, str]:
         from ottla.server.config.load import read_properties
 
-        path = os.path.join(self.directory, "nodes", f"{name}.properties")
+        path = self.node_file(name)
         with open(path, "rb") as file:
             return read_properties(file.read(), path)
 
@@ -78,7 +81,7 @@ def make(directory: str, nodes: Mapping[str, Sequence[str]], users: Sequence[str
     """Make the directory; `nodes` has the host names and addresses of each. The user admin is always there.
 
     Raises:
-        CommandFailed: there is something already, a name has other characters, or the directory cannot be written.
+        CommandFailed: the directory is not empty, a name has invalid characters, or the directory cannot be written.
     """
     from ottla.certificates import Authority
 
@@ -141,7 +144,7 @@ def _make_nodes(files: SecureFiles, authority: Authority, nodes: Mapping[str, Se
             "super.users": f"User:{NODE_USER};User:{ADMIN}",
             "allow.everyone.if.no.acl.found": "true",
         }
-        _write(os.path.join(files.directory, "nodes", f"{name}.properties"), _lines(properties))
+        _write(files.node_file(name), _lines(properties))
 
 
 def _make_client(files: SecureFiles, user: str) -> None:

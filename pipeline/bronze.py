@@ -25,7 +25,7 @@ NAME: Final = "bronze"
 COLUMNS = (
     "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", "to_date(timestamp) AS date",
 )  # fmt: skip
-#: What the source yields with includeHeaders, and the date: streams of files need it before the first file is there.
+#: The columns of the source with includeHeaders, and the date: streams of files need it before the first file is there.
 SCHEMA = (
     "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, partition INT, offset BIGINT, "
     "timestamp TIMESTAMP, timestampType INT, date DATE"
@@ -43,7 +43,7 @@ def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
 
 
 def batch(spark: SparkSession, config: Config) -> DataFrame:
-    """The same rows over a range of offsets or times."""
+    """Returns the same rows over a range of offsets or times."""
     return rows(spark.read.format("kafka").options(**source.options(config, batch=True)).load())
 
 

@@ -1,6 +1,6 @@
 """All settings of the pipeline: one dataclass per section, read from one TOML file, documented by `ottla-pipeline config`.
 
-What is not in the file keeps its default. A name that is not here is refused, with the nearest one that is: a mistyped
+What is not in the file keeps its default. A name that is not here is rejected, with the nearest one that is: a mistyped
 setting that is silently ignored costs a night.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from ottla.pipeline import login
 from ottla.pipeline.errors import PipelineError
 
 
@@ -24,13 +25,13 @@ def setting(default: Any, doc: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """Where the cluster is and which topics are used."""
+    """The address of the cluster, and the topics."""
 
     bootstrap_servers: str = setting("localhost:9092", "host:port, comma separated")
     events: str = setting(
         "events", "topic of the raw events: what `generate` writes to and, unless [source] says otherwise, bronze reads"
     )
-    dead_letters: str = setting("events.dead-letters", "topic for rows that silver refuses")
+    dead_letters: str = setting("events.dead-letters", "topic for rows that silver rejects")
     pages: str = setting("gold.pages", "compacted topic of the windowed counts")
     sessions: str = setting("gold.sessions", "compacted topic of the sessions")
     partitions: int = setting(4, "partitions of topics that are created")
@@ -87,7 +88,7 @@ class Spark:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Where results go and when."""
+    """The places of the results, and their triggers."""
 
     output: str = setting(
         "pipeline-data", "folder for tables, checkpoints and progress; local or mounted where the driver runs"
@@ -115,7 +116,7 @@ class Config:
     pipeline: Pipeline = field(default_factory=Pipeline)
 
     def path(self, *parts: str) -> str:
-        """A folder under the output."""
+        """Returns a folder under the output."""
         return str(Path(self.pipeline.output).absolute().joinpath(*parts))
 
     def checkpoint(self, query: str) -> str:
@@ -125,9 +126,12 @@ class Config:
 SECTIONS = ("kafka", "source", "spark", "pipeline")
 
 
-def load(path: str | None, overrides: tuple[str, ...] = ()) -> Config:
-    """The file, then `section.name=value` one by one."""
+def load(path: str | None, overrides: tuple[str, ...] = (), client_properties: str | None = None) -> Config:
+    """The file, then `section.name=value` one by one. `client_properties`: a file; [kafka.options] wins over it."""
     config = Config()
+    properties = login.read(client_properties) if client_properties else {}
+    if bootstrap := properties.pop(login.BOOTSTRAP, ""):
+        config = changed(config, "kafka", "bootstrap_servers", bootstrap, str(client_properties))
     if path:
         try:
             found = tomllib.loads(Path(path).read_text())
@@ -152,8 +156,29 @@ def load(path: str | None, overrides: tuple[str, ...] = ()) -> Config:
                 f"--set {override} is not section.name=value", remedy="for example --set pipeline.trigger='5 seconds'"
             )
         config = changed(config, section, key, text, "--set")
+    config = replace(config, kafka=replace(config.kafka, options={**properties, **config.kafka.options}))
     check(config)
     return config
+
+
+#: The option --config of all commands.
+FILES: dict[str, Any] = {
+    "metavar": "FILE",
+    "action": "append",
+    "help": "TOML (`ottla-pipeline config` prints one with every setting); a name that ends in .properties has the client "
+    f"properties of Kafka with which to log in (also: {login.VARIABLE}). May be given once for each",
+}
+
+
+def files(given: list[str] | None, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """The settings and the client properties among the files of --config."""
+    settings = [path for path in given or () if not path.endswith(".properties")]
+    properties = [path for path in given or () if path.endswith(".properties")]
+    if max(len(settings), len(properties)) > 1:
+        raise PipelineError(
+            f"--config names {', '.join(settings if len(settings) > 1 else properties)}", remedy="give one of each kind"
+        )
+    return next(iter(settings), None), next(iter(properties), environment.get(login.VARIABLE))
 
 
 def changed(config: Config, section: str, name: str, value: Any, where: str) -> Config:
@@ -215,7 +240,7 @@ def duration_ms(text: str, name: str) -> int:
 
 
 def check(config: Config) -> None:
-    """What has to hold between settings."""
+    """Checks the relations between settings."""
     pipeline = config.pipeline
     if pipeline.trigger != "once":
         duration_ms(pipeline.trigger, "pipeline.trigger")
@@ -267,7 +292,7 @@ def json_of(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def documented(config: Config | None = None) -> Iterator[str]:
-    """The lines of a TOML file with every setting, its meaning and its value."""
+    """Returns the lines of a TOML file with every setting, its meaning and its value."""
     config = config or Config()
     for section in SECTIONS:
         part = getattr(config, section)
@@ -275,6 +300,8 @@ def documented(config: Config | None = None) -> Iterator[str]:
         yield f"[{section}]"
         for each in fields(part):
             value = getattr(part, each.name)
+            if isinstance(value, dict):
+                value = login.shown(value)
             shown = (
                 "{" + ", ".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in value.items()) + "}"
                 if isinstance(value, dict)

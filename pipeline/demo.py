@@ -41,7 +41,7 @@ def main() -> int:
     if problem:
         print(f"make demo: {problem}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what is in the background deaf to it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background processes with SIGINT ignored
     for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal, too, ends the others in order
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     Path(args.output).mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def call(needed: dict[str, subprocess.Popen[str]], *arguments: str, **options: A
         while True:
             for name, each in needed.items():
                 if each.poll() is not None:
-                    process.kill()  # it may wait for minutes for what will not come
+                    process.kill()  # it may otherwise wait for minutes
                     raise SystemExit(f"make demo: {name} ended with {each.returncode}")
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(POLL_SECONDS)

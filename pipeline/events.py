@@ -24,7 +24,7 @@ from ottla.pipeline.errors import PipelineError
 AVRO_MAGIC = b"\x00"
 AVRO_FRAME = struct.Struct(">bi")
 SHIPPED_SCHEMAS = str(Path(__file__).parent / "schemas")
-#: No page is read for longer than a day: such a duration is a bug of the sender.
+#: A duration above one day is a bug of the sender.
 DURATION_MS_MAX = 86_400_000
 
 
@@ -51,7 +51,7 @@ class Event(NamedTuple):
     referrer: str | None = None
 
 
-class Refused(NamedTuple):
+class RejectedEvent(NamedTuple):
     """A row that fails: the reason to count by, and the detail to read."""
 
     reason: Reason
@@ -99,46 +99,46 @@ def parsed(schema: str) -> Any:
     return fastavro.parse_schema(json.loads(schema))
 
 
-def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | Refused:
+def judge(value: bytes | None, kafka_time_ms: int, limits: Limits) -> Event | RejectedEvent:
     """Decodes and validates one value against when Kafka got it.
 
     Lateness is measured against Kafka's time, not against the reader's: the verdict is the same in every run."""
     if not value:
-        return Refused(Reason.EMPTY, "the record has no value")
+        return RejectedEvent(Reason.EMPTY, "the record has no value")
     found = from_avro(value, limits.schemas) if value[:1] == AVRO_MAGIC else from_json(value)
-    if isinstance(found, Refused):
+    if isinstance(found, RejectedEvent):
         return found
     verdict = validated(found)
-    if isinstance(verdict, Refused):
+    if isinstance(verdict, RejectedEvent):
         return verdict
     late_ms = kafka_time_ms - verdict.event_time_ms
     if late_ms > limits.max_lateness_ms:
-        return Refused(Reason.TOO_LATE, f"{late_ms} ms old, allowed are {limits.max_lateness_ms}")
+        return RejectedEvent(Reason.TOO_LATE, f"{late_ms} ms old, allowed are {limits.max_lateness_ms}")
     if -late_ms > limits.max_ahead_ms:
-        return Refused(Reason.IN_THE_FUTURE, f"{-late_ms} ms ahead, allowed are {limits.max_ahead_ms}")
+        return RejectedEvent(Reason.IN_THE_FUTURE, f"{-late_ms} ms ahead, allowed are {limits.max_ahead_ms}")
     return verdict
 
 
 class Limits(NamedTuple):
-    """What `judge` has to know of the configuration; small, for it travels to every executor."""
+    """The part of the configuration that `judge` needs. It is small, because it is sent to every executor."""
 
     schemas: Schemas
     max_lateness_ms: int
     max_ahead_ms: int
 
 
-def validated(found: dict[str, Any]) -> Event | Refused:
+def validated(found: dict[str, Any]) -> Event | RejectedEvent:
     values: dict[str, Any] = {}
     for rule in RULES:
         value = found.get(rule.name)
         if value is None:
             if rule.required:
-                return Refused(Reason.MISSING_FIELD, rule.name)
+                return RejectedEvent(Reason.MISSING_FIELD, rule.name)
             continue
         if type(value) is not rule.type:  # not isinstance: true is no number
-            return Refused(Reason.WRONG_TYPE, f"{rule.name} is {type(value).__name__}, not {rule.type.__name__}")
+            return RejectedEvent(Reason.WRONG_TYPE, f"{rule.name} is {type(value).__name__}, not {rule.type.__name__}")
         if not (is_text(value) and rule.holds(value)):
-            return Refused(Reason.OUT_OF_RANGE, f"{rule.name} = {value!r:.80}")
+            return RejectedEvent(Reason.OUT_OF_RANGE, f"{rule.name} = {value!r:.80}")
         values[rule.name] = value
     return Event(**values)
 
@@ -148,31 +148,31 @@ def is_text(value: Any) -> bool:
     return not isinstance(value, str) or value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def from_json(value: bytes) -> dict[str, Any] | Refused:
+def from_json(value: bytes) -> dict[str, Any] | RejectedEvent:
     try:
         found = json.loads(value)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        return Refused(Reason.MALFORMED_JSON, str(error)[:200])
+        return RejectedEvent(Reason.MALFORMED_JSON, str(error)[:200])
     if not isinstance(found, dict):
-        return Refused(Reason.WRONG_TYPE, f"the value is {type(found).__name__}, not an object")
+        return RejectedEvent(Reason.WRONG_TYPE, f"the value is {type(found).__name__}, not an object")
     return found
 
 
-def from_avro(value: bytes, schemas: Schemas) -> dict[str, Any] | Refused:
+def from_avro(value: bytes, schemas: Schemas) -> dict[str, Any] | RejectedEvent:
     if len(value) < AVRO_FRAME.size:
-        return Refused(Reason.MALFORMED_AVRO, f"{len(value)} bytes: the frame alone has {AVRO_FRAME.size}")
+        return RejectedEvent(Reason.MALFORMED_AVRO, f"{len(value)} bytes: the frame alone has {AVRO_FRAME.size}")
     schema_id = AVRO_FRAME.unpack_from(value)[1]
     writer = schemas.get(schema_id)
     if writer is None:
-        return Refused(Reason.UNKNOWN_SCHEMA, f"no schema has the id {schema_id}")
+        return RejectedEvent(Reason.UNKNOWN_SCHEMA, f"no schema has the id {schema_id}")
     body = io.BytesIO(value[AVRO_FRAME.size :])
     try:
         found = fastavro.schemaless_reader(body, parsed(writer), None)
     except Exception as error:  # the decoder raises whatever its bytes lead it to
-        return Refused(Reason.MALFORMED_AVRO, f"{type(error).__name__}: {error}"[:200])
+        return RejectedEvent(Reason.MALFORMED_AVRO, f"{type(error).__name__}: {error}"[:200])
     if body.read(1):
-        return Refused(Reason.MALFORMED_AVRO, "bytes are left behind the last field")
-    return found if isinstance(found, dict) else Refused(Reason.WRONG_TYPE, "the schema is not of a record")
+        return RejectedEvent(Reason.MALFORMED_AVRO, "bytes are left behind the last field")
+    return found if isinstance(found, dict) else RejectedEvent(Reason.WRONG_TYPE, "the schema is not of a record")
 
 
 def to_json(event: Event) -> bytes:

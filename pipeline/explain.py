@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 
-#: What is looked for in the text of an exception and its causes; the first row that fits is the answer.
+#: Patterns for the text of an exception and its causes; the first row that matches decides.
 MEANINGS = (
     (r"UNKNOWN_TOPIC_OR_PARTITION|UnknownTopicOrPartition|does not exist\b.*topic|This server does not host this topic",
      "a topic of the source does not exist", "create it, or correct kafka.events, [source] subscribe or assign"),
@@ -24,14 +24,14 @@ MEANINGS = (
      "JSON offsets must name an offset for every partition", "add the missing ones: -2 is earliest, -1 latest"),
     (r"DATA_SOURCE_NOT_FOUND.*kafka|Failed to find data source: kafka|STREAMING_CONNECTOR",
      "the Kafka connector is not there", "make spark-jars, or spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>"),
-    (r"SaslAuthentication|Authentication failed", "the cluster refuses the login", "check [kafka.options] sasl.*"),
+    (r"SaslAuthentication|Authentication failed", "the cluster rejects the login", "check [kafka.options] sasl.*"),
     (r"AuthorizationException", "the user may not read or write a topic, or use the group",
      "grant Read, Write, Describe; groups begin with source.group_id_prefix"),
 )  # fmt: skip
 
 
 def explained(error: Exception, config: Config) -> PipelineError:
-    """One line for people; the whole of it goes to a file beside the results, for it may have a hundred."""
+    """Returns one line for users; the complete text goes to a file beside the results."""
     text = str(error)
     path = Path(config.path("error.log"))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def explained(error: Exception, config: Config) -> PipelineError:
 
 
 def first_line(text: str) -> str:
-    """What was said, without the call that py4j says first."""
+    """Returns the message without the call that py4j puts first."""
     lines = [line.strip(": ") for line in text.splitlines() if line.strip(": ")]
     said = [line for line in lines if not line.startswith("An error occurred while calling")]
     return said[0][:240] if said else "it gave no reason"

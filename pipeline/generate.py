@@ -37,7 +37,7 @@ PRODUCER_SETTINGS = {
 }
 
 
-#: How late a late event is at most; less where the configuration allows less.
+#: The maximum lateness of a late event, unless the configuration has a lower one.
 LATE_BY_MS_MAX = 60_000
 
 
@@ -60,7 +60,7 @@ class Recipe:
         self._recent: deque[Event] = deque(maxlen=RECENT)
 
     def next(self, now_ms: int) -> tuple[truth.Sent, bytes | None]:
-        """The entry of the truth file and the value to send."""
+        """Returns the entry of the truth file and the value to send."""
         dice = self._rng.uniform(0, 100)
         mix = self._mix
         if dice < mix.bad:
@@ -104,7 +104,7 @@ def without(event: Event, name: str) -> bytes:
     return json.dumps({key: value for key, value in event._asdict().items() if key != name}).encode()
 
 
-#: How an event is spoilt so that it must be refused for this reason.
+#: Functions that damage an event so that it must be rejected for this reason.
 SPOILERS: dict[Reason, Callable[[Event], bytes | None]] = {
     Reason.EMPTY: lambda event: None,
     Reason.MALFORMED_JSON: lambda event: to_json(event)[:-7],

@@ -143,7 +143,7 @@ def named(columns: tuple[str, ...]) -> str:
 
 
 def publisher(config: Config, table: Table, topic: str) -> Callable[[DataFrame, int], None]:
-    """The foreachBatch of a table. The topic first: a batch the table has seen is one the topic has seen."""
+    """The foreachBatch of a table. The topic is written first, so that every batch in the table is in the topic as well."""
 
     def publish(changes: DataFrame, batch_id: int) -> None:
         path = config.path("gold", table.name)

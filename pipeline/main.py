@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
     try:
         overrides = [f"{name}={value}" for name, value in shortcuts(args) if value] + args.overrides
-        sys.exit(args.action(configuration.load(args.config, tuple(overrides)), args))
+        config, properties = configuration.files(args.config, os.environ)
+        sys.exit(args.action(configuration.load(config, tuple(overrides), properties), args))
     except PipelineError as error:
         print(f"ottla-pipeline: {error}", file=sys.stderr)
         sys.exit(1)
@@ -59,9 +61,7 @@ def parser() -> argparse.ArgumentParser:
     def command(name: str, action: Callable[[Config, argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
         found = commands.add_parser(name, help=text, description=text)
         found.set_defaults(action=action)
-        found.add_argument(
-            "--config", metavar="FILE", help="TOML; `ottla-pipeline config` prints one with every setting"
-        )
+        found.add_argument("--config", **configuration.FILES)
         found.add_argument("--bootstrap", metavar="HOST:PORT", help="kafka.bootstrap_servers")
         found.add_argument("--output", metavar="DIR", help="pipeline.output")
         found.add_argument(

@@ -1,4 +1,4 @@
-"""What every streaming query is given: its name, its checkpoint and its trigger."""
+"""Starts a streaming query with its name, its checkpoint and its trigger."""
 
 from __future__ import annotations
 

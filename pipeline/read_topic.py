@@ -59,7 +59,7 @@ def records(config: Config, topic: str) -> Iterator[Record]:
 
 
 def low_and_high(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """Asked again while leadership moves: librdkafka hands on the refusal of the leader that was."""
+    """Asked again while leadership moves: librdkafka hands on the rejection of the leader that was."""
     deadline = time.monotonic() + FAILOVER_SECONDS_MAX
     while True:
         try:

@@ -102,7 +102,7 @@ def count(table: Any) -> int:
 
 
 def letters_by_position(config: Config) -> dict[tuple[bytes, bytes, bytes], str]:
-    """The reason of each dead letter, repeated ones once."""
+    """Returns the reason of each dead letter, repeated ones once."""
     return {
         (each.headers["source.topic"], each.headers["source.partition"], each.headers["source.offset"]): each.headers[
             "error.reason"

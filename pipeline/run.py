@@ -7,6 +7,7 @@ files, and Spark would take what is still being written for finished.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
 import time
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.pipeline import bronze, gold, progress, session, silver, topics
-from ottla.pipeline.config import Config, load
+from ottla.pipeline import config as configuration
+from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.explain import explained
 from ottla.pipeline.signals import stopped_by_signals
@@ -52,7 +54,7 @@ def is_ready(stage: Stage, config: Config) -> bool:
 
 
 def run(config: Config, names: Sequence[str], stop: threading.Event | None = None) -> None:
-    """Until `stop` is set; raises the first failure of a query."""
+    """Run the queries until `stop` is set; raises the first failure of a query."""
     stop = stop or stopped_by_signals()
     topics.ensure(config)
     spark = session.start(config)
@@ -121,13 +123,14 @@ def await_events(watcher: Any, queries: list[StreamingQuery]) -> None:
 
 
 def submitted(name: str) -> None:
-    """What spark-submit of a stage's file does."""
+    """The entry point of spark-submit for a stage's file."""
     parser = argparse.ArgumentParser(description=f"the {name} stage; submitted to Spark")
-    parser.add_argument("--config", metavar="FILE")
+    parser.add_argument("--config", **configuration.FILES)
     parser.add_argument("--set", metavar="SECTION.NAME=VALUE", action="append", default=[], dest="overrides")
     args = parser.parse_args()
     try:
-        run(load(args.config, tuple(args.overrides)), [name])
+        config, properties = configuration.files(args.config, os.environ)
+        run(configuration.load(config, tuple(args.overrides), properties), [name])
     except PipelineError as error:
         sys.exit(f"ottla-pipeline: {error}")
     finally:

@@ -39,7 +39,7 @@ DEFAULTS = {
 
 
 def missing() -> str | None:
-    """What stands in the way of running Spark here, with its remedy; None if nothing does."""
+    """Returns the missing requirement of Spark with its remedy; None if nothing is missing."""
     for module in NEEDED_MODULES:
         if importlib.util.find_spec(module) is None:
             return f"the Python package {module} is missing; install it: {INSTALL}"
@@ -56,7 +56,7 @@ def java() -> str | None:
 
 
 def jars_folder(config: Config) -> Path | None:
-    """The folder with connector jars: as given, or beside this package (a source tree)."""
+    """Returns the folder with connector jars: as given, or beside this package (a source tree)."""
     for folder in (Path(config.spark.jars), PACKAGE.parent / config.spark.jars):
         if config.spark.jars and any(folder.glob("spark-sql-kafka-0-10_*.jar")):
             return folder.absolute()
@@ -80,7 +80,7 @@ def jar_settings(config: Config) -> dict[str, str]:
 
 
 def start(config: Config) -> SparkSession:
-    """The session, new or the one spark-submit prepared; ends with a clear message where it cannot be had."""
+    """Returns the session, new or the one spark-submit prepared; ends with a clear message where it cannot be had."""
     problem = missing()
     if problem:
         what, _, remedy = problem.partition("; ")
@@ -124,7 +124,7 @@ def own_settings(config: Config) -> dict[str, str]:
     }
     if config.spark.master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need what is installed here
-        # Everything is one machine: its name need not lead to it.
+        # Everything runs on one machine, whose host name may not resolve.
         found |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return found
 
@@ -133,7 +133,7 @@ def send_package(spark: SparkSession) -> None:
     """Executors run functions of this package: they get it as a zip, whether or not it is installed there."""
     context = spark.sparkContext
     if any(file.endswith("/pipeline.zip") for file in context.listFiles):
-        return  # the session is shared, and Spark refuses a file that changes
+        return  # the session is shared, and Spark rejects a file that changes
     folder = tempfile.mkdtemp(prefix="ottla-pipeline-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they get their first task
     archive = Path(folder) / "pipeline.zip"

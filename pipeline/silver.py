@@ -19,7 +19,7 @@ if __name__ == "__main__":
 
 from ottla.pipeline import bronze
 from ottla.pipeline.config import Config
-from ottla.pipeline.events import SHIPPED_SCHEMAS, Event, Limits, Refused, judge, load_schemas
+from ottla.pipeline.events import SHIPPED_SCHEMAS, Event, Limits, RejectedEvent, judge, load_schemas
 from ottla.pipeline.queries import triggered
 from ottla.pipeline.source import client_options
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "silver"
 DEAD_LETTERS: Final = "dead-letters"
-#: Of bronze: what a dead letter repeats and where it came from.
+#: The columns of bronze that a dead letter repeats, and its origin.
 TAKEN = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 EVENT = "event_id STRING, event_time TIMESTAMP, user STRING, page STRING, duration_ms BIGINT, referrer STRING"
 JUDGED = f"{TAKEN}, {EVENT}, reason STRING, detail STRING"
@@ -72,8 +72,8 @@ def _judge_batches(batches: Iterable[Any], limits: Limits) -> Iterator[Any]:
         values = batch.column("value").to_pylist()
         kafka_us = batch.column("timestamp").cast(pa.int64()).to_pylist()
         verdicts = [judge(value, time // 1000, limits) for value, time in zip(values, kafka_us, strict=True)]
-        events = [None if isinstance(verdict, Refused) else verdict for verdict in verdicts]
-        refused = [verdict if isinstance(verdict, Refused) else None for verdict in verdicts]
+        events = [None if isinstance(verdict, RejectedEvent) else verdict for verdict in verdicts]
+        rejected = [verdict if isinstance(verdict, RejectedEvent) else None for verdict in verdicts]
         columns = {name: batch.column(name) for name in batch.schema.names}
         for name in Event._fields:
             type_ = pa.int64() if name.endswith("_ms") else pa.string()
@@ -83,8 +83,8 @@ def _judge_batches(batches: Iterable[Any], limits: Limits) -> Iterator[Any]:
                 columns["event_time"] = column.cast(ms).cast(zoned)
             else:
                 columns[name] = column
-        columns["reason"] = pa.array([each and str(each.reason) for each in refused], pa.string())
-        columns["detail"] = pa.array([each and each.detail for each in refused], pa.string())
+        columns["reason"] = pa.array([each and str(each.reason) for each in rejected], pa.string())
+        columns["detail"] = pa.array([each and each.detail for each in rejected], pa.string())
         yield pa.RecordBatch.from_pydict(columns)
 
 
@@ -118,7 +118,7 @@ def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
 
 
 def batch(rows: DataFrame, config: Config) -> tuple[DataFrame, DataFrame]:
-    """The good events of bronze rows, each once, and the dead letters."""
+    """Returns the good events of bronze rows, each once, and the dead letters."""
     verdicts = judged(rows, config)
     return good(verdicts).dropDuplicates(["event_id"]), dead(verdicts, config)
 

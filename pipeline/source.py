@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.pipeline.config import Config, Source
 from ottla.pipeline.errors import PipelineError
 
-#: Spark refuses these, and says so only after the JVM is up.
+#: Spark rejects these, and says so only after the JVM is up.
 FORBIDDEN = (
     "auto.offset.reset",
     "key.deserializer",
@@ -16,7 +16,7 @@ FORBIDDEN = (
     "value.serializer",
 )
 
-#: Option of Spark, our setting. What is empty or 0 is left to Spark. The fourth says: only for streams, only for batches, or both.
+#: Option of Spark, our setting. An empty or zero value leaves the default of Spark. The fourth field: for streams only, for batches only, or both.
 STREAM, BATCH, BOTH = "stream", "batch", "both"
 OPTIONS = (
     ("startingTimestamp", "starting_timestamp", BOTH),

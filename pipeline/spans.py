@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The spans afterwards, those of them that are new or other than before, and the starts that are no more."""
+    """Returns all spans, the new or changed ones among them, and the starts of removed ones."""
 
     spans: list[Span]
     written: list[Span]

@@ -1,6 +1,6 @@
-"""What must be there before Spark is started: a cluster that can be reached, the source's topics, the topics written to.
+"""Checks before Spark is started: the cluster can be reached, and the topics of source and sinks exist.
 
-Spark would find out, too, but after a minute and in eighty lines. Client settings here are in librdkafka's spelling.
+Spark would detect the same, but after a minute and in eighty lines. Client settings here are in librdkafka's spelling.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.pipeline import login
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 
@@ -23,19 +24,11 @@ ANSWER_SECONDS_MAX = 10
 #: A broker that does not accept a connection in this time does not in Spark's minute either.
 CONNECT_SECONDS_MAX = 3
 COMPACTED = {"cleanup.policy": "compact"}
-#: Java clients configure SASL by one line of JAAS; librdkafka wants the parts. What has no counterpart stays out.
-JAVA_ONLY = (
-    "sasl.jaas.config",
-    "max.poll.records",
-    "isolation.level",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-)
 
 
 def client_settings(config: Config) -> dict[str, Any]:
-    options = {name: value for name, value in config.kafka.options.items() if name not in JAVA_ONLY}
-    return {"bootstrap.servers": config.kafka.bootstrap_servers, "log_level": 2, **options}
+    options = {name.removeprefix("kafka."): value for name, value in config.kafka.options.items()}
+    return {"bootstrap.servers": config.kafka.bootstrap_servers, "log_level": 2, **login.for_librdkafka(options)}
 
 
 def wanted(config: Config) -> dict[str, dict[str, str]]:
@@ -44,7 +37,7 @@ def wanted(config: Config) -> dict[str, dict[str, str]]:
 
 
 def ensure(config: Config) -> None:
-    """Creates the topics that are missing, and refuses a source that is not there."""
+    """Creates the topics that are missing, and rejects a source that is not there."""
     addresses = bootstrap_addresses(config)
     failures = closed(addresses)
     if len(failures) == len(addresses):
@@ -74,7 +67,7 @@ def ensure(config: Config) -> None:
 
 
 def closed(addresses: Iterable[tuple[str, int]]) -> dict[str, str]:
-    """Those that accept no connection, with the reason."""
+    """Returns the addresses that accept no connection, with the reason."""
     failures: dict[str, str] = {}
     for host, port in addresses:
         try:

@@ -1,4 +1,4 @@
-"""What the generator sent and Kafka acknowledged, one JSON line a record, and what must follow from it downstream. Pure but for the two file functions.
+"""The records that the generator sent, one JSON line each with its acknowledgement, and the results expected of them. Two functions use files.
 
 A record whose acknowledgement never came (`acknowledged` false) may or may not be in the topic: it is allowed downstream, not demanded.
 """
@@ -18,7 +18,7 @@ from ottla.pipeline.spans import Span, merged
 class Sent(NamedTuple):
     """One record: what it was meant to be and where Kafka put it."""
 
-    kind: str  # good, duplicate, late, or the reason (events.Reason) it must be refused for
+    kind: str  # good, duplicate, late, or the reason (events.Reason) it must be rejected for
     event_id: str
     event_time_ms: int
     user: str
@@ -53,7 +53,7 @@ class WindowRow(NamedTuple):
 
 @dataclass
 class Expected:
-    """What each stage must hold. Positions are (topic, partition, offset)."""
+    """The expected contents of each stage. Positions are (topic, partition, offset)."""
 
     bronze: set[tuple[str, int, int]] = field(default_factory=set)
     event_ids: set[str] = field(default_factory=set)

@@ -22,7 +22,7 @@ MANIFESTS_KEPT = 3
 
 
 def current(table: str) -> tuple[int, dict[str, str]]:
-    """The last batch applied (-1: none) and the folder of each partition."""
+    """Returns the last batch applied (-1: none) and the folder of each partition."""
     found = sorted(manifests(table).items())
     return (found[-1][0], json.loads(found[-1][1].read_text())) if found else (-1, {})
 

@@ -14,7 +14,7 @@ Position = tuple[str, int, int]
 
 
 class Check(NamedTuple):
-    """One thing that must hold, with what was expected and what was found."""
+    """One check, with the expected and the actual value."""
 
     what: str
     expected: Any

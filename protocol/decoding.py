@@ -45,7 +45,7 @@ _SCOPE: dict[str, object] = {
 
 
 def decoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, object]]:
-    """The text of decode(buf, pos, end) -> (object, position after it), and the names it uses."""
+    """Returns the text of decode(buf, pos, end) -> (object, position after it), and the names it uses."""
     writer = _Decoding(cls, version, flexible)
     return writer.whole(), writer.scope
 

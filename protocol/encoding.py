@@ -33,7 +33,7 @@ _SCOPE: dict[str, object] = {
 
 
 def encoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, object]]:
-    """The text of encode(obj, out), and the names it uses."""
+    """Returns the text of encode(obj, out), and the names it uses."""
     writer = _Encoding(cls, version, flexible)
     return writer.whole(), writer.scope
 
@@ -53,7 +53,7 @@ class _Encoding(Source):
         return f"def encode(obj, out):\n    write = out.append\n{body}\n"
 
     def packed(self, extra: tuple[str, str] | None = None) -> str:
-        """Source text of the run's bytes, with one value more if given."""
+        """Returns the source of the expression that packs the run, with one further value if given."""
         run = [*self.run, extra] if extra else self.run
         codes = "".join(code for code, _ in run)
         if codes.strip("x") == "":

@@ -80,7 +80,7 @@ class Feature(NamedTuple):
         return sum(1 for level in self.since if level <= METADATA_VERSION_LATEST)
 
     def default_level(self, metadata_version: int) -> int:
-        """The level of a new cluster."""
+        """Returns the level of a new cluster."""
         return sum(1 for level in self.since if level <= metadata_version)
 
 
@@ -142,7 +142,7 @@ def register_broker_record_version(metadata_version: int) -> int:
 
 
 def partition_record_version(metadata_version: int) -> int:
-    """The version of Partition and PartitionChange records: v1 adds directories, v2 eligible leader replicas."""
+    """Returns the version of Partition and PartitionChange records: v1 adds directories, v2 eligible leader replicas."""
     return _count(metadata_version, 17, 23)
 
 

@@ -30,7 +30,7 @@ def json_name(name: str) -> str:
 
 
 def to_json(obj: Any, version: int) -> dict[str, object]:
-    """The message as an object of the json module."""
+    """Returns the message as an object of the json module."""
     _check_version(obj.__plain__, version)
     return _struct_to_json(obj, version)
 

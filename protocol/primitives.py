@@ -29,7 +29,7 @@ VARLONG_BYTES_MAX = 10
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes and 32 bits."""
+    """Reads an unsigned varint of at most five bytes and 32 bits."""
     first = buf[pos]
     if first < 128:
         return first, pos + 1
@@ -51,13 +51,13 @@ def read_uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A zigzag-coded signed varint of 32 bits."""
+    """Returns a zigzag-coded signed varint of 32 bits."""
     value, pos = read_uvarint(buf, pos)
     return (value >> 1) ^ -(value & 1), pos
 
 
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A zigzag-coded signed varint of 64 bits, at most ten bytes."""
+    """Returns a zigzag-coded signed varint of 64 bits, at most ten bytes."""
     value = 0
     for shift in range(0, 7 * VARLONG_BYTES_MAX, 7):
         byte = buf[pos]

@@ -33,7 +33,7 @@ uint32: TypeAlias = int
 float64: TypeAlias = float
 uuid: TypeAlias = bytes
 Records: TypeAlias = bytes | memoryview | list[memoryview]
-#: Of a request: they are in one buffer. Only a response is written from several.
+#: The records in a request are in one buffer; those in a response may be in several.
 RequestRecords: TypeAlias = bytes | memoryview
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ _fields: dict[type[object], tuple[Field, ...]] = {}
 
 
 def fields(cls: type[object]) -> tuple[Field, ...]:
-    """The fields of a declared class in wire order."""
+    """Returns the fields of a declared class in wire order."""
     known = _fields.get(cls)
     if known is None:
         made, scope = _declared(cls), vars(sys.modules[cls.__module__])

@@ -40,7 +40,7 @@ class Source:
         return name
 
     def codec(self, codes: str, method: str) -> str:
-        """The name of the pack or unpack_from method for these struct codes."""
+        """Returns the name of the pack or unpack_from method for these struct codes."""
         name = f"{'pack' if method == 'pack' else 'read'}_{codes.replace('?', 'bool_')}"
         if name not in self.scope:
             self.scope[name] = getattr(struct.Struct(">" + codes), method)
@@ -98,7 +98,7 @@ def _struct_differs(source: Source, field: Field, cls: type[Struct], value: str)
 
 
 def present(cls: type[Struct], version: int) -> tuple[list[Field], list[Field], list[Field]]:
-    """The fields of this version in wire order, its tagged fields by tag, and those it lacks."""
+    """Returns the fields of this version in wire order, its tagged fields by tag, and those it lacks."""
     plain, tagged, absent = [], [], []
     for field in fields(cls):
         if version not in field.versions:

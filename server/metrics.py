@@ -35,12 +35,12 @@ Source = Callable[[], Iterable[Family]]
 
 
 def gauge(name: str, doc: str, value: float, **labels: str) -> Family:
-    """A family of one sample."""
+    """Returns a family of one sample."""
     return Family(name, GAUGE, doc, [Sample(labels, value)])
 
 
 def counter(name: str, doc: str, value: float, **labels: str) -> Family:
-    """A family of one sample."""
+    """Returns a family of one sample."""
     return Family(name, COUNTER, doc, [Sample(labels, value)])
 
 

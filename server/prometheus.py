@@ -105,7 +105,7 @@ class _Collector:
         return []
 
 
-class PrometheusEndpoint:
+class PrometheusExporter:
     """Serves `/metrics` on a port of a node."""
 
     def __init__(self, registry: Registry, host: str, port: int) -> None:

@@ -55,13 +55,13 @@ class WorkerProcess(Protocol):
 
 
 class Thread(Protocol):
-    """Where blocking calls run (`ThreadWorkers`)."""
+    """The thread pool in which blocking calls run (`ThreadWorkers`)."""
 
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
 
 
 class OwnProcess:
-    """See `WorkerProcess`. `thread` only waits for the pipes."""
+    """A `WorkerProcess` of its own. `thread` only waits for the pipes."""
 
     def __init__(self, thread: Thread) -> None:
         self._thread = thread

@@ -24,7 +24,7 @@ def read_lines(files: Files, path: str) -> list[list[str]]:
     """Returns the entries, split at blanks; a missing file has no entries.
 
     Raises:
-        CorruptFile: not text, another version, or another number of lines than the second line says.
+        CorruptFile: the file is no text, has another version, or not the number of lines in its second line.
     """
     data = files.read(path)
     if data is None:

@@ -120,7 +120,7 @@ class Keep:
             return self._emptied(batch)
         offsets = self.offsets
         if batch.base_offset > offsets.latest_offset:
-            return batch.buffer  # the map was full before it
+            return batch.buffer  # the offset map was full before this batch, which is not cleaned
         if batch.last_offset < offsets.first_offset:
             return self._of_clean_part(batch)
         start = self.ordinal

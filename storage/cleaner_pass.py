@@ -83,7 +83,7 @@ class Progress:
 
 @dataclass(slots=True)
 class _Work:
-    """Bytes read and written since the last piece ended; batches count for more than their bytes."""
+    """Bytes read and written in the present slice. Each batch has a fixed cost besides its bytes."""
 
     moved: int = 0
     cost: int = 0
@@ -124,7 +124,7 @@ class _Output:
 
 
 class CleaningPass:
-    """See the module. A caller that stops a pass early removes the `.cleaned` files (`remove_cleaned`)."""
+    """One pass over one log. A caller that stops a pass early removes the `.cleaned` files (`remove_cleaned`)."""
 
     def __init__(self, files: Files, job: Job) -> None:
         self._files = files

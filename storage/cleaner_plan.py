@@ -1,4 +1,4 @@
-"""Which segments a pass of the log cleaner takes (`cleanup.policy=compact`), and in which groups. Pure.
+"""The plan of a log cleaner pass (`cleanup.policy=compact`): the segments it takes, and their groups. Pure.
 
 Of every key below the cleaned end only the last record stays; offsets and order never change. Two passes: the dirty part
 is read into a map from key to its last record (`offset_map`), then every segment from the start of the log is filtered by

@@ -116,7 +116,7 @@ class LeaderEpochs:
             self._replace([])
 
     def store(self) -> None:
-        """From now on the epochs are kept in the file; the next flush rewrites it.
+        """Store the epochs in the file from now on; the next flush rewrites it.
 
         It is rewritten even with the same bytes: if their fsync failed in an earlier process, the kernel counts them as clean.
         """

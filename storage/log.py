@@ -41,7 +41,7 @@ CLIENT = Origin.CLIENT  # a global name: the lookup of an enum's member takes lo
 
 
 class Log(LogState):
-    """See the module. `storage.recovery.open_log` and `storage.logs.Logs` create it."""
+    """The log of one replica. `storage.recovery.open_log` and `storage.logs.Logs` create it."""
 
     # Appending
 
@@ -268,7 +268,7 @@ class Log(LogState):
         return True
 
     def truncation_errand(self, offset: int) -> Callable[[], snapshot_files.Decoded | None] | None:
-        """What such a truncation has to read of many producers: to be called on any thread, so that the loop need not.
+        """Returns a function that reads what the truncation needs of the producer states, for a worker thread.
 
         It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
         """

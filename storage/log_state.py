@@ -25,7 +25,7 @@ from ottla.storage.segments import Segments
 
 
 class LogState:
-    """See the module. `Log` inherits it, because access to the fields through another object would slow down every append and read."""
+    """The state of one log. `Log` inherits it, because access to the fields through another object would slow down every append and read."""
 
     def __init__(
         self,

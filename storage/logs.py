@@ -31,7 +31,7 @@ ConfigFor = Callable[[str, bytes], LogConfig]
 
 
 class Logs(LogsState):
-    """See the module."""
+    """The logs of a node in its log directories."""
 
     # Opening
 

@@ -1,4 +1,4 @@
-"""Which logs a node has, in which log directory each is, and their checkpoints. `Logs` (logs.py) opens, creates and closes them."""
+"""The state of all logs of a node: the open logs, the log directory of each, and their checkpoints. `Logs` (logs.py) opens, creates and closes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Key = tuple[bytes, int]
 
 
 class LogsState:
-    """See the module."""
+    """The open logs of a node by partition, with their log directories."""
 
     def __init__(self, files: Files, directories: list[LogDir], rng: Random, mappings: Mappings | None = None) -> None:
         self.files = files

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import takewhile
+from typing import Protocol
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import NO_SEQUENCE
@@ -39,13 +40,18 @@ from ottla.storage.txn_index import AbortedTxn
 class Verification:
     """Transaction verification (KIP-890): a transactional append is expected once the coordinator has confirmed the partition.
 
-    It is valid for one transaction and compared by identity; it is dropped when that transaction has begun or ended.
+    It is valid for one transaction, and removed when that transaction begins or ends. Two verifications are compared by identity.
     """
 
     started_ms: int
     lowest_sequence: int
     epoch: int
     supports_epoch_bump: bool
+
+
+class ProducerBound(Protocol):
+    def check(self, count: int) -> None:
+        """Raises KafkaError if one more than `count` producers are too many."""
 
 
 class ProducerStates:
@@ -56,6 +62,7 @@ class ProducerStates:
         "_generation",
         "_undecided",
         "_verifications",
+        "bound",
         "end_offset",
         "requires_verification",
         "states",
@@ -75,6 +82,8 @@ class ProducerStates:
         self._verifications: dict[int, Verification] = {}
         # True for partitions that clients write to: the first batch of a transaction needs a verification (KIP-890).
         self.requires_verification = False
+        #: How many producers clients may bring, on partitions that clients write to.
+        self.bound: ProducerBound | None = None
 
     def __len__(self) -> int:
         return len(self.states)
@@ -90,12 +99,16 @@ class ProducerStates:
         """Returns the earlier append that this batch repeats, or None if it may be appended now.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; nothing has changed.
+            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, or POLICY_VIOLATION for one
+                producer too many; nothing has changed.
         """
         state = self.states.get(producer_id)
         if state is None:
-            if origin is Origin.CLIENT and (self._verifications or transactional):
-                self._check_verification(producer_id, epoch, first_sequence, None, transactional)
+            if origin is Origin.CLIENT:
+                if self.bound is not None:
+                    self.bound.check(len(self.states))
+                if self._verifications or transactional:
+                    self._check_verification(producer_id, epoch, first_sequence, None, transactional)
             return None
         if origin is Origin.CLIENT:
             last_sequence = (first_sequence + count - 1) & SEQUENCE_MASK
@@ -340,7 +353,7 @@ def _check_sequence(state: ProducerState, epoch: int, first_sequence: int) -> No
                 state.producer_id, first_sequence, f"epoch {epoch} is new (last was {state.epoch}) and starts at 0"
             )
         return
-    expected = (state.last_sequence + 1) & SEQUENCE_MASK  # 0 after -1, that is if there was only a marker
+    expected = (state.last_sequence + 1) & SEQUENCE_MASK  # 0 follows -1, the sequence after a marker alone
     if first_sequence != expected:
         raise _out_of_order(state.producer_id, first_sequence, f"expected {expected}")
 

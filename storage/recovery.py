@@ -124,7 +124,7 @@ def new_log(
     """Returns an empty log in memory. Its directory and files are created before the first append.
 
     Creating a topic of 1,000 partitions takes some 10,000 system calls on every replica, on the thread that also serves clients.
-    So each partition makes its own when it is first used. After a crash the partition is known from the metadata.
+    So each partition creates its files when it is first used. After a crash the partition is known from the metadata.
     """
     segment = Segment(files, mappings, directory, 0, config, size=0, active=True, now_ms=now_ms)
     segment.indexes.clear()

@@ -29,8 +29,8 @@ REMOVED_AT_ONCE = 64
 
 
 @dataclass(slots=True)
-class Leaving:
-    """A log that was removed from memory, and whose directory is not renamed, or the rename is not synced."""
+class RemovedLog:
+    """A log that is removed from memory, until the rename of its directory is synced."""
 
     log: Log
     directory: LogDir
@@ -40,25 +40,25 @@ class Leaving:
 
 
 class Removals:
-    """See the module. All methods except `rename_all` and `remove_due` are for the thread that appends."""
+    """The deleted logs of a node until their directories are unlinked. All methods except `rename_all` and `remove_due` are for the thread that appends."""
 
     def __init__(self, files: Files, on_failed: Callable[[LogDir, StorageFailure], None]) -> None:
         self._files = files
         self._on_failed = on_failed
-        self._leaving: dict[tuple[str, int], Leaving] = {}
+        self._removed: dict[tuple[str, int], RemovedLog] = {}
         self._renaming = Lock()  # held for one rename, never for a sync
         self._due_trees: dict[str, int] = {}  # path -> due ms
         self._due_files: dict[str, int] = {}
 
     def __len__(self) -> int:
         """The number of logs that are not yet renamed."""
-        return len(self._leaving)
+        return len(self._removed)
 
     def add(self, log: Log, directory: LogDir, target: str, due_ms: int) -> None:
         """Adds a deleted log."""
         key = (log.topic, log.partition)
-        assert key not in self._leaving, "a log of this name could not have been made"
-        self._leaving[key] = Leaving(log, directory, target, due_ms)
+        assert key not in self._removed, "a log of this name could not have been made"
+        self._removed[key] = RemovedLog(log, directory, target, due_ms)
 
     def add_renamed(self, path: str, due_ms: int) -> None:
         """Adds a directory that is renamed already."""
@@ -74,17 +74,17 @@ class Removals:
         Raises:
             StorageFailure: the directory could not be renamed.
         """
-        if (topic, partition) in self._leaving:
+        if (topic, partition) in self._removed:
             failure = self.rename_all()
-            if (topic, partition) in self._leaving:
+            if (topic, partition) in self._removed:
                 assert failure is not None
                 raise failure
 
     def rename_all(self) -> StorageFailure | None:
         """Renames all pending directories and syncs each log directory once, on any thread. Returns the last failure."""
         failure: StorageFailure | None = None
-        waiting: dict[str, list[Leaving]] = {}
-        for entry in list(self._leaving.values()):
+        waiting: dict[str, list[RemovedLog]] = {}
+        for entry in list(self._removed.values()):
             waiting.setdefault(entry.directory.path, []).append(entry)
         for entries in waiting.values():
             directory = entries[0].directory
@@ -101,19 +101,19 @@ class Removals:
                 self._left(entry)
         return failure
 
-    def _rename(self, entry: Leaving) -> None:
+    def _rename(self, entry: RemovedLog) -> None:
         with self._renaming:
             if not entry.renamed:
                 entry.log.unmap()
                 self._files.rename(entry.log.directory, entry.target)
                 entry.renamed = True
 
-    def _left(self, entry: Leaving) -> None:
+    def _left(self, entry: RemovedLog) -> None:
         """Marks a rename as synced, or its log directory as offline: the name is free."""
         key = (entry.log.topic, entry.log.partition)
         with self._renaming:
-            if self._leaving.get(key) is entry:  # not yet removed by another thread, nor replaced by a newer log
-                del self._leaving[key]
+            if self._removed.get(key) is entry:  # not yet removed by another thread, nor replaced by a newer log
+                del self._removed[key]
                 if entry.renamed and entry.directory.online:
                     self._due_trees[entry.target] = entry.due_ms
 

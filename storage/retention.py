@@ -47,7 +47,7 @@ def segments_to_delete(
 def reasons(
     segments: Sequence[SegmentFacts], count: int, config: LogConfig, log_start_offset: int, now_ms: int
 ) -> list[str]:
-    """For the log: why the first `count` segments go, in the terms of Kafka's own lines."""
+    """Returns the reasons why the first `count` segments are deleted, for log lines with Kafka's words."""
     text = {
         "time": f"log retention time {config.retention_ms}ms breach",
         "size": f"log retention size {config.retention_bytes} breach",

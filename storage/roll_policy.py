@@ -1,4 +1,4 @@
-"""When a log must begin a new segment: Kafka's conditions, in Kafka's order (LogSegment.shouldRoll).
+"""The conditions for a roll to a new segment, in Kafka's order (LogSegment.shouldRoll).
 
 The age of a segment is measured from its first batch's timestamp, or from its creation if that batch has none. In a compacted
 topic max.compaction.lag.ms limits the age as well as segment.ms, because the active segment is never compacted.

@@ -1,4 +1,4 @@
-"""Where the valid part of a segment ends: read from its last batches after a clean stop, from every unflushed batch after a crash.
+"""Finds the end of the valid part of a segment: in its last batches after a clean stop, in every unflushed batch after a crash.
 
 Checking completes the segment's indexes and the epochs. It truncates nothing: recovery decides whether what follows is a torn tail
 or damage.
@@ -60,7 +60,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
     unpack = HEADER.unpack_from
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
     reached = start
-    # For a batch after a jump of offsets: its position, the expected offset, and the offset that follows if its base offset is wrong.
+    # Of a batch after a jump of offsets: its position, the expected offset, and the next offset if its base offset is wrong.
     jump: tuple[int, int, int] | None = None
     while end - position >= HEADER_BYTES:
         if position + HEADER_BYTES > reached:

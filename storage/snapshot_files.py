@@ -82,7 +82,7 @@ class Decoded(NamedTuple):
 
     offset: int
     states: list[ProducerState]
-    #: Only behind a truncation can another snapshot of that offset be written.
+    #: The log's number of truncations at the read. After another truncation the snapshot of that offset may be a different one.
     truncations: int
 
     def counts(self, log: LogState) -> bool:
@@ -90,14 +90,14 @@ class Decoded(NamedTuple):
 
 
 def decoding(log: LogState, offset_max: int) -> Callable[[], Decoded | None] | None:
-    """What `load` would read, for any thread, where it is too much for a turn of the loop: 50,000 producers take 0.2 s."""
+    """Returns a function that reads a large snapshot on a worker thread, because 50,000 producers take 0.2 s."""
     offset = max((old for old in log.snapshots if log.log_start_offset < old <= offset_max), default=-1)
     if len(log.producers) <= PRODUCERS_AT_ONCE or offset < 0:
         return None
     path, truncations = segment_path(log.directory, offset, producer_snapshot.SUFFIX), log.truncations
 
     def decode() -> Decoded | None:
-        """None: `load` sees for itself what is wrong with the file."""
+        """Returns the producer states in the file, or None if it is damaged; `load` then reports the damage."""
         try:
             return Decoded(offset, producer_snapshot.decode(path, log.files.read(path) or b""), truncations)
         except (CorruptFile, StorageFailure):

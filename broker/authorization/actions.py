@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.topic_names import is_valid_topic_name
-from ottla.controller.metadata.configs import ResourceType
+from ottla.controller.metadata.describe_configs import guard_of
 from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_ACTION,
@@ -28,7 +28,7 @@ class Action(NamedTuple):
 
 
 #: Called with the request and, in a rule for elements, one of them. With None no authorization is needed, and the handler responds.
-ActionOf = Callable[[BrokerParts, Any, Any], Action | None]
+ActionOf = Callable[[BrokerComponents, Any, Any], Action | None]
 
 
 def on_cluster(operation: int) -> ActionOf:
@@ -64,20 +64,20 @@ def on_topic(operation: int, field: str = "name") -> ActionOf:
 def on_topic_or_id(operation: int) -> ActionOf:
     """Return the topic of an element by its name or, in later versions, its id. The handler rejects unknown ids."""
 
-    def action(broker: BrokerParts, request: object, element: Any) -> Action | None:
+    def action(broker: BrokerComponents, request: object, element: Any) -> Action | None:
         name = element.name or broker.metadata.topic_name(element.topic_id)
         return Action(operation, TOPIC, name) if name else None
 
     return action
 
 
-def read_valid_topic(broker: BrokerParts, request: object, topic: Any) -> Action | None:
-    """DescribeProducers says first that a name is none."""
+def read_valid_topic(broker: BrokerComponents, request: object, topic: Any) -> Action | None:
+    """DescribeProducers reports an invalid name before it checks permissions."""
     return Action(READ, TOPIC, topic.name) if is_valid_topic_name(topic.name) else None
 
 
-def sync_with_protocol(broker: BrokerParts, request: Any, element: object) -> Action | None:
-    """SyncGroup says first that the protocol is missing, which it must not be from v5 on (KIP-559)."""
+def sync_with_protocol(broker: BrokerComponents, request: Any, element: object) -> Action | None:
+    """SyncGroup reports a missing protocol before it checks permissions; the field is mandatory from v5 on (KIP-559)."""
     if request.protocol_type is None or request.protocol_name is None:
         return None
     return Action(READ, GROUP, request.group_id)
@@ -86,7 +86,7 @@ def sync_with_protocol(broker: BrokerParts, request: Any, element: object) -> Ac
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 
 
-def describe_coordinator_key(broker: BrokerParts, request: Any, key: str | None) -> Action | None:
+def describe_coordinator_key(broker: BrokerComponents, request: Any, key: str | None) -> Action | None:
     """FindCoordinator has one key, or several from v4 on. Only brokers look for coordinators of share groups."""
     name = request.key if key is None else key
     if request.key_type == GROUP_KEY:
@@ -96,17 +96,10 @@ def describe_coordinator_key(broker: BrokerParts, request: Any, key: str | None)
     return None
 
 
-def find_share_coordinator(broker: BrokerParts, request: Any, element: object) -> Action | None:
+def find_share_coordinator(broker: BrokerComponents, request: Any, element: object) -> Action | None:
     return Action(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME) if request.key_type == SHARE_KEY else None
 
 
-def describe_config_resource(broker: BrokerParts, request: object, resource: Any) -> Action | None:
-    """Configs of brokers and of client metrics subscriptions belong to the cluster resource."""
-    match resource.resource_type:
-        case ResourceType.TOPIC:
-            return Action(DESCRIBE_CONFIGS, TOPIC, resource.resource_name)
-        case ResourceType.GROUP:
-            return Action(DESCRIBE_CONFIGS, GROUP, resource.resource_name)
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
-            return Action(DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME)
-    return None
+def describe_config_resource(broker: BrokerComponents, request: object, resource: Any) -> Action | None:
+    guard = guard_of(resource)
+    return None if guard is None else Action(DESCRIBE_CONFIGS, *guard)

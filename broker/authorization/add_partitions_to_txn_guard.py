@@ -1,12 +1,12 @@
 """AddPartitionsToTxn: up to v3 from clients, WRITE on the transactional id and on every topic; from v4 on between brokers.
 
-One topic that is refused fails the request: the partitions of the others are answered with OPERATION_NOT_ATTEMPTED.
+One topic that is rejected fails the request: the partitions of the others are answered with OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
 
 from ottla.broker.authorization.guard import HandlerOf
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -22,7 +22,7 @@ BROKERS_ONLY_SINCE = 4
 
 
 def guard(
-    broker: BrokerParts, handler: HandlerOf[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]
+    broker: BrokerComponents, handler: HandlerOf[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]
 ) -> HandlerOf[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]:
     allows = broker.authorizer.allows
 
@@ -35,15 +35,17 @@ def guard(
             return handler(request, context)
         if not allows(context, WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        refused = {t.name for t in request.v3_and_below_topics if not allows(context, WRITE, TOPIC, t.name)}
-        return _refusal(broker, request, refused) if refused else handler(request, context)
+        rejected = {t.name for t in request.v3_and_below_topics if not allows(context, WRITE, TOPIC, t.name)}
+        return _rejection(broker, request, rejected) if rejected else handler(request, context)
 
     return add_partitions_to_txn
 
 
-def _refusal(broker: BrokerParts, request: AddPartitionsToTxnRequest, refused: set[str]) -> AddPartitionsToTxnResponse:
+def _rejection(
+    broker: BrokerComponents, request: AddPartitionsToTxnRequest, rejected: set[str]
+) -> AddPartitionsToTxnResponse:
     def error(topic: str, index: int) -> ErrorCode:
-        if topic in refused:
+        if topic in rejected:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if broker.metadata.partition(topic, index) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_delegation_token import DescribedDelegationToken, DescribeDelegationTokenResponse
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -24,7 +24,7 @@ from ottla.server.security.operations import (
 )
 
 
-def operations_on_cluster(broker: BrokerParts, context: RequestContext) -> int:
+def operations_on_cluster(broker: BrokerComponents, context: RequestContext) -> int:
     """Returns an empty response for a caller that may not describe the cluster."""
     authorizer = broker.authorizer
     if not authorizer.allows(context, DESCRIBE, CLUSTER, CLUSTER_NAME):
@@ -33,14 +33,14 @@ def operations_on_cluster(broker: BrokerParts, context: RequestContext) -> int:
 
 
 def cluster_operations(
-    broker: BrokerParts, request: DescribeClusterRequest, context: RequestContext, answer: DescribeClusterResponse
+    broker: BrokerComponents, request: DescribeClusterRequest, context: RequestContext, answer: DescribeClusterResponse
 ) -> None:
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = operations_on_cluster(broker, context)
 
 
 def group_operations(
-    broker: BrokerParts, request: DescribeGroupsRequest, context: RequestContext, answer: DescribeGroupsResponse
+    broker: BrokerComponents, request: DescribeGroupsRequest, context: RequestContext, answer: DescribeGroupsResponse
 ) -> None:
     if request.include_authorized_operations:
         for group in answer.groups:
@@ -49,7 +49,7 @@ def group_operations(
 
 
 def only_visible_groups(
-    broker: BrokerParts, request: object, context: RequestContext, answer: ListGroupsResponse
+    broker: BrokerComponents, request: object, context: RequestContext, answer: ListGroupsResponse
 ) -> None:
     """A principal with DESCRIBE on the cluster sees all groups."""
     authorizer = broker.authorizer
@@ -58,7 +58,7 @@ def only_visible_groups(
 
 
 def only_visible_topics(
-    broker: BrokerParts, request: object, context: RequestContext, answer: DescribeTransactionsResponse
+    broker: BrokerComponents, request: object, context: RequestContext, answer: DescribeTransactionsResponse
 ) -> None:
     allows = broker.authorizer.allows
     for state in answer.transaction_states:
@@ -66,7 +66,7 @@ def only_visible_topics(
 
 
 def only_visible_transactions(
-    broker: BrokerParts, request: object, context: RequestContext, answer: ListTransactionsResponse
+    broker: BrokerComponents, request: object, context: RequestContext, answer: ListTransactionsResponse
 ) -> None:
     allows = broker.authorizer.allows
     answer.transaction_states = [
@@ -77,7 +77,7 @@ def only_visible_transactions(
 
 
 def without_messages(
-    broker: BrokerParts, request: object, context: RequestContext, answer: FindCoordinatorResponse
+    broker: BrokerComponents, request: object, context: RequestContext, answer: FindCoordinatorResponse
 ) -> None:
     """Kafka names no reason where it names several coordinators."""
     for coordinator in answer.coordinators:
@@ -86,7 +86,7 @@ def without_messages(
 
 
 def only_visible_tokens(
-    broker: BrokerParts, request: object, context: RequestContext, answer: DescribeDelegationTokenResponse
+    broker: BrokerComponents, request: object, context: RequestContext, answer: DescribeDelegationTokenResponse
 ) -> None:
     """Owners and renewers see a token, and who may DESCRIBE it, or DESCRIBE_TOKENS of its owner (KIP-373)."""
     client = context.connection.principal[:2]

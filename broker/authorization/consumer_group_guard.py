@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.authorization.guard import HandlerOf
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -21,7 +21,7 @@ from ottla.server.security.operations import DESCRIBE, GROUP, READ, TOPIC
 
 
 def guard_heartbeat(
-    broker: BrokerParts, handler: HandlerOf[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
+    broker: BrokerComponents, handler: HandlerOf[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
 ) -> HandlerOf[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]:
     allows = broker.authorizer.allows
 
@@ -39,7 +39,7 @@ def guard_heartbeat(
 
 
 def without_hidden_topics(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: ConsumerGroupDescribeRequest,
     context: RequestContext,
     answer: ConsumerGroupDescribeResponse,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.authorization.guard import Handler
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -15,7 +15,7 @@ from ottla.server.network.context import RequestContext
 from ottla.server.security.operations import DESCRIBE, TOPIC
 
 
-def guard(broker: BrokerParts, handler: Handler) -> Handler:
+def guard(broker: BrokerComponents, handler: Handler) -> Handler:
     authorizer = broker.authorizer
 
     def describe_topic_partitions(

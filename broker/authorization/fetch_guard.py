@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.broker.authorization.guard import Handler
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers.fetch import serve
-from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.fetch_session import FetchPartition
 from ottla.broker.replication.fetching import Fetching
 from ottla.broker.replication.partition import Partition
@@ -16,7 +16,7 @@ from ottla.server.network.reply import Answer
 from ottla.server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 
 
-def guard(broker: BrokerParts, handler: Handler) -> Handler:
+def guard(broker: BrokerComponents, handler: Handler) -> Handler:
     def fetch(request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
         return serve(AuthorizedFetching(broker, request, context), request)
 
@@ -32,7 +32,7 @@ class AuthorizedFetching(Fetching):
 
     __slots__ = ("_forbidden",)
 
-    def __init__(self, broker: BrokerParts, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(self, broker: BrokerComponents, request: FetchRequest, context: RequestContext) -> None:
         super().__init__(broker, request, context)
         authorizer = broker.authorizer
         session = self.session
@@ -60,7 +60,7 @@ class AuthorizedFetching(Fetching):
         min_one: bool,
     ) -> PartitionData:
         if wanted.topic in self._forbidden:
-            refusal = failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            refusal.aborted_transactions = []  # null in other errors: so Kafka
-            return refusal
+            rejection = failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            rejection.aborted_transactions = []  # null in other errors: so Kafka
+            return rejection
         return super()._read(partition, wanted, max_bytes, min_one)

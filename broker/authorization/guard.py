@@ -6,7 +6,7 @@
     a function (broker, handler) -> handler, for the APIs where neither will do
 
 A node without an authorizer has no guards at all: `guarded` then gives back the handler, and nothing is paid per request.
-Refusals are made by server/network/error_reply.py, so that they look exactly like the API's other errors.
+Rejections are made by server/network/error_reply.py, so that they look exactly like the API's other errors.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.authorization.actions import Action, ActionOf
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.ranges import Versions, parse
 from ottla.server.network import reply
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Answer
-from ottla.server.security.operations import REFUSALS
+from ottla.server.security.operations import AUTHORIZATION_ERRORS
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -33,7 +33,7 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 Handler = Callable[[Any, RequestContext], Any]
 HandlerOf = Callable[[RequestT, RequestContext], Answer[ResponseT]]
-Custom = Callable[[BrokerParts, Any], Handler]
+Custom = Callable[[BrokerComponents, Any], Handler]
 ALL_VERSIONS = parse("0+")
 
 
@@ -50,7 +50,7 @@ class Each(NamedTuple):
     source: str
     target: str
     action: ActionOf
-    #: Whether a refusal says so in words too.
+    #: True if the response has an error message besides the code.
     has_message: bool = False
     #: If this is allowed, the elements are not checked one by one.
     unless: ActionOf | None = None
@@ -58,15 +58,15 @@ class Each(NamedTuple):
 
 
 class After(NamedTuple):
-    """Changes the answer in place. It has the last word when it stands first among the rows of an API."""
+    """Changes the response in place. The first rule of an API is applied last."""
 
-    shape: Callable[[BrokerParts, Any, RequestContext, Any], None]
+    shape: Callable[[BrokerComponents, Any, RequestContext, Any], None]
 
 
 Rules = Sequence[Whole | Each | After] | Custom
 
 
-def guarded(broker: BrokerParts, api_key: int, rules: Rules, handler: Handler) -> Handler:
+def guarded(broker: BrokerComponents, api_key: int, rules: Rules, handler: Handler) -> Handler:
     if not broker.authorizer.enabled or not rules:
         return handler
     inner = handler
@@ -85,7 +85,7 @@ def guarded(broker: BrokerParts, api_key: int, rules: Rules, handler: Handler) -
     return guarded_handler
 
 
-def _guard(broker: BrokerParts, api_key: int, rule: Whole | Each | After, handler: Handler) -> Handler:
+def _guard(broker: BrokerComponents, api_key: int, rule: Whole | Each | After, handler: Handler) -> Handler:
     if isinstance(rule, Whole):
         return _Whole(broker, rule, handler)
     if isinstance(rule, Each):
@@ -97,7 +97,7 @@ def _guard(broker: BrokerParts, api_key: int, rule: Whole | Each | After, handle
     return after
 
 
-def _shaped(broker: BrokerParts, rule: After, request: object, context: RequestContext, answer: T) -> T:
+def _shaped(broker: BrokerComponents, rule: After, request: object, context: RequestContext, answer: T) -> T:
     rule.shape(broker, request, context, answer)
     return answer
 
@@ -107,7 +107,7 @@ def is_async(handler: Handler) -> bool:
 
 
 class _Whole:
-    def __init__(self, broker: BrokerParts, rule: Whole, handler: Handler) -> None:
+    def __init__(self, broker: BrokerComponents, rule: Whole, handler: Handler) -> None:
         self._broker = broker
         self._rule = rule
         self._handler = handler
@@ -119,7 +119,7 @@ class _Whole:
 
 
 class _Each:
-    def __init__(self, broker: BrokerParts, api_key: int, rule: Each, handler: Handler) -> None:
+    def __init__(self, broker: BrokerComponents, api_key: int, rule: Each, handler: Handler) -> None:
         self._broker = broker
         self._api_key = api_key
         self._rule = rule
@@ -132,52 +132,52 @@ class _Each:
         if rule.unless is not None and allows(self._broker, context, rule.unless(self._broker, request, None)):
             return self._handler(request, context)
         elements = getattr(request, rule.source)
-        refused: dict[ErrorCode, list[object]] = {}
+        rejected: dict[ErrorCode, list[object]] = {}
         kept = []
         for element in elements:
             action = rule.action(self._broker, request, element)
             if action is None or allows(self._broker, context, action):
                 kept.append(element)
             else:
-                refused.setdefault(REFUSALS[action.resource_type], []).append(element)
-        if not refused:
+                rejected.setdefault(AUTHORIZATION_ERRORS[action.resource_type], []).append(element)
+        if not rejected:
             return self._handler(request, context)
-        refusals = [self._refusal(request, context, code, refused[code]) for code in refused]
+        rejections = [self._rejection(request, context, code, rejected[code]) for code in rejected]
         if not kept:
-            return _merge(rule.target, refusals[1:], refusals[0])
+            return _merge(rule.target, rejections[1:], rejections[0])
         setattr(request, rule.source, kept)
-        return then(self._handler(request, context), partial(_merge, rule.target, refusals))
+        return then(self._handler(request, context), partial(_merge, rule.target, rejections))
 
-    def _refusal(self, request: object, context: RequestContext, code: ErrorCode, elements: list[object]) -> Any:
+    def _rejection(self, request: object, context: RequestContext, code: ErrorCode, elements: list[object]) -> Any:
         only = copy.copy(request)
         setattr(only, self._rule.source, elements)
-        refusal = error_reply(self._api_key, context.api_version, only, KafkaError(code))
+        rejection = error_reply(self._api_key, context.api_version, only, KafkaError(code))
         if self._rule.has_message:
-            for answer in getattr(refusal, self._rule.target):
+            for answer in getattr(rejection, self._rule.target):
                 answer.error_message = code.message
-        return refusal
+        return rejection
 
 
-def _merge(target: str, refusals: list[object], answer: T) -> T:
-    for refusal in refusals:
-        getattr(answer, target).extend(getattr(refusal, target))
+def _merge(target: str, rejections: list[object], answer: T) -> T:
+    for rejection in rejections:
+        getattr(answer, target).extend(getattr(rejection, target))
     return answer
 
 
-def allows(broker: BrokerParts, context: RequestContext, action: Action | None) -> bool:
+def allows(broker: BrokerComponents, context: RequestContext, action: Action | None) -> bool:
     return action is None or broker.authorizer.allows(context, *action)
 
 
-def require(broker: BrokerParts, context: RequestContext, actions: Sequence[Action | None]) -> None:
+def require(broker: BrokerComponents, context: RequestContext, actions: Sequence[Action | None]) -> None:
     """Require one of the actions. If none is allowed, the resource type of the last one decides the error code."""
     if not any(allows(broker, context, action) for action in actions):
         last = actions[-1]
         assert last is not None
-        raise KafkaError(REFUSALS[last.resource_type])
+        raise KafkaError(AUTHORIZATION_ERRORS[last.resource_type])
 
 
 def then(answer: Any, step: Callable[[T], S]) -> Any:
-    """`step(answer)`, whenever the answer comes."""
+    """Returns `step(answer)`, or a reply with it if the answer comes later."""
     return _then_awaited(answer, step) if inspect.isawaitable(answer) else reply.then(answer, step)
 
 

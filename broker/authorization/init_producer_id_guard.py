@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.authorization.guard import HandlerOf
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.server.network.context import RequestContext
@@ -20,7 +20,7 @@ from ottla.server.security.operations import (
 
 
 def guard(
-    broker: BrokerParts, handler: HandlerOf[InitProducerIdRequest, InitProducerIdResponse]
+    broker: BrokerComponents, handler: HandlerOf[InitProducerIdRequest, InitProducerIdResponse]
 ) -> HandlerOf[InitProducerIdRequest, InitProducerIdResponse]:
     def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Answer[InitProducerIdResponse]:
         _require(broker, request, context)
@@ -29,7 +29,7 @@ def guard(
     return init_producer_id
 
 
-def _require(broker: BrokerParts, request: InitProducerIdRequest, context: RequestContext) -> None:
+def _require(broker: BrokerComponents, request: InitProducerIdRequest, context: RequestContext) -> None:
     authorizer = broker.authorizer
     transactional_id = request.transactional_id
     if transactional_id is None:

@@ -12,9 +12,9 @@ from functools import partial
 
 from ottla.broker.authorization.answers import operations_on_cluster
 from ottla.broker.authorization.guard import HandlerOf
+from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import EncodedMetadata, Metadata
 from ottla.broker.handlers.metadata import asks_for_all, check
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -28,27 +28,31 @@ from ottla.server.network.reply import Answer, then
 from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
 
 
-def guard(broker: BrokerParts, handler: HandlerOf[MetadataRequest, Metadata]) -> HandlerOf[MetadataRequest, Metadata]:
+def guard(
+    broker: BrokerComponents, handler: HandlerOf[MetadataRequest, Metadata]
+) -> HandlerOf[MetadataRequest, Metadata]:
     def metadata(request: MetadataRequest, context: RequestContext) -> Answer[Metadata]:
         check(request, context.api_version)
         if asks_for_all(request, context.api_version):
             return then(handler(request, context), partial(_only_visible, broker, request, context))
-        refused = _take_out_refused(broker, request, context)
+        rejected = _take_out_rejected(broker, request, context)
         if not request.topics and context.api_version == 0:
-            # An empty list would ask for all topics; one name that cannot be asks for the brokers alone.
+            # An empty list would request all topics; a single impossible name requests the brokers alone.
             request.topics = [MetadataRequestTopic(name="")]
-            return then(handler(request, context), partial(_only_refused, refused))
-        return then(handler(request, context), partial(_merge, broker, request, context, refused))
+            return then(handler(request, context), partial(_only_rejected, rejected))
+        return then(handler(request, context), partial(_merge, broker, request, context, rejected))
 
     return metadata
 
 
-def _only_refused(refused: list[MetadataResponseTopic], answer: MetadataResponse) -> MetadataResponse:
-    answer.topics = refused
+def _only_rejected(rejected: list[MetadataResponseTopic], answer: MetadataResponse) -> MetadataResponse:
+    answer.topics = rejected
     return answer
 
 
-def _only_visible(broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: Metadata) -> Metadata:
+def _only_visible(
+    broker: BrokerComponents, request: MetadataRequest, context: RequestContext, answer: Metadata
+) -> Metadata:
     allows = broker.authorizer.allows
     if isinstance(answer, EncodedMetadata):
         visible = answer.only(lambda name: allows(context, DESCRIBE, TOPIC, name))
@@ -59,22 +63,22 @@ def _only_visible(broker: BrokerParts, request: MetadataRequest, context: Reques
 
 
 def _merge(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: MetadataRequest,
     context: RequestContext,
-    refused: list[MetadataResponseTopic],
+    rejected: list[MetadataResponseTopic],
     answer: Metadata,
 ) -> Metadata:
     if isinstance(answer, EncodedMetadata):
         _add_authorized_operations(broker, request, context, answer.head)
-        return answer.plus(refused, context.api_version)
+        return answer.plus(rejected, context.api_version)
     _add_authorized_operations(broker, request, context, answer)
-    answer.topics.extend(refused)
+    answer.topics.extend(rejected)
     return answer
 
 
 def _add_authorized_operations(
-    broker: BrokerParts, request: MetadataRequest, context: RequestContext, answer: MetadataResponse
+    broker: BrokerComponents, request: MetadataRequest, context: RequestContext, answer: MetadataResponse
 ) -> MetadataResponse:
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = operations_on_cluster(broker, context)
@@ -86,24 +90,24 @@ def _add_authorized_operations(
     return answer
 
 
-def _take_out_refused(
-    broker: BrokerParts, request: MetadataRequest, context: RequestContext
+def _take_out_rejected(
+    broker: BrokerComponents, request: MetadataRequest, context: RequestContext
 ) -> list[MetadataResponseTopic]:
     may_create = request.allow_auto_topic_creation and broker.configs["auto.create.topics.enable"]
-    refused: dict[str | bytes, MetadataResponseTopic] = {}
+    rejected: dict[str | bytes, MetadataResponseTopic] = {}
     kept = []
     for topic in request.topics or ():
-        answer = _refusal(broker, context, topic, may_create)
+        answer = _rejection(broker, context, topic, may_create)
         if answer is None:
             kept.append(topic)
         else:
-            refused[answer.name or answer.topic_id] = answer
+            rejected[answer.name or answer.topic_id] = answer
     request.topics = kept
-    return list(refused.values())
+    return list(rejected.values())
 
 
-def _refusal(
-    broker: BrokerParts, context: RequestContext, topic: MetadataRequestTopic, may_create: bool
+def _rejection(
+    broker: BrokerComponents, context: RequestContext, topic: MetadataRequestTopic, may_create: bool
 ) -> MetadataResponseTopic | None:
     authorizer, topics = broker.authorizer, broker.metadata.image.topics
     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.authorization.guard import HandlerOf
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -17,7 +17,7 @@ from ottla.server.security.operations import DELETE, GROUP, READ, TOPIC
 
 
 def guard(
-    broker: BrokerParts, handler: HandlerOf[OffsetDeleteRequest, OffsetDeleteResponse]
+    broker: BrokerComponents, handler: HandlerOf[OffsetDeleteRequest, OffsetDeleteResponse]
 ) -> HandlerOf[OffsetDeleteRequest, OffsetDeleteResponse]:
     allows = broker.authorizer.allows
 
@@ -25,7 +25,7 @@ def guard(
         if not allows(context, DELETE, GROUP, request.group_id):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        refused = [
+        rejected = [
             OffsetDeleteResponseTopic(
                 topic.name, [OffsetDeleteResponsePartition(p.partition_index, error) for p in topic.partitions]
             )
@@ -36,7 +36,7 @@ def guard(
 
         def merge(answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
             if not answer.error_code:
-                answer.topics = [*answer.topics, *refused]
+                answer.topics = [*answer.topics, *rejected]
             return answer
 
         return then(handler(request, context), merge)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.authorization.guard import HandlerOf
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -24,11 +24,11 @@ from ottla.server.network.reply import Answer, then
 from ottla.server.security.operations import DESCRIBE, GROUP, TOPIC
 
 GROUPS_SINCE = 8
-REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+REJECTED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def guard(
-    broker: BrokerParts, handler: HandlerOf[OffsetFetchRequest, OffsetFetchResponse]
+    broker: BrokerComponents, handler: HandlerOf[OffsetFetchRequest, OffsetFetchResponse]
 ) -> HandlerOf[OffsetFetchRequest, OffsetFetchResponse]:
     def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> Answer[OffsetFetchResponse]:
         if context.api_version >= GROUPS_SINCE:
@@ -38,7 +38,7 @@ def guard(
     return offset_fetch
 
 
-def _may_describe(broker: BrokerParts, context: RequestContext, topic: Any) -> bool:
+def _may_describe(broker: BrokerComponents, context: RequestContext, topic: Any) -> bool:
     name = topic.name or broker.metadata.topic_name(getattr(topic, "topic_id", b""))
     return not name or broker.authorizer.allows(context, DESCRIBE, TOPIC, name)
 
@@ -47,7 +47,7 @@ def _may_describe(broker: BrokerParts, context: RequestContext, topic: Any) -> b
 
 
 def _fetch_one(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     handler: HandlerOf[OffsetFetchRequest, OffsetFetchResponse],
     request: OffsetFetchRequest,
     context: RequestContext,
@@ -55,17 +55,17 @@ def _fetch_one(
     if not broker.authorizer.allows(context, DESCRIBE, GROUP, request.group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     visible = partial(_may_describe, broker, context)
-    refused = []
+    rejected = []
     if request.topics is not None:
         for topic in request.topics:
             if not visible(topic):
-                partitions = [OffsetFetchResponsePartition(i, -1, -1, "", REFUSED) for i in topic.partition_indexes]
-                refused.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+                partitions = [OffsetFetchResponsePartition(i, -1, -1, "", REJECTED) for i in topic.partition_indexes]
+                rejected.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
         request.topics = [topic for topic in request.topics if visible(topic)]
 
     def merge(answer: OffsetFetchResponse) -> OffsetFetchResponse:
         if not answer.error_code:
-            answer.topics = [topic for topic in answer.topics if visible(topic)] + refused
+            answer.topics = [topic for topic in answer.topics if visible(topic)] + rejected
         return answer
 
     return then(handler(request, context), merge)
@@ -77,13 +77,13 @@ def _fetch_one(
 class _Groups:
     """The groups of one request that are allowed, and the errors to add to the response."""
 
-    def __init__(self, broker: BrokerParts, context: RequestContext) -> None:
+    def __init__(self, broker: BrokerComponents, context: RequestContext) -> None:
         self._broker = broker
         self._context = context
         self._visible = partial(_may_describe, broker, context)
         #: In the request's order; None where the handler has to say.
         self._answers: list[OffsetFetchResponseGroup | None] = []
-        self._refused: list[list[OffsetFetchResponseTopics]] = []
+        self._rejected: list[list[OffsetFetchResponseTopics]] = []
 
     def fetch(
         self, handler: HandlerOf[OffsetFetchRequest, OffsetFetchResponse], request: OffsetFetchRequest
@@ -92,7 +92,7 @@ class _Groups:
         for group in request.groups:
             if self._broker.authorizer.allows(self._context, DESCRIBE, GROUP, group.group_id):
                 self._answers.append(None)
-                self._refused.append(self._take_out_refused(group))
+                self._rejected.append(self._take_out_rejected(group))
                 kept.append(group)
             else:
                 error = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -100,25 +100,25 @@ class _Groups:
         request.groups = kept
         return then(handler(request, self._context), self._merge)
 
-    def _take_out_refused(self, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+    def _take_out_rejected(self, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
         if group.topics is None:
             return []
-        refused = [topic for topic in group.topics if not self._visible(topic)]
+        rejected = [topic for topic in group.topics if not self._visible(topic)]
         group.topics = [topic for topic in group.topics if self._visible(topic)]
         return [
             OffsetFetchResponseTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[OffsetFetchResponsePartitions(i, -1, -1, "", REFUSED) for i in topic.partition_indexes],
+                partitions=[OffsetFetchResponsePartitions(i, -1, -1, "", REJECTED) for i in topic.partition_indexes],
             )
-            for topic in refused
+            for topic in rejected
         ]
 
     def _merge(self, answer: OffsetFetchResponse) -> OffsetFetchResponse:
         fetched: Sequence[OffsetFetchResponseGroup] = answer.groups
-        for group, refused in zip(fetched, self._refused, strict=True):
+        for group, rejected in zip(fetched, self._rejected, strict=True):
             if not group.error_code:
-                group.topics = [topic for topic in group.topics if self._visible(topic)] + refused
+                group.topics = [topic for topic in group.topics if self._visible(topic)] + rejected
         left = iter(fetched)
         answer.groups = [next(left) if known is None else known for known in self._answers]
         return answer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 
 from ottla.broker.authorization.guard import HandlerOf
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._large_produce import ProduceAnswer
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
@@ -18,7 +18,7 @@ from ottla.server.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 
 
 def guard(
-    broker: BrokerParts, handler: HandlerOf[ProduceRequest, ProduceResponse | None]
+    broker: BrokerComponents, handler: HandlerOf[ProduceRequest, ProduceResponse | None]
 ) -> HandlerOf[ProduceRequest, ProduceResponse | None]:
     allows = broker.authorizer.allows
     topic_name = broker.metadata.topic_name
@@ -35,8 +35,8 @@ def guard(
                 break
         else:
             return handler(request, context)
-        only_refused = copy.copy(request)
-        only_refused.topic_data = [topic for topic in request.topic_data if not is_allowed(topic, context)]
+        only_rejected = copy.copy(request)
+        only_rejected.topic_data = [topic for topic in request.topic_data if not is_allowed(topic, context)]
         request.topic_data = [topic for topic in request.topic_data if is_allowed(topic, context)]
         error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if request.acks == 0:
@@ -44,13 +44,13 @@ def guard(
                 handler(request, context)
             context.connection.close("a produce request with acks=0 failed")
             return None
-        refusal: ProduceResponse = error_reply(ApiKey.PRODUCE, context.api_version, only_refused, error)
+        rejection: ProduceResponse = error_reply(ApiKey.PRODUCE, context.api_version, only_rejected, error)
         if not request.topic_data:
-            return refusal
+            return rejection
 
         def merge(answer: ProduceResponse | None) -> ProduceResponse | None:
             if answer is not None:
-                answer.responses.extend(refusal.responses)
+                answer.responses.extend(rejection.responses)
             return answer
 
         return then(handler(request, context), merge)
@@ -66,7 +66,7 @@ def _is_transactional(topic: TopicProduceData) -> bool:
     return False
 
 
-def _require_transactional_id(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> None:
+def _require_transactional_id(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> None:
     transactional_id = request.transactional_id
     if transactional_id is None or not broker.authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -1,7 +1,7 @@
-"""Ways to the other brokers, by the listener that brokers use among themselves: one channel to each that is asked something.
+"""Channels to the other brokers on the inter-broker listener: one to each broker that gets requests.
 
-A broker that was fenced, or came back as another process, does not respond any more: pending requests fail with the
-metadata, not only when the time is up.
+A broker that was fenced or restarted will not respond, so pending requests to it fail when the metadata arrives, before their
+timeout.
 """
 
 from __future__ import annotations

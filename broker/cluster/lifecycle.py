@@ -20,7 +20,7 @@ from ottla.broker.cluster.registration import (
     REPLACED,
     BrokerIdentity,
     NoLogDirectory,
-    RegistrationRefused,
+    RegistrationRejected,
     registration_request,
 )
 from ottla.controller.metadata.delta import MetadataDelta
@@ -42,7 +42,7 @@ SHUTDOWN_POLL_MS = 10
 
 
 class BrokerLifecycle:
-    """It is also a publisher: on new metadata a fenced broker sends a heartbeat at once."""
+    """Registers the broker and sends its heartbeats. As a publisher of metadata it sends one at once while the broker is fenced."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BrokerLifecycle:
         self._left_in_order = False
         self._replaced = False
         #: Called for a rejection after the start, when no caller waits for `unfenced` any more.
-        self.on_refused: Callable[[RegistrationRefused], None] = lambda error: None
+        self.on_rejected: Callable[[RegistrationRejected], None] = lambda error: None
         loop = asyncio.get_running_loop()
         self.caught_up: asyncio.Future[None] = loop.create_future()
         self.unfenced: asyncio.Future[None] = loop.create_future()
@@ -195,22 +195,22 @@ class BrokerLifecycle:
                     await self._register()
                 else:
                     await self._beat()
-        except RegistrationRefused as error:
+        except RegistrationRejected as error:
             log.error("%s", error)
             self._end(error)
         except Exception as error:
             # A broker without heartbeats would serve clients until it is fenced, and never be unfenced.
             log.exception("The lifecycle of broker %d failed", self._identity.node_id)
-            self._end(RegistrationRefused(f"Broker {self._identity.node_id} cannot go on: {error!r}"))
+            self._end(RegistrationRejected(f"Broker {self._identity.node_id} cannot go on: {error!r}"))
 
-    def _end(self, error: RegistrationRefused) -> None:
+    def _end(self, error: RegistrationRejected) -> None:
         starting = [waiting for waiting in (self.caught_up, self.unfenced) if not waiting.done()]
         for waiting in starting:
             waiting.set_exception(error)
             waiting.exception()  # callers that wait receive it; without any, asyncio must not report it as never retrieved
         self._finish()
         if not starting:
-            self.on_refused(error)
+            self.on_rejected(error)
 
     async def _register(self) -> None:
         """Retries until it succeeds; a permanent error, or a timeout before the first success, ends it."""
@@ -233,8 +233,8 @@ class BrokerLifecycle:
             await self._pause(retry_ms)
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
 
-    def _cannot_register(self, why: str) -> RegistrationRefused:
-        return RegistrationRefused(f"Cannot register broker {self._identity.node_id}: {why}")
+    def _cannot_register(self, why: str) -> RegistrationRejected:
+        return RegistrationRejected(f"Cannot register broker {self._identity.node_id}: {why}")
 
     async def _try_to_register(self) -> ErrorCode | None:
         self._check_directories_left()

@@ -1,21 +1,21 @@
-"""What a broker registers, and for which answers it gives up registering."""
+"""The registration of a broker, and the errors after which it stops registering."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import supported_levels
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 
 
-class RegistrationRefused(Exception):
+class RegistrationRejected(Exception):
     """The controller rejected the registration; the text has the reason and a remedy."""
 
 
-class NoLogDirectory(RegistrationRefused):
+class NoLogDirectory(RegistrationRejected):
     """Every log directory of this broker has failed."""
 
 
@@ -46,7 +46,7 @@ class BrokerIdentity:
 
     node_id: int
     cluster_id: str
-    endpoints: Sequence[Endpoint]
+    endpoints: Sequence[RegisteredEndpoint]
     directories: Sequence[bytes]
     rack: str | None = None
     #: From the clean-shutdown mark; -1 if there was none: the controller then removes the broker from all ISRs and ELRs.

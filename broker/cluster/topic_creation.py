@@ -1,8 +1,7 @@
-"""Topics that come into being by being mentioned: by clients (auto.create.topics.enable) and by coordinators.
+"""Automatic creation of topics: of those that clients request (auto.create.topics.enable), and of coordinators' internal topics.
 
-The controller decides and creates; this file says with which settings it is asked, and sees to it that a name is asked for
-once at a time, however many clients mention it. They wait until the topic arrives by the metadata log, is refused, or their
-time is over; nothing is polled.
+The controller decides and creates. This module sends one CreateTopics at a time for a name, however many clients request it.
+Their requests wait until the topic is in the metadata, is rejected, or their timeout is over; nothing is polled.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def creatable(broker_configs: BrokerConfigs, topic: str) -> CreatableTopic:
 
 
 class TopicCreation:
-    """See the module."""
+    """Creates missing topics through the controller, and completes the requests that wait for them."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class TopicCreation:
         self._controller = controller
         self._wheel = wheel
         self._in_flight: set[str] = set()
-        #: By the names that they wait for.
+        #: Waiting requests by topic name.
         self._waiting: dict[str, dict[_Wait, None]] = {}
 
     def create(self, topics: Iterable[str], wait_ms: int, done: Callable[[], None]) -> Callable[[], None]:

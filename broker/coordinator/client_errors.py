@@ -25,11 +25,11 @@ APPEND_ERRORS = {
 
 
 def client_error(error: KafkaError) -> KafkaError:
-    """The error as clients of a coordinator know it."""
+    """Returns the error as clients of a coordinator know it."""
     mapped = APPEND_ERRORS.get(error.code)
     return error if mapped is None else KafkaError(mapped)
 
 
 def error_code(error: KafkaError) -> ErrorCode:
-    """The response of what answers with a code alone."""
+    """Returns the response of an API whose only field is the error code."""
     return error.code

@@ -35,7 +35,7 @@ T = TypeVar("T")
 class State(Enum):
     LOADING = 0
     ACTIVE = 1
-    FAILED = 2  # the log could not be read, or memory is not what it says: NOT_COORDINATOR until it is loaded again
+    FAILED = 2  # the log could not be read, or the state differs from it: NOT_COORDINATOR until it is loaded again
     CLOSED = 3
 
 
@@ -113,7 +113,7 @@ class CoordinatorContext(Generic[ShardT]):
         self._on_replay_failed = on_replay_failed
 
     def load(self) -> None:
-        """Replay the log when the queue comes to it."""
+        """Replay the log when it is first in the queue."""
         log.info("Scheduling loading of metadata from %s-%d with epoch %d", *self.tp, self.leader_epoch)
         try:
             self._loader = loader = Loader(self.topic.partition_log, self.tp, self.topic.codec, self.shard)
@@ -165,7 +165,7 @@ class CoordinatorContext(Generic[ShardT]):
         self.state = state
 
     def perform(self, outcome: Outcome[T]) -> T | None:
-        """Append, replay, go on with `then`, send `replies` when they are committed; gives the request's own response."""
+        """Append, replay, continue with `then`, and send `replies` when they are committed; returns the response of the request."""
         assert not self._busy, "a decision was made inside another one's append or replay"
         self._busy = True
         response: T | None = None
@@ -179,10 +179,10 @@ class CoordinatorContext(Generic[ShardT]):
                 if outcome.records:
                     try:
                         self._append(outcome)
-                    except KafkaError as refusal:
-                        error = client_error(refusal)
-                        if outcome.refused is not None:
-                            following, error = outcome.refused(error), None
+                    except KafkaError as rejection:
+                        error = client_error(rejection)
+                        if outcome.rejected is not None:
+                            following, error = outcome.rejected(error), None
                         continue
                 if outcome.response is not None:
                     response = outcome.response
@@ -227,7 +227,7 @@ class CoordinatorContext(Generic[ShardT]):
         if self._is_committed():
             isolated(callback)
             return
-        with suppress(KafkaError):  # leadership is lost: then it never is
+        with suppress(KafkaError):  # leadership is lost, so that the records are never committed
             self.topic.partition_log.when_committed(self.tp, self.last_written, lambda: self._when_idle(callback))
 
     def _when_idle(self, callback: Callable[[], None]) -> None:
@@ -322,7 +322,7 @@ class CoordinatorContext(Generic[ShardT]):
         try:
             self.shard.replay_end_transaction_marker(producer.producer_id, marker.committed)
         except Exception:
-            # As in `_append`: the marker is in the log, and the state does not have it.
+            # The marker is in the log and the state does not have it, as in `_append`.
             self._memory_is_wrong()
             raise
 

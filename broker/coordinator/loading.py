@@ -25,7 +25,7 @@ READ_BYTES = 256 * 1024
 # The limits of loading in one turn of the loop, whichever is reached first: a record takes about 6 us.
 TURN_NS = 5_000_000
 TURN_RECORDS = 1_000
-# The clock is read once per so many records.
+# The number of records between two reads of the clock.
 RECORDS_BETWEEN_CLOCKS = 16
 CONTROL_ABORT, CONTROL_COMMIT = 0, 1
 
@@ -42,7 +42,7 @@ class Loader:
         self.is_stopped = False
 
     def steps(self) -> Iterator[None]:
-        """Ends at the end of the log, or when it is stopped: then the log may be closed, and is not read again."""
+        """Replay the log to its end in steps. After a stop the log is not read again, because it may be closed."""
         while not self.is_stopped:
             data = bytes(self._log.read(self._tp, self.offset, READ_BYTES))
             for batch in iter_batches(data):
@@ -66,7 +66,7 @@ class Loader:
                 yield
 
     def _replay_record(self, producer_id: int, offset: int, key: bytes, value: bytes | None) -> None:
-        """A record that cannot be replayed costs what its key belongs to, not the whole partition."""
+        """Replay a record. If that fails, only the group or transactional id of its key is rejected, not the whole partition."""
         try:
             decoded = self._codec.decode(key, value)
         except UnreadableValue as error:
@@ -101,7 +101,7 @@ class LoadQueue:
         self._ns_left = TURN_NS
 
     def load(self, loader: Loader, done: Callable[[Exception | None], None]) -> None:
-        """Call `done` once all is replayed, or with what made that impossible: at once if this turn's budget allows it."""
+        """Replay the log and call `done`, with the error if there is one. It is called at once if this turn's budget suffices."""
         self._waiting.append((loader.steps(), done))
         self._load_some()
 

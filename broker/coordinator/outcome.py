@@ -1,4 +1,4 @@
-"""What a shard decided: records to append, and the response and replies that are sent once they are committed.
+"""The outcome of a shard's decision: records to append, and the response and replies that are sent once they are committed.
 
 `Outcome` is the whole result of a decision. The runtime appends its records, replays them, and only then lets `then`
 go on (which may decide further records); every response leaves when the newest offset it could have seen is committed.
@@ -35,14 +35,14 @@ class Outcome(Generic[ResponseT]):
 
     # Appended as one batch (atomic) or, for clean-ups of any length, as several.
     records: Sequence[CoordinatorRecord] = ()
-    # To the request that was decided on; None when its reply is kept by the shard.
+    # The response to the request that was decided on; None when its reply is kept by the shard.
     response: ResponseT | None = None
-    # To requests whose replies were kept earlier.
+    # Responses to requests whose replies were kept earlier.
     replies: Sequence[Response] = ()
     # Run after the records were replayed: soft state that may change only when the append succeeded.
     then: Callable[[], Outcome[ResponseT]] | None = None
-    # Run instead of `then` when the append was refused; without it the request gets the error.
-    refused: Callable[[KafkaError], Outcome[ResponseT]] | None = None
+    # Run instead of `then` when the append was rejected; without it the request gets the error.
+    rejected: Callable[[KafkaError], Outcome[ResponseT]] | None = None
     atomic: bool = True
     # Set for records that count only when this producer's transaction is committed.
     producer: Producer | None = None

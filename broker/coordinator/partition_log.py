@@ -20,7 +20,7 @@ class PartitionLog(Protocol):
 
         `transaction_version` is that of the transaction which a marker ends.
 
-        Raises KafkaError and changes nothing when the append is refused (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        Raises KafkaError and changes nothing when the append is rejected (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
         MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR ...).
         """
         ...
@@ -37,7 +37,7 @@ class PartitionLog(Protocol):
         ...
 
     def start_offset(self, tp: TopicPartition) -> int:
-        """The first offset to load from: the log start offset."""
+        """Returns the first offset to load from: the log start offset."""
         ...
 
     def end_offset(self, tp: TopicPartition) -> int:

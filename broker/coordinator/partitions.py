@@ -1,4 +1,4 @@
-"""Which partition of an internal topic coordinates a group or a transactional id."""
+"""Maps a group or a transactional id to the partition of the internal topic that coordinates it."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         return sorted(self._contexts)
 
     def shard(self, partition: int) -> ShardT:
-        """The loaded shard; KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS where there is none."""
+        """Returns the loaded shard. Raises KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if it is not loaded."""
         return self._active(partition).shard
 
     def write(
@@ -136,7 +136,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """As `write`, through a reply that the shard may keep and complete with a later decision."""
+        """Like `write`, with a reply that the shard may keep and complete with a later decision."""
         try:
             context = self._active(partition)
             response = context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
@@ -148,7 +148,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def write_unasked(
         self, partition: int, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Let the shard decide on an event; KafkaError when it is not loaded or the log refuses the records."""
+        """Let the shard decide on an event; KafkaError when it is not loaded or the log rejects the records."""
         context = self._active(partition)
         context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
 
@@ -183,7 +183,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             return client_error(error).code
 
     def leader_epoch(self, partition: int) -> int:
-        """The epoch in which this broker leads the partition; KafkaError as `shard`."""
+        """Returns the epoch in which this broker leads the partition; KafkaError as `shard`."""
         return self._active(partition).leader_epoch
 
     def write_all(

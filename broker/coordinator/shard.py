@@ -25,8 +25,8 @@ class Shard(Protocol):
     def replay_failed(self, key: Any) -> None:
         """Called while loading if the newest record of the key cannot be decoded or applied.
 
-        What the key belongs to (a group, a transactional id) is refused until a later record of that key can be applied;
-        everything else in the partition is served. Guessing at what the record said could give up an offset or an epoch.
+        Requests for the key's group or transactional id are rejected until a later record of that key can be applied;
+        everything else in the partition is served. A guess at the record's content could lose an offset or an epoch.
         """
         ...
 

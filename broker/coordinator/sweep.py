@@ -1,4 +1,4 @@
-"""Work that goes over all keys of a shard, a bounded number of them in one turn of the loop."""
+"""Work on all keys of a shard, a bounded number of them in each turn of the loop."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NEXT_TURN_MS = 1
 def sweep(
     timers: Timers, key: Hashable, left: Iterator[T], look: Callable[[T, list[CoordinatorRecord]], int]
 ) -> Unasked:
-    """Decide on some of what is left; the rest is a timer of that key.
+    """Decide on a bounded number of the remaining items; a timer of that key continues with the rest.
 
-    `look(item, records)` adds the records that it decides on, and returns how many things it looked at. Items may have
-    gone since `left` was made: other requests are served in between. One that fails is left out, and logged.
+    `look(item, records)` adds the records of its decision, and returns how many things it has examined. Items may have been
+    removed since `left` was made, because other requests are served in between. An item that fails is skipped and logged.
     """
     records: list[CoordinatorRecord] = []
     looked = 0

@@ -55,7 +55,7 @@ class Timers:
             self._push(deadline_ms, key)
 
     def postpone(self, key: Hashable, delay_ms: int) -> bool:
-        """Move an existing timer; the hot path of heartbeats and commits. False when there is none."""
+        """Move an existing timer, on the hot path of heartbeats and commits. Returns False if it does not exist."""
         timer = self._timers.get(key)
         if timer is None:
             return False
@@ -78,11 +78,11 @@ class Timers:
         self._heap.clear()
 
     def next_wake_up_ms(self) -> int | None:
-        """When to call `pop_due` next: never later than the earliest deadline."""
+        """Returns the time of the next call of `pop_due`, which is never later than the earliest deadline."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self) -> Callable[[], Unasked] | None:
-        """The callback of one timer that is due, removed; None when there is none."""
+        """Removes a due timer and returns its callback; None if no timer is due."""
         now_ms = self._now_ms()
         heap = self._heap
         while heap and heap[0][0] <= now_ms:

@@ -52,7 +52,7 @@ class CommittedOffsets:
         return sum(map(len, self.of_group(group_id).values()))
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction holds an offset for it."""
+        """Returns True if an open transaction has a pending offset of the partition."""
         return any(
             partition in self.pending[producer_id].get(group_id, {}).get(topic, ())
             for producer_id in self.open_transactions.get(group_id, ())

@@ -26,9 +26,9 @@ class GroupCoordinatorConfig:
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_group_assignors: Sequence[str] = ("uniform", "range")
     consumer_migration_policy: str = "BIDIRECTIONAL"
-    # How many groups one partition may have: no setting of Kafka.
+    # The limit of groups per partition, which Kafka does not have.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
-    # Not a setting in Kafka either: how long a JoinGroup without a member id may be parked.
+    # The limit of a delayed JoinGroup without a member id, which is a constant in Kafka.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
 
     @property
@@ -58,7 +58,7 @@ PROPERTIES = {
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """What may differ from group to group."""
+    """The settings that a group may override."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -66,7 +66,7 @@ class ConsumerGroupSettings(NamedTuple):
 
 
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
-    """From parsed broker properties by their names."""
+    """Reads the settings from parsed broker properties."""
     values = {field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()}
     values["consumer_group_assignors"] = [_assignor(name) for name in values["consumer_group_assignors"]]
     return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))

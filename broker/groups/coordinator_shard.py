@@ -27,7 +27,7 @@ SESSION_LOOKS = 4
 
 
 class GroupCoordinatorShard(GroupShard):
-    """See the module."""
+    """A shard of group coordination with its timers."""
 
     def on_loaded(self, now_ms: int) -> Unasked:
         """Each member gets a full session, some in each turn; a group over a lowered group.max.size rebalances."""

@@ -90,7 +90,7 @@ def tombstones(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> Ite
 def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
     """Write tombstones for the groups without members, and for their offsets. The response is a list of results.
 
-    A group with a record that could not be replayed goes whatever its state seems to be: it serves no member.
+    A group with a record that could not be replayed is deleted in every state, because it serves no member.
     """
     records: list[CoordinatorRecord] = []
     results = []

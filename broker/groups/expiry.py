@@ -33,7 +33,7 @@ SWEEP_KEY = "expire-offsets"
 
 
 def expire(shard: GroupShard, now_ms: int) -> Unasked:
-    """Tombstones for everything that is due in this shard, some groups in one turn of the loop."""
+    """Write tombstones for the expired offsets of this shard, a bounded number of groups in each turn of the loop."""
 
     def look(group_id: str, records: list[CoordinatorRecord]) -> int:
         group = shard.any_group(group_id)
@@ -56,7 +56,7 @@ def expire(shard: GroupShard, now_ms: int) -> Unasked:
 def _expire_offsets(
     shard: GroupShard, group: ClassicGroup | ConsumerGroup, now_ms: int, records: list[CoordinatorRecord]
 ) -> bool:
-    """Add the group's tombstones; True when no offset stays."""
+    """Add tombstones of the group's expired offsets. Returns True if no offset is left."""
     topics = shard.offsets.of_group(group.group_id)
     if not topics:
         return group.group_id not in shard.offsets.open_transactions
@@ -81,7 +81,7 @@ def _expire_offsets(
 
 
 def _since(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when the retention of the group's offsets counts."""
+    """Returns the time from which the retention of the group's offsets counts."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return _commit_time
     if group.state is EMPTY:

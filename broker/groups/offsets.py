@@ -126,7 +126,7 @@ def commit_transactional(
 
 
 def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ClassicGroup | None:
-    """The classic group whose member's session begins again with the commit. Members of consumer groups send heartbeats anyway."""
+    """Returns the classic group whose member's session begins again with the commit. Members of consumer groups send heartbeats anyway."""
     generation = request.generation_id_or_member_epoch
     group = shard.any_group(request.group_id)
     if isinstance(group, ConsumerGroup):
@@ -198,7 +198,7 @@ def _is_of_another_topic(offset: CommittedOffset, topic_id: bytes) -> bool:
 
 
 def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
-    """Tombstones for what is there; topics the group is subscribed to are refused (KIP-496)."""
+    """Write tombstones of the existing offsets; topics that the group subscribes to are rejected (KIP-496)."""
     group = shard.any_group(request.group_id)
     if group is None or group.state is DEAD:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -69,7 +69,7 @@ def group_metadata_record(group_id: str, value: GroupMetadataValue | None) -> Co
 def offset_commit_record(
     group_id: str, topic: str, partition: int, value: OffsetCommitValue | None
 ) -> CoordinatorRecord:
-    """A committed offset; without a value, its tombstone."""
+    """Returns a committed offset; without a value, its tombstone."""
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition), value
 
 

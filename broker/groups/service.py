@@ -61,7 +61,7 @@ P = ParamSpec("P")
 
 TOPIC = "__consumer_offsets"
 
-# OffsetFetch clients before 3.9 do not retry what the runtime makes of these.
+# OffsetFetch clients before 3.9 do not retry the runtime's errors for these.
 FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 
@@ -207,7 +207,7 @@ class GroupCoordinator:
         return self._write(request.group_id, offsets.commit, on_error, request, api_version)
 
     def commit_transactional_offsets(self, request: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
-        """That the producer's transaction includes the group's partition was seen to before (KIP-890)."""
+        """Commit offsets in a transaction. The caller has verified that the transaction includes the group's partition (KIP-890)."""
         return self._write(
             request.group_id,
             offsets.commit_transactional,

@@ -42,7 +42,7 @@ class Client(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """What groups read of the newest metadata.
+    """The newest metadata as far as groups need it.
 
     `version()` is its offset, and `topics_created()` that of the newest one with a new topic.
     """
@@ -79,7 +79,7 @@ class GroupShard:
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
         self.newest_offset = -1
-        # Groups that are refused, with the keys of their records that could not be replayed.
+        # Groups that are rejected, with the keys of their records that could not be replayed.
         self.unreadable: dict[str, dict[str, GroupKey]] = {}
         self._is_loaded = False
 
@@ -101,7 +101,7 @@ class GroupShard:
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
-        """A record replaces the group; only a coordinator that is at work has something to carry over to it."""
+        """Replace the group by the one of a record. An active coordinator carries the soft state over."""
         if value is None:
             self.groups.pop(group_id, None)
         elif self._is_loaded and (group := self.groups.get(group_id)) is not None:

@@ -20,7 +20,7 @@ from ottla.protocol.primitives import new_uuid
 from ottla.server.config.group import effective_group_values
 from ottla.server.world import World
 
-#: The broker's defaults of what a group may have of its own, in the order of ConsumerGroupSettings.
+#: The broker's defaults of group configurations, in the order of ConsumerGroupSettings.
 CONSUMER_SETTINGS = (
     "group.consumer.session.timeout.ms",
     "group.consumer.heartbeat.interval.ms",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address
 
-from ottla.broker.groups.shard import Client
 from ottla.broker.parts import BrokerParts
+
+from ottla.broker.components import BrokerComponents
+from ottla.broker.groups.shard import Client
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import GROUP_VERSION
 from ottla.server.network.context import RequestContext
@@ -24,7 +26,7 @@ def client_of(broker: BrokerParts, context: RequestContext) -> Client:
     return Client(context.api_version, context.client_id or "", f"/{host}", may_describe)
 
 
-def check_consumer_groups(broker: BrokerParts) -> None:
+def check_consumer_groups(broker: BrokerComponents) -> None:
     """KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
     if broker.metadata.image.features.level(GROUP_VERSION) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.replication.partition import Partition
 from ottla.broker.transactions.admission import keep_records
 from ottla.protocol.api import ApiKey
@@ -28,7 +28,7 @@ from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Answer, Reply, gather
 from ottla.storage.preparation import Prepared
 
-#: By the id of the request's PartitionProduceData.
+#: Prepared batches by `id()` of their PartitionProduceData.
 PreparedBatches: TypeAlias = Mapping[int, Prepared]
 NONE_PREPARED: PreparedBatches = {}
 ProduceAnswer: TypeAlias = Answer[ProduceResponse | None]
@@ -45,7 +45,7 @@ def rest_of(request: ProduceRequest, topic: TopicProduceData, data: PartitionPro
 
 
 def append_prepared(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: ProduceRequest,
     context: RequestContext,
     append: Callable[[PreparedBatches], ProduceAnswer],
@@ -62,7 +62,7 @@ def append_prepared(
     return broker.long_work.run(context, _prepare(broker, request), go_on, is_search=False)
 
 
-def _prepare(broker: BrokerParts, request: ProduceRequest) -> Work[PreparedBatches]:
+def _prepare(broker: BrokerComponents, request: ProduceRequest) -> Work[PreparedBatches]:
     prepared: dict[int, Prepared] = {}
     now_ms = broker.world.clock.wall_ms()
     turn = Turn()
@@ -109,7 +109,7 @@ def _merged(parts: list[ProduceResponse | None]) -> ProduceResponse | None:
     return head
 
 
-def _partition(broker: BrokerParts, topic: TopicProduceData, data: PartitionProduceData) -> Partition | None:
+def _partition(broker: BrokerComponents, topic: TopicProduceData, data: PartitionProduceData) -> Partition | None:
     try:
         return broker.replicas.lookup(topic.name, topic.topic_id, data.index)
     except KafkaError:

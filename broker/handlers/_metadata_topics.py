@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ottla.broker.all_topics import PARTITIONS_PER_TURN
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
@@ -20,7 +20,7 @@ NO_LEADER = -1
 class TopicsOfMetadata:
     """The topics of one response."""
 
-    def __init__(self, broker: BrokerParts, version: int, listener: str, live: set[int]) -> None:
+    def __init__(self, broker: BrokerComponents, version: int, listener: str, live: set[int]) -> None:
         self._broker = broker
         self._version = version
         self._listener = listener

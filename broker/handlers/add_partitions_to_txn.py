@@ -6,9 +6,9 @@ with one transaction · v2 PRODUCER_FENCED · v4 several, from brokers, verify_o
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.handlers._producer_fenced import as_known
-from ottla.broker.parts import BrokerParts
 from ottla.broker.transactions.state import EPOCH_BUMP_SINCE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -27,7 +27,7 @@ PRODUCER_FENCED_SINCE = 2
 
 
 def handle(
-    broker: BrokerParts, request: AddPartitionsToTxnRequest, context: RequestContext
+    broker: BrokerComponents, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> Answer[AddPartitionsToTxnResponse]:
     if context.api_version < BATCHED_SINCE:
         transaction = AddPartitionsToTxnTransaction(
@@ -49,7 +49,7 @@ def handle(
 
 
 def _add(
-    broker: BrokerParts, transaction: AddPartitionsToTxnTransaction, api_version: int
+    broker: BrokerComponents, transaction: AddPartitionsToTxnTransaction, api_version: int
 ) -> Answer[AddPartitionsToTxnResult]:
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     transactional_id = transaction.transactional_id

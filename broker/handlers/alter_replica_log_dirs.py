@@ -1,12 +1,12 @@
 """AlterReplicaLogDirs (34): which of this node's log directories a replica is to live in (KIP-113).
 
-Naming the directory that a replica is in already changes nothing; for a replica that is not here yet it is refused. A real
+Naming the directory that a replica is in already changes nothing; for a replica that is not here yet it is rejected. A real
 move between two directories is not built: it answers INVALID_REQUEST (docs/DIFFERENCES.md). v2 flexible.
 """
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -19,7 +19,7 @@ from ottla.storage.log_dirs import LogDir
 
 
 def handle(
-    broker: BrokerParts, request: AlterReplicaLogDirsRequest, context: RequestContext
+    broker: BrokerComponents, request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     directories = {directory.path: directory for directory in broker.replicas.logs.directories}
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
@@ -35,7 +35,7 @@ def handle(
     )
 
 
-def _judge(broker: BrokerParts, target: LogDir | None, topic: str, index: int) -> ErrorCode:
+def _judge(broker: BrokerComponents, target: LogDir | None, topic: str, index: int) -> ErrorCode:
     if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not target.online:

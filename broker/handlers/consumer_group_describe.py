@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._group_answers import check_consumer_groups
 from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -15,7 +15,7 @@ from ottla.server.network.reply import Answer, then
 
 
 def handle(
-    broker: BrokerParts, request: ConsumerGroupDescribeRequest, context: RequestContext
+    broker: BrokerComponents, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> Answer[ConsumerGroupDescribeResponse]:
     check_consumer_groups(broker)
 

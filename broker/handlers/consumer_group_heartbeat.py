@@ -5,8 +5,8 @@ v1 regular expressions, and member ids made by clients (KIP-1082).
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._group_answers import check_consumer_groups, client_of
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -16,7 +16,7 @@ from ottla.server.network.reply import Answer
 
 
 def handle(
-    broker: BrokerParts, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    broker: BrokerComponents, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
     check_consumer_groups(broker)
     return broker.groups.consumer_heartbeat(request, client_of(broker, context))

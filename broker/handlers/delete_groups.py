@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 
 
-def handle(broker: BrokerParts, request: DeleteGroupsRequest, context: RequestContext) -> Answer[DeleteGroupsResponse]:
+def handle(
+    broker: BrokerComponents, request: DeleteGroupsRequest, context: RequestContext
+) -> Answer[DeleteGroupsResponse]:
     answer = broker.groups.delete(list(dict.fromkeys(request.groups_names)))
     return then(answer, lambda results: DeleteGroupsResponse(results=results))

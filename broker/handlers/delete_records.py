@@ -1,13 +1,13 @@
 """DeleteRecords (21): move the log start offset of partitions led here, and wait until all replicas have.
 
--1 is the high watermark. Internal topics and topics without cleanup.policy=delete refuse. v2 flexible.
+-1 is the high watermark. Internal topics and topics without cleanup.policy=delete reject. v2 flexible.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.delayed_delete_records import DelayedDelete, DelayedDeleteRecords
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +27,7 @@ HIGH_WATERMARK = -1
 
 
 def handle(
-    broker: BrokerParts, request: DeleteRecordsRequest, context: RequestContext
+    broker: BrokerComponents, request: DeleteRecordsRequest, context: RequestContext
 ) -> Answer[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
     waits: list[DelayedDelete] = []
@@ -62,7 +62,7 @@ class _Durable:
 
     def __init__(
         self,
-        broker: BrokerParts,
+        broker: BrokerComponents,
         timeout_ms: int,
         response: DeleteRecordsResponse,
         waits: list[DelayedDelete],
@@ -94,7 +94,7 @@ class _Durable:
 
 
 def _when_everywhere(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     timeout_ms: int,
     response: DeleteRecordsResponse,
     waits: list[DelayedDelete],
@@ -113,7 +113,7 @@ def _when_everywhere(
 
 
 def _delete(partition: Partition, offset: int) -> int:
-    """The offset that the partition now begins at or after."""
+    """Returns the offset that the partition now begins at or after."""
     log = partition.local_log(-1, require_leader=True)
     if not log.config.delete:
         raise KafkaError(

@@ -1,47 +1,12 @@
-"""DescribeAcls (29): the access control entries that match a filter, gathered by the resource they are about.
-
-v1 pattern types (KIP-290) · v2 flexible · v3 the user resource type (KIP-373).
-"""
+"""DescribeAcls (29) on a broker's listener: the entries that its authorizer has."""
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.describe_acls import (
-    AclDescription,
-    DescribeAclsRequest,
-    DescribeAclsResource,
-    DescribeAclsResponse,
-)
+from ottla.broker.components import BrokerComponents
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.security.acl import AccessControlEntry, matches_filter
-from ottla.server.security.operations import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
+from ottla.server.security.describe_acls import describe_acls
 
 
-def handle(broker: BrokerParts, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    if not broker.authorizer.enabled:
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
-    _check(request)
-    by_pattern: dict[tuple[int, str, int], list[AccessControlEntry]] = {}
-    for entry in broker.authorizer.entries():
-        if matches_filter(request, entry):
-            pattern = (entry.resource_type, entry.resource_name, entry.pattern_type)
-            by_pattern.setdefault(pattern, []).append(entry)
-    return DescribeAclsResponse(
-        error_message="",
-        resources=[
-            DescribeAclsResource(*pattern, [AclDescription(*entry[3:]) for entry in sorted(entries)])
-            for pattern, entries in sorted(by_pattern.items())
-        ],
-    )
-
-
-def _check(request: DescribeAclsRequest) -> None:
-    for value, known in (
-        (request.resource_type_filter, RESOURCE_TYPES),
-        (request.pattern_type_filter, PATTERN_TYPES),
-        (request.operation, OPERATIONS),
-        (request.permission_type, PERMISSIONS),
-    ):
-        if known.get(value, "UNKNOWN") == "UNKNOWN":
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "DescribeAclsRequest contains UNKNOWN elements")
+def handle(broker: BrokerComponents, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+    return describe_acls(broker.authorizer, request)

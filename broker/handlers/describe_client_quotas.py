@@ -5,7 +5,7 @@ A component asks for one type: one name, the default, or any. Strict: entities w
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -22,7 +22,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 
 
 def handle(
-    broker: BrokerParts, request: DescribeClientQuotasRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     asked = _asked(request.components)
     entries = [
@@ -41,21 +41,21 @@ def _asked(components: list[ComponentData]) -> dict[str, ComponentData]:
     for component in components:
         kind = component.entity_type
         if not kind:
-            raise _refuse("Invalid empty entity type.")
+            raise _reject("Invalid empty entity type.")
         if kind not in (USER, CLIENT_ID, IP):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{kind}' not supported")
         if kind in asked:
-            raise _refuse(f"Entity type {kind} cannot appear more than once in the filter.")
+            raise _reject(f"Entity type {kind} cannot appear more than once in the filter.")
         if component.match_type == EXACT and component.match is None:
-            raise _refuse("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+            raise _reject("Request specified MATCH_TYPE_EXACT, but set match string to null.")
         if component.match_type in (DEFAULT, ANY) and component.match is not None:
             name = "MATCH_TYPE_DEFAULT" if component.match_type == DEFAULT else "MATCH_TYPE_SPECIFIED"
-            raise _refuse(f"Request specified {name}, but also specified a match string.")
+            raise _reject(f"Request specified {name}, but also specified a match string.")
         if component.match_type not in (EXACT, DEFAULT, ANY):
-            raise _refuse(f"Unknown match type {component.match_type}")
+            raise _reject(f"Unknown match type {component.match_type}")
         asked[kind] = component
     if IP in asked and len(asked) > 1:
-        raise _refuse(
+        raise _reject(
             "Invalid entity filter component combination, IP filter component should not be used with user or clientId filter component."
         )
     return asked
@@ -74,5 +74,5 @@ def _is_wanted(component: ComponentData, name: str | None) -> bool:
     return component.match_type == ANY or name is None
 
 
-def _refuse(message: str) -> KafkaError:
+def _reject(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)

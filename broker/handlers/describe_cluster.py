@@ -5,8 +5,8 @@ v1 endpoint_type · v2 include_fenced_brokers (KIP-1073).
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers.authorized_operations import CLUSTER_OPERATIONS
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -18,7 +18,9 @@ from ottla.server.network.context import RequestContext
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(broker: BrokerParts, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle(
+    broker: BrokerComponents, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener: ask a controller's")
     if request.endpoint_type != BROKERS:

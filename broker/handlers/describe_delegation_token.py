@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.controller.metadata.delegation_tokens import DelegationToken
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_delegation_token import (
@@ -16,7 +16,7 @@ from ottla.server.security.delegation_tokens import hmac_of, may_handle_tokens, 
 
 
 def handle(
-    broker: BrokerParts, request: DescribeDelegationTokenRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
     key = broker.configs["delegation.token.secret.key"]
     if not may_handle_tokens(context.connection.principal):

@@ -5,8 +5,8 @@ v3 authorized operations (KIP-430) · v4 instance ids · v6 unknown groups get G
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
@@ -15,7 +15,7 @@ ERROR_SINCE = 6
 
 
 def handle(
-    broker: BrokerParts, request: DescribeGroupsRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeGroupsRequest, context: RequestContext
 ) -> Answer[DescribeGroupsResponse]:
     def shape(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
         if request.include_authorized_operations:

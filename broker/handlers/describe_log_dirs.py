@@ -6,7 +6,7 @@ v5 is_cordoned (KIP-1066).
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,7 +23,9 @@ from ottla.storage.log_dirs import LogDir
 UNKNOWN = -1
 
 
-def handle(broker: BrokerParts, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+def handle(
+    broker: BrokerComponents, request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
     asked = None
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -32,7 +34,7 @@ def handle(broker: BrokerParts, request: DescribeLogDirsRequest, context: Reques
     )
 
 
-def _describe(broker: BrokerParts, directory: LogDir, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _describe(broker: BrokerComponents, directory: LogDir, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=directory.path, is_cordoned=broker.configs.node.is_cordoned(directory.path))
     if not directory.online:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -60,7 +62,7 @@ def _describe(broker: BrokerParts, directory: LogDir, asked: set[tuple[str, int]
     return result
 
 
-def _offset_lag(broker: BrokerParts, log: Log) -> int:
+def _offset_lag(broker: BrokerComponents, log: Log) -> int:
     """Return the lag of this replica behind the high watermark; 0 for a leader and for unknown partitions."""
     partition = broker.replicas.get(log.topic, log.partition)
     if partition is None or partition.is_leader:

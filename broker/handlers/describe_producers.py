@@ -6,7 +6,7 @@ replicas that way. The client asks the leader unless it names a broker.
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_producers import (
@@ -21,7 +21,7 @@ from ottla.server.network.context import RequestContext
 
 
 def handle(
-    broker: BrokerParts, request: DescribeProducersRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
     for topic in request.topics:

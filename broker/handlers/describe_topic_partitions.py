@@ -6,8 +6,8 @@ partitions; next_cursor says where the next page starts, and cursor repeats that
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers.authorized_operations import TOPIC_OPERATIONS
-from ottla.broker.parts import BrokerParts
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ from ottla.server.network.context import RequestContext
 
 
 def handle(
-    broker: BrokerParts, request: DescribeTopicPartitionsRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
@@ -36,7 +36,7 @@ def handle(
     for name in names:
         image = topics.by_name(name)
         if image is None:
-            # A topic deleted between two pages is just not in the next one, unless it was asked for by name.
+            # A topic that was deleted between two pages is absent from the next one, unless it was requested by name.
             if request.topics:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if not is_valid_topic_name(name):
@@ -66,7 +66,7 @@ def handle(
 
 
 def _partition(
-    broker: BrokerParts, index: int, partition: PartitionRegistration, context: RequestContext
+    broker: BrokerComponents, index: int, partition: PartitionRegistration, context: RequestContext
 ) -> DescribeTopicPartitionsResponsePartition:
     metadata = broker.metadata
     leader, error = partition.leader, ErrorCode.NONE

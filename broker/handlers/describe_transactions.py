@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 
 
 def handle(
-    broker: BrokerParts, request: DescribeTransactionsRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeTransactionsRequest, context: RequestContext
 ) -> Answer[DescribeTransactionsResponse]:
     described = broker.transactions.coordinator.describe(request.transactional_ids)
     return then(described, lambda states: DescribeTransactionsResponse(transaction_states=states))

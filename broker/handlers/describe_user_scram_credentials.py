@@ -1,40 +1,17 @@
-"""DescribeUserScramCredentials (50): which mechanisms users have credentials for, and their iterations; never the keys (KIP-554).
-
-No users asked for means all of them. A user asked for twice, or unknown, has an error of its own.
-"""
+"""DescribeUserScramCredentials (50) on a broker's listener, from the broker's metadata."""
 
 from __future__ import annotations
 
-from collections import Counter
-
-from ottla.broker.parts import BrokerParts
-from ottla.protocol.errors import ErrorCode
+from ottla.broker.components import BrokerComponents
+from ottla.controller.metadata.describe_scram import describe_scram_credentials
 from ottla.protocol.messages.describe_user_scram_credentials import (
-    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
 )
 from ottla.server.network.context import RequestContext
 
 
 def handle(
-    broker: BrokerParts, request: DescribeUserScramCredentialsRequest, context: RequestContext
+    broker: BrokerComponents, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    known: dict[str, list[CredentialInfo]] = {}
-    for (mechanism, user), credential in sorted(broker.metadata.image.scram.credentials.items()):
-        known.setdefault(user, []).append(CredentialInfo(mechanism, credential.iterations))
-    asked = Counter(user.name for user in request.users or ()) or dict.fromkeys(known, 1)
-    return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_describe(user, times, known.get(user)) for user, times in asked.items()]
-    )
-
-
-def _describe(user: str, times: int, infos: list[CredentialInfo] | None) -> DescribeUserScramCredentialsResult:
-    if times > 1:
-        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
-        return DescribeUserScramCredentialsResult(user, ErrorCode.DUPLICATE_RESOURCE, message)
-    if infos is None:
-        message = f"Attempt to describe a user credential that does not exist: {user}"
-        return DescribeUserScramCredentialsResult(user, ErrorCode.RESOURCE_NOT_FOUND, message)
-    return DescribeUserScramCredentialsResult(user, ErrorCode.NONE, None, infos)
+    return describe_scram_credentials(broker.metadata.image.scram, request)

@@ -1,12 +1,12 @@
-"""EndTxn (26): commit or abort. Answered when the outcome is certain; its markers follow.
+"""EndTxn (26): commit or abort. It is answered when the outcome is in the log; the markers follow.
 
 v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch, and the answer says to which (KIP-890).
 """
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._producer_fenced import as_known
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
@@ -14,7 +14,7 @@ from ottla.server.network.reply import Answer, then
 PRODUCER_FENCED_SINCE = 2
 
 
-def handle(broker: BrokerParts, request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResponse]:
+def handle(broker: BrokerComponents, request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResponse]:
     def shape(response: EndTxnResponse) -> EndTxnResponse:
         response.error_code = as_known(response.error_code, context.api_version, PRODUCER_FENCED_SINCE)
         return response

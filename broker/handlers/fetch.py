@@ -9,14 +9,14 @@ high watermark. Records leave as views of the mapped segments, never copied here
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.replication.fetching import Fetching
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
 
 
-def handle(broker: BrokerParts, request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
+def handle(broker: BrokerComponents, request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
     return serve(Fetching(broker, request, context), request)
 
 

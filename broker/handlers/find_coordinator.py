@@ -10,8 +10,8 @@ Share groups are not served yet: their keys get the error that makes clients giv
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.parts import BrokerParts
 from ottla.broker.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -26,7 +26,7 @@ NO_NODE = NodeAddress(-1, "", -1, None)
 
 
 def handle(
-    broker: BrokerParts, request: FindCoordinatorRequest, context: RequestContext
+    broker: BrokerComponents, request: FindCoordinatorRequest, context: RequestContext
 ) -> Answer[FindCoordinatorResponse]:
     topic = TOPICS.get(request.key_type)
     if topic is None or topic in broker.metadata.image.topics:
@@ -38,7 +38,9 @@ def handle(
     return reply
 
 
-def answer(broker: BrokerParts, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def answer(
+    broker: BrokerComponents, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
     if context.api_version >= BATCHED_SINCE:
         coordinators = []
         for key in request.coordinator_keys:
@@ -49,7 +51,7 @@ def answer(broker: BrokerParts, request: FindCoordinatorRequest, context: Reques
     error, node = _find(broker, request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=error,
-        # Kafka says the error's name where there is none.
+        # Without a message, Kafka sends the name of the error.
         error_message=error.message if error else error.name,
         node_id=node.node_id,
         host=node.host,
@@ -57,7 +59,7 @@ def answer(broker: BrokerParts, request: FindCoordinatorRequest, context: Reques
     )
 
 
-def _find(broker: BrokerParts, key_type: int, key: str, context: RequestContext) -> tuple[ErrorCode, NodeAddress]:
+def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestContext) -> tuple[ErrorCode, NodeAddress]:
     if key_type == GROUP:
         partition = broker.groups.partition_for(key)
     elif key_type == TRANSACTION:

@@ -1,8 +1,8 @@
-"""GetTelemetrySubscriptions (71): nothing is asked of clients yet, which is what Kafka answers without a metrics plugin (KIP-714)."""
+"""GetTelemetrySubscriptions (71): the response has no subscriptions, like Kafka's without a metrics plugin (KIP-714)."""
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -10,7 +10,7 @@ from ottla.protocol.messages.get_telemetry_subscriptions import (
 from ottla.protocol.primitives import ZERO_UUID, new_uuid
 from ottla.server.network.context import RequestContext
 
-#: Kafka's ClientMetricsConfigs.DEFAULT_INTERVAL_MS: the client asks again that late.
+#: Kafka's ClientMetricsConfigs.DEFAULT_INTERVAL_MS: the client repeats the request after this time.
 PUSH_INTERVAL_MS = 300_000
 #: ZSTD, LZ4, GZIP, SNAPPY, in Kafka's order of preference.
 COMPRESSION_TYPES = [4, 3, 1, 2]
@@ -19,7 +19,7 @@ SUBSCRIPTION_ID = 0
 
 
 def handle(
-    broker: BrokerParts, request: GetTelemetrySubscriptionsRequest, context: RequestContext
+    broker: BrokerComponents, request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
     instance_id = request.client_instance_id
     return GetTelemetrySubscriptionsResponse(

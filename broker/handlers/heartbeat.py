@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
 
 
-def handle(broker: BrokerParts, request: HeartbeatRequest, context: RequestContext) -> Answer[HeartbeatResponse]:
+def handle(broker: BrokerComponents, request: HeartbeatRequest, context: RequestContext) -> Answer[HeartbeatResponse]:
     return broker.groups.heartbeat(request)

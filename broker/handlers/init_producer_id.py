@@ -8,8 +8,8 @@ v5 TRANSACTION_ABORTABLE (KIP-890) · v6 two-phase commit, unstable (KIP-939).
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._producer_fenced import as_known
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.server.network.context import RequestContext
@@ -19,7 +19,7 @@ PRODUCER_FENCED_SINCE = 4
 
 
 def handle(
-    broker: BrokerParts, request: InitProducerIdRequest, context: RequestContext
+    broker: BrokerComponents, request: InitProducerIdRequest, context: RequestContext
 ) -> Answer[InitProducerIdResponse]:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "producer_id and producer_epoch go together")
@@ -33,7 +33,7 @@ def handle(
     return then(broker.transactions.coordinator.init_producer_id(request), shape)
 
 
-def _idempotent(broker: BrokerParts) -> Reply[InitProducerIdResponse]:
+def _idempotent(broker: BrokerComponents) -> Reply[InitProducerIdResponse]:
     reply: Reply[InitProducerIdResponse] = Reply()
 
     def receive(producer_id: int, error: ErrorCode) -> None:

@@ -6,8 +6,8 @@ v5 group_instance_id (KIP-345) · v7 protocol_type, null protocol_name · v8 rea
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._group_answers import client_of
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
@@ -15,7 +15,7 @@ from ottla.server.network.reply import Answer, then
 NULL_PROTOCOL_SINCE = 7
 
 
-def handle(broker: BrokerParts, request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGroupResponse]:
+def handle(broker: BrokerComponents, request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGroupResponse]:
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
     answer = broker.groups.join(request, client_of(broker, context))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 
 
-def handle(broker: BrokerParts, request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveGroupResponse]:
+def handle(broker: BrokerComponents, request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveGroupResponse]:
     if context.api_version >= 3:
         answer = broker.groups.leave(request)
     else:

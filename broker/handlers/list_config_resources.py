@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_config_resources import (
@@ -22,7 +22,7 @@ ALL_TYPES = (
 
 
 def handle(
-    broker: BrokerParts, request: ListConfigResourcesRequest, context: RequestContext
+    broker: BrokerComponents, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
     if context.api_version == 0:
         types = {int(ResourceType.CLIENT_METRICS)}

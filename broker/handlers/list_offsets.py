@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.read import CONSUMER_REPLICA_ID, READ_COMMITTED
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -52,11 +52,15 @@ DEBUGGING_REPLICA_ID = -2
 UNKNOWN = (-1, -1, -1)
 
 
-def handle(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> Answer[ListOffsetsResponse]:
+def handle(
+    broker: BrokerComponents, request: ListOffsetsRequest, context: RequestContext
+) -> Answer[ListOffsetsResponse]:
     return broker.long_work.run(context, _answer(broker, request, context), lambda answer: answer, is_search=True)
 
 
-def _answer(broker: BrokerParts, request: ListOffsetsRequest, context: RequestContext) -> Work[ListOffsetsResponse]:
+def _answer(
+    broker: BrokerComponents, request: ListOffsetsRequest, context: RequestContext
+) -> Work[ListOffsetsResponse]:
     turn = Turn()
     counts = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     response = ListOffsetsResponse()

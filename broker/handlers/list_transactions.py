@@ -5,13 +5,13 @@ v1 only those that are open for longer than duration_filter (KIP-994) · v2 a pa
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
 
 
 def handle(
-    broker: BrokerParts, request: ListTransactionsRequest, context: RequestContext
+    broker: BrokerComponents, request: ListTransactionsRequest, context: RequestContext
 ) -> Answer[ListTransactionsResponse]:
     return broker.transactions.coordinator.list(request)

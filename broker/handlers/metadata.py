@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from ottla.broker.all_topics import PARTITIONS_PER_TURN, Rows, View
+from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import EncodedMetadata, Metadata, encode_in_pieces, encode_topic
 from ottla.broker.handlers._metadata_topics import TopicsOfMetadata
 from ottla.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.parts import BrokerParts
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ from ottla.server.network.reply import Reply
 AUTO_CREATE_WAIT_MS = 1_000
 
 
-def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
+def handle(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
     check(request, context.api_version)
     missing = _creatable(broker, request, context)
     if not missing:
@@ -47,7 +47,7 @@ def handle(broker: BrokerParts, request: MetadataRequest, context: RequestContex
     return reply
 
 
-def _answer_in_cluster(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
+def _answer_in_cluster(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
     held = broker.held_answers
     names_lost = partial(names_lost_leader, broker, request, context.api_version)
     if names_lost():
@@ -57,8 +57,8 @@ def _answer_in_cluster(broker: BrokerParts, request: MetadataRequest, context: R
     return _answer_now(broker, request, context)
 
 
-def names_lost_leader(broker: BrokerParts, request: MetadataRequest, api_version: int) -> bool:
-    """Whether the answer would send the client to a broker that has just died (lost_leaders.py)."""
+def names_lost_leader(broker: BrokerComponents, request: MetadataRequest, api_version: int) -> bool:
+    """Returns True if the response would send the client to a broker that has just died (lost_leaders.py)."""
     lost = {
         node_id
         for node_id, registered in broker.metadata.image.cluster.brokers.items()
@@ -67,8 +67,8 @@ def names_lost_leader(broker: BrokerParts, request: MetadataRequest, api_version
     return names_any(broker, request, api_version, lost)
 
 
-def names_any(broker: BrokerParts, request: MetadataRequest, api_version: int, leaders: Collection[int]) -> bool:
-    """Whether the answer names one of these as a leader."""
+def names_any(broker: BrokerComponents, request: MetadataRequest, api_version: int, leaders: Collection[int]) -> bool:
+    """Returns True if the response names one of these brokers as a leader."""
     if not leaders:
         return False
     topics = broker.metadata.image.topics
@@ -90,7 +90,7 @@ def asks_for_all(request: MetadataRequest, api_version: int) -> bool:
     return request.topics is None or (api_version == 0 and not request.topics)
 
 
-def _creatable(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> list[str]:
+def _creatable(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> list[str]:
     if not (request.allow_auto_topic_creation and broker.configs["auto.create.topics.enable"]) or not request.topics:
         return []
     topics = broker.metadata.image.topics
@@ -101,13 +101,13 @@ def _creatable(broker: BrokerParts, request: MetadataRequest, context: RequestCo
     ]
 
 
-def _answer_now(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
+def _answer_now(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
     reply: Reply[Metadata] = Reply()
     answer(broker, request, context, reply)
     return reply
 
 
-def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContext, reply: Reply[Metadata]) -> None:
+def answer(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, reply: Reply[Metadata]) -> None:
     """Completes the answer: later, if it has many topics that are not encoded yet."""
     if asks_for_all(request, context.api_version) and not request.include_topic_authorized_operations:
         view = View(context.api_version, context.connection.listener_name)
@@ -136,7 +136,7 @@ def answer(broker: BrokerParts, request: MetadataRequest, context: RequestContex
 
 
 def _complete(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: MetadataRequest,
     context: RequestContext,
     reply: Reply[Metadata],
@@ -150,8 +150,8 @@ def _complete(
     reply.complete(EncodedMetadata(_head(broker, request, context), rows))
 
 
-def _names_many(broker: BrokerParts, request: MetadataRequest) -> bool:
-    """Whether the topics that are asked for have more partitions than are encoded in one turn."""
+def _names_many(broker: BrokerComponents, request: MetadataRequest) -> bool:
+    """Returns True if the requested topics have more partitions than are encoded in one turn."""
     topics, count = broker.metadata.image.topics, 0
     for asked in request.topics or ():
         image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
@@ -161,13 +161,13 @@ def _names_many(broker: BrokerParts, request: MetadataRequest) -> bool:
 
 
 def _complete_named(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: MetadataRequest,
     context: RequestContext,
     reply: Reply[Metadata],
     rows: Rows | None,
 ) -> None:
-    """With the topics that are asked for, of all that are encoded."""
+    """Completes the reply with the requested topics."""
     if reply.cancelled or rows is None:
         _complete(broker, request, context, reply, rows)
         return
@@ -183,7 +183,7 @@ def _complete_named(
     reply.complete(EncodedMetadata(_head(broker, request, context), named))
 
 
-def encoder_of_topics(broker: BrokerParts, view: View) -> Callable[[TopicImage], Iterator[bytes]]:
+def encoder_of_topics(broker: BrokerComponents, view: View) -> Callable[[TopicImage], Iterator[bytes]]:
     builder = TopicsOfMetadata(broker, view.version, view.listener, broker.metadata.live(view.listener))
 
     def encoded(image: TopicImage) -> Iterator[bytes]:
@@ -195,7 +195,7 @@ def encoder_of_topics(broker: BrokerParts, view: View) -> Callable[[TopicImage],
     return encoded
 
 
-def _head(broker: BrokerParts, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def _head(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Return the response without its topics."""
     metadata = broker.metadata
     addresses = metadata.addresses(context)
@@ -212,7 +212,7 @@ def _head(broker: BrokerParts, request: MetadataRequest, context: RequestContext
     return response
 
 
-def _just_fenced(broker: BrokerParts, context: RequestContext) -> list[NodeAddress]:
+def _just_fenced(broker: BrokerComponents, context: RequestContext) -> list[NodeAddress]:
     registered = broker.metadata.image.cluster.brokers
     found = (
         broker.metadata.address(registered[node_id], context)

@@ -6,7 +6,7 @@ v6 leader epoch · v7 group_instance_id · v9 GROUP_ID_NOT_FOUND · v10 topic id
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -21,7 +21,9 @@ from ottla.server.network.reply import Answer, then
 TOPIC_IDS_SINCE = 10
 
 
-def handle(broker: BrokerParts, request: OffsetCommitRequest, context: RequestContext) -> Answer[OffsetCommitResponse]:
+def handle(
+    broker: BrokerComponents, request: OffsetCommitRequest, context: RequestContext
+) -> Answer[OffsetCommitResponse]:
     unknown = _take_out_unknown(broker, request, context.api_version >= TOPIC_IDS_SINCE)
     if unknown and not request.topics:
         return OffsetCommitResponse(topics=unknown)
@@ -32,9 +34,9 @@ def handle(broker: BrokerParts, request: OffsetCommitRequest, context: RequestCo
 
 
 def _take_out_unknown(
-    broker: BrokerParts, request: OffsetCommitRequest, by_id: bool
+    broker: BrokerComponents, request: OffsetCommitRequest, by_id: bool
 ) -> list[OffsetCommitResponseTopic]:
-    """Leave in the request what exists, with name and id; give the answers for what does not."""
+    """Remove unknown topics and partitions from the request and return their responses; the others get name and id."""
     topics = broker.metadata.image.topics
     unknown: list[OffsetCommitResponseTopic] = []
     kept: list[OffsetCommitRequestTopic] = []

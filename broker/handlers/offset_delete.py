@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -15,7 +15,9 @@ from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 
 
-def handle(broker: BrokerParts, request: OffsetDeleteRequest, context: RequestContext) -> Answer[OffsetDeleteResponse]:
+def handle(
+    broker: BrokerComponents, request: OffsetDeleteRequest, context: RequestContext
+) -> Answer[OffsetDeleteResponse]:
     unknown: dict[str, OffsetDeleteResponseTopic] = {}
     kept: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:

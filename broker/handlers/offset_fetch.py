@@ -6,7 +6,7 @@ v8 several groups (KIP-709) · v9 member id and epoch (KIP-848) · v10 topic ids
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -27,7 +27,9 @@ GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 
 
-def handle(broker: BrokerParts, request: OffsetFetchRequest, context: RequestContext) -> Answer[OffsetFetchResponse]:
+def handle(
+    broker: BrokerComponents, request: OffsetFetchRequest, context: RequestContext
+) -> Answer[OffsetFetchResponse]:
     version = context.api_version
     groups = request.groups if version >= GROUPS_SINCE else [_only_group(request)]
     answers = [_fetch(broker, group, request.require_stable, version >= TOPIC_IDS_SINCE) for group in groups]
@@ -51,7 +53,7 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def _fetch(
-    broker: BrokerParts, group: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
+    broker: BrokerComponents, group: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
 ) -> Answer[OffsetFetchResponseGroup]:
     topics = broker.metadata.image.topics
     if group.topics is None:
@@ -92,7 +94,7 @@ def _merge(unknown: list[OffsetFetchResponseTopics], fetched: OffsetFetchRespons
     return fetched
 
 
-def _with_ids(broker: BrokerParts, fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+def _with_ids(broker: BrokerComponents, fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
     """Replace names by ids for all topics of the group; a topic that has no id any more is left out."""
     kept = []
     for topic in fetched.topics:

@@ -5,7 +5,7 @@ v3 replica_id · v4 flexible. Only the leader responds, also to a debugging cons
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -18,7 +18,7 @@ from ottla.server.network.context import RequestContext
 
 
 def handle(
-    broker: BrokerParts, request: OffsetForLeaderEpochRequest, context: RequestContext
+    broker: BrokerComponents, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._large_produce import (
     NONE_PREPARED,
     PreparedBatches,
@@ -23,13 +24,12 @@ from ottla.broker.handlers._large_produce import (
     joined,
     rest_of,
 )
-from ottla.broker.handlers._refused_produce import add_endpoints, refuse_all, refused
-from ottla.broker.parts import BrokerParts
+from ottla.broker.handlers._rejected_produce import add_endpoints, reject_all, rejected
 from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
 from ottla.broker.transactions.admission import (
-    NO_REFUSALS,
+    NO_REJECTIONS,
     Admission,
-    Refusals,
+    PartitionRejections,
     drop_records,
     is_transactional,
     keep_records,
@@ -60,16 +60,16 @@ new_topic_response = maker(TopicProduceResponse)
 new_partition_response = maker(PartitionProduceResponse)
 
 
-def handle(broker: BrokerParts, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
+def handle(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
     if not -1 <= request.acks <= 1:
-        return refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return reject_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     if is_transactional(request):
         return _append_admitted(broker, request, context, NONE_PREPARED)
-    return _append(broker, request, context, NO_REFUSALS, NONE_PREPARED)
+    return _append(broker, request, context, NO_REJECTIONS, NONE_PREPARED)
 
 
 def _append_admitted(
-    broker: BrokerParts, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
+    broker: BrokerComponents, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
 ) -> ProduceAnswer:
     admission = Admission(
         broker.replicas, broker.internal_topics, broker.transactions.verifier, request, context.api_version
@@ -78,7 +78,7 @@ def _append_admitted(
         return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
     verdicts = admission.ask()
     if not isinstance(verdicts, Reply):
-        return _append(broker, request, context, admission.refusals(verdicts), prepared)
+        return _append(broker, request, context, admission.rejections(verdicts), prepared)
     verdicts.kept_bytes = keep_records(request)
     asked_ms = broker.world.clock.mono_ms()
 
@@ -86,27 +86,27 @@ def _append_admitted(
         if verdicts.cancelled:
             return None
         request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-        answer = _append(broker, request, context, admission.refusals(known), prepared)
+        answer = _append(broker, request, context, admission.rejections(known), prepared)
         drop_records(request)
         return answer
 
     return verdicts.then(admitted)
 
 
-def _append_rest(broker: BrokerParts, rest: ProduceRequest, context: RequestContext) -> ProduceAnswer:
+def _append_rest(broker: BrokerComponents, rest: ProduceRequest, context: RequestContext) -> ProduceAnswer:
     def append(prepared: PreparedBatches) -> ProduceAnswer:
         if is_transactional(rest):
             return _append_admitted(broker, rest, context, prepared)
-        return _append(broker, rest, context, NO_REFUSALS, prepared)
+        return _append(broker, rest, context, NO_REJECTIONS, prepared)
 
     return append_prepared(broker, rest, context, append)
 
 
 def _append(
-    broker: BrokerParts,
+    broker: BrokerComponents,
     request: ProduceRequest,
     context: RequestContext,
-    refusals: Refusals,
+    rejections: PartitionRejections,
     prepared: PreparedBatches,
 ) -> ProduceAnswer:
     acks = request.acks
@@ -127,12 +127,12 @@ def _append(
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}"
                     )
-                if refusals and (partition.topic, partition.index) in refusals:
-                    raise refusals[partition.topic, partition.index]
-                # In place of null: no batch, which the log refuses like every other number of batches but one.
+                if rejections and (partition.topic, partition.index) in rejections:
+                    raise rejections[partition.topic, partition.index]
+                # In place of null: no batch, which the log rejects like every other number of batches but one.
                 records = data.records or b""
                 if not may_be_zstd:
-                    _refuse_zstd(records)
+                    _reject_zstd(records)
                 appended = partition.append(
                     records, acks, now_ms, prepared=prepared.get(id(data), turn) if prepared else turn
                 )
@@ -141,7 +141,7 @@ def _append(
                 break
             except (KafkaError, StorageFailure) as failure:
                 failed = True
-                partitions.append(refused(broker, topic_data, data.index, failure, context.api_version))
+                partitions.append(rejected(broker, topic_data, data.index, failure, context.api_version))
                 continue
             response = new_partition_response(
                 index=data.index,
@@ -174,7 +174,7 @@ def _append(
     return reply if rest is None else joined(rest, context, reply, _append_rest(broker, rest, context))
 
 
-def _refuse_zstd(records: bytes | memoryview) -> None:
+def _reject_zstd(records: bytes | memoryview) -> None:
     """KafkaError for a batch that a client of this version may not send."""
     if len(records) >= HEADER_BYTES and records[ATTRIBUTES_LOW_AT] & CODEC_MASK == ZSTD:
         raise KafkaError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers.get_telemetry_subscriptions import SUBSCRIPTION_ID
-from ottla.broker.parts import BrokerParts
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from ottla.protocol.primitives import ZERO_UUID
@@ -16,7 +16,7 @@ from ottla.server.network.context import RequestContext
 COMPRESSION_TYPE_MAX = 4
 
 
-def handle(broker: BrokerParts, request: PushTelemetryRequest, context: RequestContext) -> Any:
+def handle(broker: BrokerComponents, request: PushTelemetryRequest, context: RequestContext) -> Any:
     if request.client_instance_id == ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "no client instance id: ask for the subscriptions first")
     if request.subscription_id != SUBSCRIPTION_ID:
@@ -31,7 +31,7 @@ def handle(broker: BrokerParts, request: PushTelemetryRequest, context: RequestC
 
 
 def _unpack(request: PushTelemetryRequest, bytes_max: int) -> Work[None]:
-    """Refuse what could not be handed on. The limit is for both forms, with the same error (KAFKA-21076)."""
+    """Reject what could not be handed on. The limit is for both forms, with the same error (KAFKA-21076)."""
     if not request.metrics:
         return
     try:

@@ -6,9 +6,9 @@ v5 the group's partition joins the transaction by itself (KIP-890) · v6 topic i
 
 from __future__ import annotations
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
 from ottla.broker.groups.service import txn_commit_error
-from ottla.broker.parts import BrokerParts
 from ottla.broker.transactions.verify import Expectation, Operation, Verdicts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.txn_offset_commit import (
@@ -26,12 +26,12 @@ ABORTABLE_SINCE = 4
 ADDED_SINCE = 5
 TOPIC_IDS_SINCE = 6
 
-# To the client a transaction coordinator that cannot be asked is a group coordinator that is not ready.
+# The client gets the error of a group coordinator that is not ready, because it does not know the other coordinator.
 VERIFICATION_ERRORS = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 def handle(
-    broker: BrokerParts, request: TxnOffsetCommitRequest, context: RequestContext
+    broker: BrokerComponents, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> Answer[TxnOffsetCommitResponse]:
     version = context.api_version
     unknown = _take_out_unknown(broker, request, version >= TOPIC_IDS_SINCE)
@@ -40,8 +40,8 @@ def handle(
     return then(_commit(broker, request, version), lambda answer: _shaped(answer, unknown, version))
 
 
-def _commit(broker: BrokerParts, request: TxnOffsetCommitRequest, version: int) -> Answer[TxnOffsetCommitResponse]:
-    """The offsets' own partition is part of the transaction: its leader asks like the leader of any other."""
+def _commit(broker: BrokerComponents, request: TxnOffsetCommitRequest, version: int) -> Answer[TxnOffsetCommitResponse]:
+    """The partition of the offsets is part of the transaction, so its leader verifies it with the coordinator like any other."""
     tp = (GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
     partition = broker.replicas.get(*tp)
     log = None if partition is None else partition.leader_log
@@ -73,9 +73,9 @@ def _operation(version: int) -> Operation:
 
 
 def _take_out_unknown(
-    broker: BrokerParts, request: TxnOffsetCommitRequest, by_id: bool
+    broker: BrokerComponents, request: TxnOffsetCommitRequest, by_id: bool
 ) -> list[TxnOffsetCommitResponseTopic]:
-    """Leave in the request what exists, with name and id; give the answers for what does not."""
+    """Remove unknown topics and partitions from the request and return their responses; the others get name and id."""
     topics = broker.metadata.image.topics
     unknown: list[TxnOffsetCommitResponseTopic] = []
     kept: list[TxnOffsetCommitRequestTopic] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.transactions.write_markers import Results
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -21,10 +21,10 @@ from ottla.server.network.reply import Answer, Reply
 
 
 def handle(
-    broker: BrokerParts, request: WriteTxnMarkersRequest, context: RequestContext
+    broker: BrokerComponents, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> Answer[WriteTxnMarkersResponse]:
     reply: Reply[WriteTxnMarkersResponse] = Reply()
-    # As Kafka answers: several markers of one producer are one entry.
+    # Several markers of one producer get one entry in the response, as in Kafka.
     by_producer: dict[int, Results] = {}
     left = len(request.markers)
     if not left:

@@ -11,7 +11,7 @@ from ottla.protocol.work import Work
 from ottla.server.metrics import Family, counter
 
 
-class IsrChanges:
+class IsrChangeCounts:
     """A publisher's listener, and a source of metrics."""
 
     def __init__(self, node_id: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
 from ottla.server.metrics import Family, gauge
@@ -22,11 +22,12 @@ PARTITION_GAUGES: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
 )  # fmt: skip
 
 
-def broker_metrics(broker: BrokerParts) -> Iterator[Family]:
+def broker_metrics(broker: BrokerComponents) -> Iterator[Family]:
     partitions = list(broker.replicas)
     for name, doc, counts in PARTITION_GAUGES:
         yield gauge(f"kafka_server_replicamanager_{name}", doc, sum(map(counts, partitions)))
-    yield from bound_metrics([broker.groups.config.groups, broker.transactions.coordinator.config.transactional_ids])
+    transactional_ids = broker.transactions.coordinator.config.transactional_ids
+    yield from bound_metrics([broker.groups.config.groups, transactional_ids, broker.replicas.producer_ids])
     sessions = broker.fetch_sessions
     cache = "kafka_server_fetchsessioncache"
     yield gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))

@@ -1,7 +1,7 @@
 """The traffic of a broker's partitions, by topic: messages, bytes and requests, and Kafka's moving averages of bytes.
 
-Partitions count in plain ints. A partition that is gone takes its counts with it, so the sums over all topics, which must
-never go back, remember what was last seen of it.
+Partitions count in plain ints. The counts of a removed partition are lost with it, so the sums over all topics, which must
+never decrease, keep its last values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Rate:
             self.count = count
             return
         now = max(0, count - self.count) / seconds
-        # The first value stands for itself: a meter that starts at zero would take half an hour to be right.
+        # The average starts with the first value: from zero it would need half an hour to be right.
         weight = 1 - math.exp(-seconds / RATE_WINDOW_S) if self.started else 1.0
         self.value += weight * (now - self.value)
         self.count, self.started = count, True

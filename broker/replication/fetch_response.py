@@ -1,4 +1,4 @@
-"""What a Fetch response is made of: the partitions by topic, the errors, and where new leaders are (KIP-951)."""
+"""Builds Fetch responses: the partitions by topic, the errors, and the endpoints of new leaders (KIP-951)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def by_topic(results: Mapping[FetchPartition, PartitionData], *, by_id: bool) ->
 def endpoints_of_leaders(
     results: Mapping[FetchPartition, PartitionData], metadata: MetadataCache, context: RequestContext
 ) -> list[NodeEndpoint]:
-    """The addresses of the leaders that the response's errors name."""
+    """Returns the addresses of the leaders that the response's errors name."""
     leaders = {data.current_leader.leader_id for data in results.values() if data.error_code in LEADER_MOVED} - {-1}
     found = ((node_id, metadata.endpoint(node_id, context)) for node_id in sorted(leaders))
     return [

@@ -82,7 +82,7 @@ class FetchPartition:
         self.watched: Watches | None = None
 
     def watch(self, watches: Watches | None) -> None:
-        """Be notified of the next change there (`changed`); None: of nothing any more."""
+        """Watch the partition for its next change (`changed`), or None to end the watch."""
         watched = self.watched
         if watched is watches:
             return
@@ -218,7 +218,7 @@ class FetchSession:
 
 
 class Watches:
-    """The fetches that one replica notifies of its next change: once, then they have to watch again."""
+    """The watches of one replica: it notifies each once of its next change, and they must be set again."""
 
     __slots__ = ("_wakeups", "consumers", "followers")
 
@@ -242,7 +242,7 @@ class Watches:
         self._fire(self.consumers)
 
     def appended(self, first_offset: int, progress: dict[int, ReplicaProgress]) -> None:
-        """There is an append at `first_offset`. An idle follower does not name the partition: its session says when it was caught up."""
+        """The leader has appended at `first_offset`. An idle follower omits the partition, so its session knows when it was caught up."""
         for fetch in self.followers:
             session = fetch.session
             if session is not None and fetch.fetch_offset == first_offset:

@@ -52,7 +52,7 @@ class FetchSessionCache:
         return session
 
     def close(self, session_id: int) -> None:
-        """Also answers the session's request that waits: nothing will wake it any more."""
+        """Removes a session and answers its delayed fetch, which would not be completed otherwise."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             if session.waiting is not None:

@@ -48,7 +48,7 @@ SUSPICION_MS = 1_500
 IN_FLIGHT_MAX = 2
 #: Time slice per Fetch response before the fetcher yields: a response can have the first records of a thousand partitions, each of which creates files.
 TURN_MS = 20
-#: For so many partitions of such a response the files are created before the first append.
+#: The limit of partitions whose files are created together, before the first append of a response.
 ERRANDS_AT_ONCE = 32
 NO_TIMESTAMP = -1
 #: Debounce: partition changes within this time share one Fetch.
@@ -87,7 +87,7 @@ class LeaderFetcher:
 
     @property
     def has_just_lost_leader(self) -> bool:
-        """There was a connection a moment ago, and there is none."""
+        """True if the leader's connection was lost a moment ago."""
         protocol = self._protocol
         if protocol is not None and not protocol.closed:
             return False
@@ -367,7 +367,7 @@ class LeaderFetcher:
             partition.truncate_as_follower(offset)
             self.session.changed(key)
             return
-        # Nothing is appended meanwhile: the partition is not fetched.
+        # The partition is not fetched until then, so nothing is appended.
         self._delay(key, self._settings.timeout_ms)
         truncation = truncate_after(self._world, errand, partition, own_log, leader, partition.leader_epoch)
         task = self._run_truncation(key, partition, truncation)

@@ -1,4 +1,4 @@
-"""Where a leader is, and the properties of this node that its fetchers use."""
+"""The address of a leader, and the properties of this node that fetchers use."""
 
 from __future__ import annotations
 

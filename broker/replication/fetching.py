@@ -53,7 +53,7 @@ TOPIC_IDS_VERSION = 13
 
 
 class FetchedBroker(Protocol):
-    """The dependencies of a fetch, a subset of those of the handlers (broker/parts.py)."""
+    """The dependencies of a fetch, a subset of those of the handlers (broker/components.py)."""
 
     world: World
     configs: BrokerConfigs
@@ -192,7 +192,7 @@ class Fetching:
         for wanted in list(session.active):
             partition = self._find(wanted)
             if partition is not None:
-                with suppress(KafkaError):  # reading says what is wrong
+                with suppress(KafkaError):  # the read returns the error
                     record_position(partition, wanted, self.reader, now_ms)
 
     def attempt(self) -> int:
@@ -270,7 +270,7 @@ class Fetching:
         return reply
 
     def wake(self) -> None:
-        """Something has changed since the last look: only that is looked at, not the whole session."""
+        """Check the partitions that have changed since the last check, not the whole session."""
         if self._reply is None:
             return  # answered earlier in this turn
         fresh, self.fresh = self.fresh, {}
@@ -285,7 +285,7 @@ class Fetching:
             wanted.watch(self._watches(wanted))
 
     def _has_enough(self, fresh: dict[FetchPartition, None]) -> bool:
-        """Whether there is min_bytes to read by now, or something that cannot wait."""
+        """Returns True if min_bytes can be read, or something must be answered at once."""
         for wanted in fresh:
             data = self._read(self._find(wanted), wanted, min(wanted.max_bytes, self.max_bytes), True)
             self._ready_bytes[wanted] = len(data.records or b"")
@@ -294,7 +294,7 @@ class Fetching:
         return sum(self._ready_bytes.values()) >= self.min_bytes
 
     def expire(self) -> None:
-        """max_wait_ms is over, or the session is about to be changed or closed: answer with what there is."""
+        """Answer with the present records: max_wait_ms is over, or the session is about to change."""
         try:
             self.attempt()
             self._answer()
@@ -319,7 +319,7 @@ class Fetching:
             reply.complete(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _gone(self) -> None:
-        """The client has gone."""
+        """The connection of the client has been closed."""
         self._stop_waiting()
         if not self.session.id:
             self.session.close()
@@ -357,7 +357,7 @@ class Fetching:
         return response
 
     def _nothing(self, response: FetchResponse) -> FetchResponse:
-        """As Kafka answers a throttled consumer: no partitions. The session stays as it was; a new one is not opened."""
+        """Returns a response without partitions, as Kafka does for a throttled consumer. The session does not change."""
         if self.session.id == INVALID_SESSION_ID:
             self.session.close()
         else:
@@ -383,7 +383,7 @@ class Fetching:
                     session.settle(wanted, partition.watches)
 
     def _knows_all(self, wanted: FetchPartition, data: PartitionData, partition: Partition) -> bool:
-        """Whether there is nothing to read now, so that the fetch waits for a change."""
+        """Returns True if there is nothing to read now, so that the fetch waits for a change."""
         reader = self.reader
         if reader.is_follower:
             # Outside of the ISR each fetch is another chance to be taken in.

@@ -86,7 +86,7 @@ def may_join(
     high_watermark: int,
     epoch_start_offset: int,
 ) -> bool:
-    """Whether a replica may join the ISR (KIP-966): it is live, not yet proposed, and its log reaches the high watermark and the current leader epoch."""
+    """Returns True if a replica may join the ISR (KIP-966): it is live, not proposed yet, and its log reaches the high watermark and the leader epoch."""
     return (
         follower.broker_id not in maximal_isr
         and eligible

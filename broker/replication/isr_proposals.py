@@ -1,4 +1,4 @@
-"""When a leader proposes another ISR, and what its answer changes. The rules themselves are isr.py's.
+"""ISR proposals of a leader: when one is sent, and how the response changes the ISR. isr.py has the rules.
 
 One proposal is under way at a time. From the moment it is made the high watermark waits for its members, too (invariant 6).
 """
@@ -70,7 +70,7 @@ def altered(partition: PartitionState, leader_epoch: int, partition_epoch: int, 
 
 
 def ended_by(partition: PartitionState, error: ErrorCode) -> bool:
-    """Whether the controller's refusal ends the proposal, because the proposed ISR itself is the reason."""
+    """Returns True if the error ends the proposal, because the proposed ISR itself is invalid."""
     if error not in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
         return False
     partition.maximal_isr = partition.isr

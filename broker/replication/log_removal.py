@@ -1,4 +1,4 @@
-"""Deleted logs leave the disk on a worker: the loop takes them out of memory, and goes on serving.
+"""Removes deleted logs from the disk on a worker, while the loop only removes them from memory.
 
 Renaming waits for nothing but an earlier round; all that was deleted meanwhile shares the next one, with one sync per log
 directory (`storage/removal.py`). Unlinking takes a bounded number per call, so that flushes get the workers in between.
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class LogRemoval:
-    """See the module."""
+    """Renames and deletes the directories of deleted logs on a worker."""
 
     def __init__(self, world: World, logs: Logs) -> None:
         self._world = world

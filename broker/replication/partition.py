@@ -30,12 +30,12 @@ from ottla.storage.log import Appended, Log, Origin
 from ottla.storage.preparation import Prepared
 from ottla.storage.snapshot_files import Decoded
 
-#: flush.messages: each append is on the disk before it counts.
+#: The value of flush.messages with which each append is flushed before it counts.
 EVERY_RECORD = 1
 
 
 class Partition(PartitionState):
-    """See the module."""
+    """One replica of a partition, with the verbs that change its state."""
 
     __slots__ = ("_isr_changes",)
 
@@ -64,20 +64,22 @@ class Partition(PartitionState):
         isr: Sequence[int],
         now_ms: int,
     ) -> None:
-        """Also called for a change of the ISR or the replicas under the same leader epoch."""
+        """Become the leader, or take over a new ISR or new replicas in the same leader epoch."""
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:
             return  # the controller's answer to AlterPartition came before the metadata did
         proposed, previous, isr_before = self.proposed_isr, self.leader_id, self.isr
-        # The answer to AlterPartition came before the metadata that it is part of, and the next proposal was made on it. The
+        # The response to AlterPartition came before its metadata, and the next proposal was based on it. The
         # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.
         keeps_proposal = (
             not new_epoch
             and proposed is not None
             and partition_epoch == self.partition_epoch
             and self.isr == frozenset(isr)
-            and proposed.issubset(replicas)  # else the controller refuses it as invalid, and no later metadata ends it
+            and proposed.issubset(
+                replicas
+            )  # otherwise the controller rejects it as invalid, and no later metadata would end the proposal
         )
         self.log = log
         log.producers.requires_verification = True
@@ -145,7 +147,7 @@ class Partition(PartitionState):
             self.flush_messages = self.log.config.flush_messages
 
     def go_offline(self) -> None:
-        """The log directory failed. Nothing is retried; the answers say KAFKA_STORAGE_ERROR from now on."""
+        """The log directory has failed. Nothing is retried; responses have KAFKA_STORAGE_ERROR from now on."""
         self.offline = True
         self.leader_log = None
         self.fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -331,9 +333,9 @@ class Partition(PartitionState):
             state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
             self.advance_high_watermark()
 
-    def isr_refused(self, error: ErrorCode) -> bool:
-        """The controller did not make it. True: ask again later. Newer metadata, where it is the reason, ends the proposal."""
-        state_changes.isr_refused(self, self.proposed_isr, error)
+    def isr_rejected(self, error: ErrorCode) -> bool:
+        """The controller has rejected the ISR proposal. Returns True if it is to be sent again later; newer metadata may end it before."""
+        state_changes.isr_rejected(self, self.proposed_isr, error)
         if isr_proposals.ended_by(self, error):
             self.advance_high_watermark()
             return False

@@ -31,7 +31,7 @@ class AwaitsLogStarts(Protocol):
 
 
 class Candidates(Protocol):
-    """Which brokers the controller would take into an ISR."""
+    """The brokers that the controller would accept in an ISR."""
 
     def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool: ...
 
@@ -45,7 +45,7 @@ class IsrProposals(Candidates, Protocol[Proposer]):
 
 
 class PartitionState:
-    """See the module. `Partition` inherits it: to reach each field through another object would cost every append."""
+    """The state of one replica. `Partition` inherits it, because access through another object would slow down every append."""
 
     __slots__ = (
         "_committing",
@@ -102,7 +102,7 @@ class PartitionState:
         self.topic_id = topic_id
         self.lag_time_ms_max = lag_time_ms_max
         self.log: Log | None = None
-        #: The log when this replica leads and its directory works, else None: one look answers the hot path.
+        #: The log if this replica leads and its directory is online, else None, so that the hot path has one check.
         self.leader_log: Log | None = None
         self.offline = False
         self.leader_id = NO_LEADER
@@ -116,7 +116,7 @@ class PartitionState:
         self.proposed_isr: frozenset[int] | None = None
         self.min_isr = 1
         self.followers: dict[int, ReplicaProgress] = {}
-        #: Whether there is no other replica to wait for, so that an append is committed at once.
+        #: True if there is no other replica, so that an append is committed at once.
         self.alone = True
         self.watches = Watches(wakeups)
         #: DeleteRecords that wait for other replicas' log starts.
@@ -124,7 +124,7 @@ class PartitionState:
         #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
         self.leader_throttle: Throttle | None = None
         self.follower_throttle: Throttle | None = None
-        #: flush.messages: after so many records the append that makes them full is answered after a flush.
+        #: flush.messages: the append that reaches this number of records is answered after a flush.
         self.flush_messages = NEVER
         self._committing = OffsetWaits()
         self._flushing = OffsetWaits()
@@ -166,7 +166,7 @@ class PartitionState:
         return log
 
     def require_follower(self, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
-        """The replica must be assigned, and no process that was there before the one which fetches now (KIP-903).
+        """Check that the replica is assigned, and that its process is not older than one that has fetched already (KIP-903).
 
         The two errors make an early follower retry (KIP-320 knows epochs, older do not).
         """
@@ -180,7 +180,7 @@ class PartitionState:
     # -- Offsets -----------------------------------------------------------------------------------------------------
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The smallest log start offset of all live replicas: what DeleteRecords answers with and waits for."""
+        """Returns the smallest log start offset of all live replicas: what DeleteRecords answers with and waits for."""
         assert self.log is not None
         alive = (f.log_start_offset for f in self.followers.values() if is_alive(f.broker_id))
         return min([self.log.log_start_offset, *alive])

@@ -1,4 +1,4 @@
-"""Which leader each followed partition is fetched from: one `LeaderFetcher` per leader broker."""
+"""The fetchers of the followed partitions: one `LeaderFetcher` per leader broker."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from ottla.controller.metadata.topics import TopicDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.work import Turn, Work
+from ottla.server.quotas.bounds import PRODUCER_IDS, Bound
 from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
 from ottla.storage.errors import DamagedPartition, StorageFailure
@@ -51,7 +52,7 @@ class LeadershipListener(Protocol):
         """This node leads the partition since now, in a new leader epoch."""
 
     def on_resigned(self, partition: Partition) -> None:
-        """This node does not lead the partition any more."""
+        """This node has stopped leading the partition."""
 
 
 class Fetchers(Protocol):
@@ -77,7 +78,7 @@ class Assignments(Protocol):
 
 
 class Replicas:
-    """See the module."""
+    """The partitions of this node, and the roles that the metadata image gives them."""
 
     def __init__(
         self,
@@ -98,6 +99,7 @@ class Replicas:
         self.fetchers = fetchers
         self.isr_changes = isr_changes
         self.assignments = assignments
+        self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
         self._configs = configs
         self._clock = world.clock
         self._wakeups = Wakeups(world.clock)
@@ -203,6 +205,7 @@ class Replicas:
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
             self._unfollow(partition)
+            local_log.producers.bound = self.producer_ids
             partition.become_leader(
                 local_log, registration.leader_epoch, registration.partition_epoch, registration.replicas,
                 registration.isr, self._clock.mono_ms(),
@@ -320,7 +323,7 @@ class Replicas:
         was_throttled = partition.follower_throttle is not None
         partition.follower_throttle = self._follower_throttle if is_throttled(follows, *where) else None
         if was_throttled and self.fetchers is not None and not partition.is_leader and not partition.offline:
-            self.fetchers.follow(partition)  # it may be pausing for what is allowed now
+            self.fetchers.follow(partition)  # a fetcher may be paused by the former limit
 
     def update_all_configs(self) -> Work[None]:
         self._leader_throttle.bytes_per_second = self._configs["leader.replication.throttled.rate"]
@@ -368,11 +371,11 @@ class Replicas:
                     self._notify_resigned(partition)
 
     def has_just_lost(self, leader_id: int) -> bool:
-        """Whether a leader that is followed here has closed its connection a moment ago."""
+        """Returns True if a leader that is followed here closed its connection a moment ago."""
         return self.fetchers is not None and self.fetchers.has_just_lost(leader_id)
 
     def followed(self) -> Collection[int]:
-        """The leaders that are fetched from: only of these it is noticed when they are lost."""
+        """Returns the leaders that are fetched from. Lost connections are noticed of these only."""
         return () if self.fetchers is None else self.fetchers.followed()
 
     def shrink_isrs(self) -> None:

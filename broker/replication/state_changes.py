@@ -63,7 +63,7 @@ def isr_updated(partition: object, isr: frozenset[int], partition_epoch: int, mi
     log.info("ISR updated to %s%s and version updated to %d in %s", ids(isr), under_min, partition_epoch, partition)
 
 
-def isr_refused(partition: object, proposed: frozenset[int] | None, error: ErrorCode) -> None:
+def isr_rejected(partition: object, proposed: frozenset[int] | None, error: ErrorCode) -> None:
     log.info("Failed to alter ISR to %s in %s: the controller answered %s", ids(proposed or ()), partition, error.name)
 
 
@@ -105,7 +105,7 @@ def truncating(partition: object, offset: int, offsets: Offsets) -> None:
         log.warning("Truncating %s to offset %d below high watermark %d", partition, offset, offsets.high_watermark)
     else:
         log.info(
-            "Truncating %s from offset %d to %d, where its leader's log parts",
+            "Truncating %s from offset %d to %d, where its leader's log diverges",
             partition,
             offsets.log_end_offset,
             offset,

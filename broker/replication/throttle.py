@@ -38,7 +38,7 @@ class Throttle:
         self._total += size
 
     def pause_ms(self) -> int:
-        """Return how long the throttle has to delay; 0 if the rate is below the limit."""
+        """Return the delay of the next fetch; 0 if the rate is below the limit."""
         if self.bytes_per_second == UNLIMITED:
             return 0
         now_ms = self._clock.mono_ms()
@@ -57,6 +57,6 @@ class Throttle:
 
 
 def is_throttled(replicas: str, index: int, broker_id: int) -> bool:
-    """Whether a topic's list of throttled replicas has this one."""
+    """Returns True if a topic's list of throttled replicas contains this one."""
     entries = [entry.strip() for entry in replicas.split(",")]
     return "*" in entries or f"{index}:{broker_id}" in entries

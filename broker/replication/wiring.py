@@ -1,4 +1,4 @@
-"""Replication in a broker, made from its parts: the fetchers of a follower, the ISR changes of a leader."""
+"""Wires replication in a broker: the fetchers of a follower, the ISR changes of a leader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.replication.to_controller.alter_partition import IsrChanges
+from ottla.broker.replication.to_controller.alter_partition import AlterPartitionSender
 from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
@@ -49,6 +49,6 @@ def replicas(
         logs,
         world,
         ReplicaFetchers(world, settings, locate, broker_epoch),
-        IsrChanges(world, configs.node_id, controller, broker_epoch, lambda: metadata.image.cluster),
+        AlterPartitionSender(world, configs.node_id, controller, broker_epoch, lambda: metadata.image.cluster),
         DirectoryAssignments(world, configs.node_id, controller, broker_epoch),
     )

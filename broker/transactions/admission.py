@@ -31,14 +31,14 @@ RETRIABLE = frozenset(
     }
 )
 
-Refusals = Mapping[TopicPartition, KafkaError]
-NO_REFUSALS: Refusals = {}
+PartitionRejections = Mapping[TopicPartition, KafkaError]
+NO_REJECTIONS: PartitionRejections = {}
 
 
 def is_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
-            # The one bit first, as every request comes here: the call is worth its time for few of them.
+            # The bit is checked before the call, because every request comes here and few are transactional.
             records = data.records
             if (
                 records
@@ -64,10 +64,10 @@ class Admission:
         if request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         self._operation = _operation(api_version)
-        #: Whether batches may have to be prepared: first of all, as nothing may happen between the word and the append.
+        #: True if batches may have to be prepared. That comes first, because no turn may pass between verification and append.
         self.prepares = False
         producer: tuple[int, int] | None = None
-        self._refused: dict[TopicPartition, KafkaError] = {}
+        self._rejected: dict[TopicPartition, KafkaError] = {}
         # The partitions in which the transaction is not open yet.
         expected: dict[TopicPartition, Expectation] = {}
         for topic in request.topic_data:
@@ -86,7 +86,7 @@ class Admission:
                 log = partition.leader_log
                 if log is None:
                     # This broker may become its leader before the append, for which nothing was verified.
-                    self._refused[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    self._rejected[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     continue
                 if log.prepares:
                     self.prepares = True
@@ -105,11 +105,11 @@ class Admission:
             return {}
         return self._verifier.admit(self._transactional_id, *producer, expected, self._operation, self._timeout_ms)
 
-    def refusals(self, verdicts: Verdicts) -> Refusals:
-        if not self._refused and not any(verdicts.values()):
-            return NO_REFUSALS
+    def rejections(self, verdicts: Verdicts) -> PartitionRejections:
+        if not self._rejected and not any(verdicts.values()):
+            return NO_REJECTIONS
         asked = {tp: _as_produce_says(error, self._operation) for tp, error in verdicts.items() if error}
-        return self._refused | asked
+        return self._rejected | asked
 
 
 def keep_records(request: ProduceRequest) -> int:

@@ -75,7 +75,7 @@ def init_producer_id(
 
 
 def _is_known(transaction: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether this may be the producer it says it is; its epoch is looked at later.
+    """Returns True if the producer id is a known one of the transactional id. The epoch is checked later.
 
     The id before the current one is known too if its epochs were used up: the answer with the new one may have been lost.
     """

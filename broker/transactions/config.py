@@ -19,7 +19,7 @@ class TransactionConfig:
     add_partitions_retry_backoff_ms: int = 20
     add_partitions_retry_backoff_max_ms: int = 100
     request_timeout_ms: int = 30_000
-    # How many ids one partition may have: no setting of Kafka.
+    # The limit of transactional ids per partition, which Kafka does not have.
     transactional_ids: Bound = field(default_factory=lambda: Bound(TRANSACTIONAL_IDS, 100_000))
 
 
@@ -37,6 +37,6 @@ PROPERTIES = {
 
 
 def from_properties(value_of: Callable[[str], Any]) -> TransactionConfig:
-    """From parsed broker properties by their names."""
+    """Reads the settings from parsed broker properties."""
     values = {field: value_of(name) for field, name in PROPERTIES.items()}
     return TransactionConfig(**values, transactional_ids=Bound(TRANSACTIONAL_IDS, value_of(TRANSACTIONAL_IDS)))

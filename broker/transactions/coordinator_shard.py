@@ -15,7 +15,7 @@ COMPLETE_KEY = "complete-prepared"
 
 
 class TransactionCoordinatorShard(TransactionShard):
-    """See the module."""
+    """A shard of transaction coordination with its timers."""
 
     def on_loaded(self, now_ms: int) -> Unasked:
         """Finish what was prepared, once it is certain that the preparation is committed."""

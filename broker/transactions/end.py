@@ -95,7 +95,7 @@ def _ended(transaction: Transaction, client_transaction_version: int) -> EndTxnR
 def abort_and_fence(
     shard: TransactionShard, now_ms: int, transaction: Transaction, new_producer_id: int | None, response: T
 ) -> Outcome[T]:
-    """Abort an open transaction without its producer: from here on that one's epoch is an old one."""
+    """Abort an open transaction without its producer, and fence the producer by a new epoch."""
     version = shard.coordinating.transaction_version()
     if version >= EPOCH_BUMP_SINCE:
         after = _prepared(transaction, State.PREPARE_ABORT, now_ms, version, new_producer_id)
@@ -108,7 +108,7 @@ def abort_and_fence(
 def abort_timed_out(
     shard: TransactionShard, now_ms: int, seen: Transaction, new_producer_id: int | None
 ) -> Outcome[ErrorCode]:
-    """Unless something has happened to it meanwhile."""
+    """Abort the transaction, unless its state has changed meanwhile."""
     transaction = shard.find(seen.transactional_id)
     if transaction != seen:
         return Outcome(response=ErrorCode.NONE)
@@ -154,7 +154,7 @@ def complete(shard: TransactionShard, now_ms: int, prepared: Transaction) -> Una
     """All markers are written."""
     transaction = shard.find(prepared.transactional_id)
     if transaction is None or transaction.state not in PREPARED or transaction != prepared:
-        # Another marker sender was faster: after a failover and back, two may have written the markers.
+        # Another marker sender has completed the transaction: after two failovers, two senders may write the markers.
         return Outcome()
     producer_id, producer_epoch = transaction.producer_after_end
     after = transaction.to(

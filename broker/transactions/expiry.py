@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 # The timeout of a two-phase commit: none (KIP-939).
 NO_TIMEOUT_MS = 2**31 - 1
 SWEEP_KEY, ABORT_SWEEP_KEY = "remove-expired-ids", "abort-timed-out-ids"
-# The end of a transaction appends a record or sends markers: it takes as long as so many looks.
+# The cost of ending a transaction, which appends a record or sends markers, in looks at one that stays.
 END_LOOKS = 100
 
 

@@ -30,7 +30,7 @@ from ottla.server.service import Spawn
 
 log = logging.getLogger(__name__)
 
-# Where the marker is still to go when a leader is missing or cannot be reached. Kafka's sender looks again whenever its
+# The interval of retries while a leader is missing or cannot be reached. Kafka's sender looks again whenever its
 # network thread wakes up; a new leader is usually there within some tens of milliseconds.
 RETRY_MS = 50
 
@@ -38,7 +38,7 @@ NO_LEADER = -1
 
 # The partition has a newer epoch of the producer, or of the coordinator: another coordinator is ending the transaction.
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-# Whatever it was that was written there, it was no transaction.
+# The partition's format has no transactions, so that it needs no marker.
 NOT_NEEDED = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 
 WriteLocal: TypeAlias = Callable[[WritableTxnMarker, Callable[[Results], None]], None]
@@ -46,7 +46,7 @@ WriteLocal: TypeAlias = Callable[[WritableTxnMarker, Callable[[Results], None]],
 
 @dataclass(frozen=True, slots=True)
 class MarkerRoutes:
-    """How markers reach partitions: `leader_of` returns None for an unknown partition; `send` sends to another broker."""
+    """The routes of markers to partitions: `leader_of` returns None for an unknown partition; `send` sends to another broker."""
 
     node_id: int
     leader_of: Callable[[TopicPartition], int | None]
@@ -71,7 +71,7 @@ class MarkerSending:
         self._retry: TimerHandle | None = None
 
     def start(self) -> None:
-        """Send what is not on its way; done at once when nothing is left."""
+        """Send the markers that are not in flight; complete at once if none is left."""
         self._retry = None
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in sorted(self.left - self._in_flight):
@@ -105,7 +105,7 @@ class MarkerSending:
             self._failed(partitions)
 
     def _failed(self, partitions: list[TopicPartition]) -> None:
-        """Retry after an internal error: nothing else would end the transaction while this broker coordinates it."""
+        """Retry after an internal error, because only this task completes the transaction while this broker is its coordinator."""
         log.exception("%s: no marker was written to %s", self.transaction.transactional_id, partitions)
         self._answered(partitions, {})
 

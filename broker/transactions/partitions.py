@@ -1,4 +1,4 @@
-"""Which partitions take part in a transaction: adding them, and confirming it to their leaders (KIP-890)."""
+"""The partitions of a transaction: AddPartitionsToTxn adds them, and confirms them to their leaders (KIP-890)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add(
     partitions: Partitions,
     client_transaction_version: int,
 ) -> Outcome[ErrorCode]:
-    """The first one begins the transaction. Answers NONE."""
+    """Add partitions to the transaction; the first ones begin it. The response is NONE."""
     transaction = _transaction_of(shard, transactional_id, producer_id, producer_epoch)
     if transaction.state is State.ONGOING and partitions <= transaction.partitions:
         return Outcome(response=ErrorCode.NONE)

@@ -191,7 +191,7 @@ class TransactionCoordinator:
     # ---- what the shards set off
 
     def complete(self, transaction: Transaction) -> None:
-        """Have the markers written, then the completion. The transaction's record is committed by now."""
+        """Write the markers, then the completion record. The record of the outcome is committed already."""
         transactional_id = transaction.transactional_id
         partition = self.partition_for(transactional_id)
         known = self._sendings.pop(transactional_id, None)
@@ -199,8 +199,8 @@ class TransactionCoordinator:
             known.stop()
 
         def write_completion() -> None:
-            """Once more, later, when the record is not appended: whatever the log refuses it for (a full disk, too few
-            replicas), nothing else would end the transaction while this broker leads.
+            """Write the completion, and retry later if the log rejects the record (a full disk, too few replicas),
+            because only this task completes the transaction while this broker leads.
             """
             if self._sendings.get(transactional_id) is not sending:
                 return
@@ -275,7 +275,7 @@ class TransactionCoordinator:
         return gather([list_some(partition) for partition in self.runtime.partitions()], combine)
 
 
-# The log of the transaction's own partition takes no writes for now.
+# The log of the transaction's own partition rejects writes at present.
 RETRY_COMPLETION_MS = 100
 
 

@@ -29,7 +29,7 @@ class Coordinating(Protocol):
     """The interface of a shard to the rest of the coordinator."""
 
     def transaction_version(self) -> int:
-        """The finalized level of the feature."""
+        """Returns the finalized level of the feature."""
         ...
 
     def complete(self, transaction: Transaction) -> None:

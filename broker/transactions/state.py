@@ -14,7 +14,7 @@ from enum import Enum, IntEnum
 
 from ottla.protocol.errors import ErrorCode
 
-# Epochs up to the one before the last are handed out; the last is reserved for fencing the holder of that one.
+# Producers get epochs up to the one before the last; the last one is reserved for fencing.
 EPOCH_MAX = 0x7FFF
 EPOCH_EXHAUSTED = EPOCH_MAX - 1
 NO_PRODUCER_ID = -1
@@ -58,7 +58,7 @@ PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
 _FROM_IDLE = {
     State.EMPTY: "InitProducerId: a new producer epoch",
     State.ONGOING: "a partition, or the offsets of a group, is added",
-    # It fences itself after a failure that it cannot judge.
+    # The client fences itself after a failure with an unknown outcome.
     State.PREPARE_ABORT: "a client of version 2 aborts without having added anything",
 }
 TRANSITIONS: dict[State, dict[State, str]] = {
@@ -80,8 +80,8 @@ COMPLETION = {State.PREPARE_COMMIT: State.COMPLETE_COMMIT, State.PREPARE_ABORT: 
 class End(Enum):
     """The result of an EndTxn request that is not rejected."""
 
-    PREPARE = "prepare"  # write the outcome and go on to the markers
-    DONE = "done"  # it was done before: say so, write nothing
+    PREPARE = "prepare"  # write the outcome, then the markers
+    DONE = "done"  # it is complete already: answer without a record
 
 
 _INVALID = ErrorCode.INVALID_TXN_STATE
@@ -124,7 +124,7 @@ END_TXN_V2: dict[tuple[State, bool, bool], End | ErrorCode] = {
     (State.COMPLETE_COMMIT, False, False): End.PREPARE,
     (State.COMPLETE_COMMIT, False, True): _INVALID,
     (State.COMPLETE_ABORT, True, False): _INVALID,
-    # A commit that lost against the coordinator's own abort (timeout). Kafka 4.3 says INVALID_TXN_STATE, which is fatal
+    # A commit that came after the coordinator's own abort (timeout). Kafka 4.3 returns INVALID_TXN_STATE, which is fatal
     # to clients; they recover from this one (KAFKA-20785, invariant 34).
     (State.COMPLETE_ABORT, True, True): ErrorCode.PRODUCER_FENCED,
     (State.COMPLETE_ABORT, False, False): End.PREPARE,

@@ -93,7 +93,7 @@ class AppendVerifier:
         self._coordinator = coordinator
         self._coordinator_of = coordinator_of
         self._verification_enabled = verification_enabled
-        # By transactional id: requests complete in their order, so that batches stay in order.
+        # Waiting requests by transactional id. They complete in order, so that batches stay in order.
         self._waiting: dict[str, deque[_Question]] = {}
         self._draining: set[str] = set()
 

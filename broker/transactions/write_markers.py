@@ -1,7 +1,7 @@
-"""Markers in the partitions that this broker leads: what WriteTxnMarkers asks for, from another broker or from this one.
+"""Writes markers into the partitions that this broker leads, for WriteTxnMarkers of another broker or of this one.
 
-A marker of `__consumer_offsets` goes through the group coordinator, whose offsets it decides about; all others straight into
-their logs. It counts when it is committed (acks=all). Which markers to write is the transaction coordinator's to know.
+A marker of `__consumer_offsets` is written by the group coordinator, because it completes pending offsets; all others are
+appended to their logs. A marker is written when it is committed (acks=all). Which markers to write is the transaction coordinator's to know.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ottla.storage.log import Origin
 Results: TypeAlias = dict[TopicPartition, ErrorCode]
 
 ACKS_ALL = -1
-# To the transaction coordinator a group coordinator that is not ready is a leader that is not ready.
+# The transaction coordinator gets the error of a leader that is not ready, because it retries those.
 GROUP_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -50,29 +50,29 @@ class MarkerWriter:
         self._timeout_ms = timeout_ms
 
     def write(self, marker: WritableTxnMarker, done: Callable[[Results], None]) -> None:
-        """`done` with the outcome of each partition, at once when nothing has to be waited for."""
+        """Write the marker and call `done` with the outcome of each partition, at once if no append has to be waited for."""
         results: Results = {}
         waits: list[Wait] = []
-        open_parts = 1  # this call itself
+        appends_open = 1  # this call itself
 
-        def part_done() -> None:
-            nonlocal open_parts
-            open_parts -= 1
-            if not open_parts:
+        def append_done() -> None:
+            nonlocal appends_open
+            appends_open -= 1
+            if not appends_open:
                 done(results)
 
         for topic in marker.topics:
             for index in topic.partition_indexes:
                 tp = (topic.name, index)
                 if topic.name == GROUP_METADATA_TOPIC:
-                    open_parts += 1
-                    self._write_to_group(marker, tp, results, part_done)
+                    appends_open += 1
+                    self._write_to_group(marker, tp, results, append_done)
                 else:
                     self._append(marker, tp, results, waits)
         if waits:
-            open_parts += 1
-            DelayedProduce(waits, self._timeout_ms, self._wheel, part_done)
-        part_done()
+            appends_open += 1
+            DelayedProduce(waits, self._timeout_ms, self._wheel, append_done)
+        append_done()
 
     def _append(self, marker: WritableTxnMarker, tp: TopicPartition, results: Results, waits: list[Wait]) -> None:
         partition = self._replicas.get(*tp)
@@ -103,11 +103,11 @@ class MarkerWriter:
             waits.append((partition.when_flushed, appended.last_offset, fail))
 
     def _write_to_group(
-        self, marker: WritableTxnMarker, tp: TopicPartition, results: Results, part_done: Callable[[], None]
+        self, marker: WritableTxnMarker, tp: TopicPartition, results: Results, append_done: Callable[[], None]
     ) -> None:
         def arrived(error: ErrorCode) -> None:
             results[tp] = GROUP_ERRORS.get(error, error)
-            part_done()
+            append_done()
 
         answer = self._groups.runtime.end_transaction(
             tp[1],

@@ -71,29 +71,29 @@ def create_acls(state: ControlState, creations: Sequence[AclCreation], rng: Rand
 
 
 def _check(creation: AclCreation) -> None:
-    def refuse(message: str) -> KafkaError:
+    def reject(message: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
     resource = RESOURCE_TYPES.get(creation.resource_type, "UNKNOWN")
     if resource in ("UNKNOWN", "ANY"):
-        raise refuse(f"Invalid resourceType {resource}")
+        raise reject(f"Invalid resourceType {resource}")
     if creation.resource_pattern_type not in (LITERAL, PREFIXED):
-        raise refuse(f"Invalid patternType {PATTERN_TYPES.get(creation.resource_pattern_type, 'UNKNOWN')}")
+        raise reject(f"Invalid patternType {PATTERN_TYPES.get(creation.resource_pattern_type, 'UNKNOWN')}")
     operation = OPERATIONS.get(creation.operation, "UNKNOWN")
     if operation in ("UNKNOWN", "ANY"):
-        raise refuse(f"Invalid operation {operation}")
+        raise reject(f"Invalid operation {operation}")
     permission = PERMISSIONS.get(creation.permission_type, "UNKNOWN")
     if permission in ("UNKNOWN", "ANY"):
-        raise refuse(f"Invalid permissionType {permission}")
+        raise reject(f"Invalid permissionType {permission}")
     if CIDR in creation.host and read_network(creation.host) is None:
         # A DENY for it would never match.
-        raise refuse(f"Invalid host {creation.host}: a network is written as address/bits, such as 10.0.0.0/8")
+        raise reject(f"Invalid host {creation.host}: a network is written as address/bits, such as 10.0.0.0/8")
     if not creation.resource_name:
-        raise refuse("Invalid empty resource name")
+        raise reject("Invalid empty resource name")
     if creation.resource_type == CLUSTER and creation.resource_name != CLUSTER_NAME:
-        raise refuse(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+        raise reject(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if ":" not in creation.principal:
-        raise refuse("Could not parse principal from `" + creation.principal + "` (no colon is present separating"
+        raise reject("Could not parse principal from `" + creation.principal + "` (no colon is present separating"
                      " the principal type from the principal name)")  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def _alter(
         records.append(record)
         partition = partition.merge(record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            # The change completed a reassignment that moved the leadership. It is made, and still the response is an error,
+            # The change completed a reassignment that moved the leadership. It is made, and the response is an error nevertheless,
             # so that the old leader reads the metadata before it asks again.
             raise KafkaError(ErrorCode.NEW_LEADER_ELECTED)
     result.leader_id = partition.leader

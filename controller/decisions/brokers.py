@@ -246,7 +246,7 @@ def unregister_controller(state: ControlState, controller_id: int, voters: froze
 def unregister_broker(
     state: ControlState, request: UnregisterBrokerRequest, leaving: Leaving | None = None
 ) -> Outcome[UnregisterBrokerResponse | None]:
-    """None: as for `register_broker`."""
+    """Decides to unregister a broker. The response is None as long as there is more to decide, as in `register_broker`."""
     broker_id = request.broker_id
     broker = state.image.cluster.brokers.get(broker_id)
     if broker is None:

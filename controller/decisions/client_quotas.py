@@ -49,7 +49,7 @@ def alter_client_quotas(state: ControlState, request: AlterClientQuotasRequest) 
             parts = _entity(entry)
             entity = quota_entity(parts)
             if entity in seen:
-                raise _refuse(f"Ignoring duplicate entity {_text(parts)}")
+                raise _reject(f"Ignoring duplicate entity {_text(parts)}")
             seen.add(entity)
             records += _alter(state, parts, entry)
         except KafkaError as error:
@@ -62,20 +62,20 @@ def _entity(entry: EntryDataRequest) -> dict[str, str | None]:
     parts: dict[str, str | None] = {}
     for part in entry.entity:
         if part.entity_type in parts:
-            raise _refuse(f"Invalid client quota entity, duplicate entity entry {part.entity_type}")
+            raise _reject(f"Invalid client quota entity, duplicate entity entry {part.entity_type}")
         if part.entity_type not in (USER, CLIENT_ID, IP):
-            raise _refuse(f"Unhandled client quota entity type: {part.entity_type}")
+            raise _reject(f"Unhandled client quota entity type: {part.entity_type}")
         if part.entity_name == "":
-            raise _refuse(f"Empty {part.entity_type} not supported")
+            raise _reject(f"Empty {part.entity_type} not supported")
         parts[part.entity_type] = part.entity_name
     if not parts:
-        raise _refuse("Invalid empty client quota entity")
+        raise _reject("Invalid empty client quota entity")
     if IP in parts:
         if len(parts) > 1:
-            raise _refuse("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
+            raise _reject("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
         name = parts[IP]
         if name is not None and not _is_host(name):
-            raise _refuse(f"{name} is not a valid IP or resolvable host.")
+            raise _reject(f"{name} is not a valid IP or resolvable host.")
     return parts
 
 
@@ -96,7 +96,7 @@ def _alter(state: ControlState, parts: dict[str, str | None], entry: EntryDataRe
     keys = set()
     for op in entry.ops:
         if op.key in keys:
-            raise _refuse(f"Ignoring duplicate entity {_text(parts)}")
+            raise _reject(f"Ignoring duplicate entity {_text(parts)}")
         keys.add(op.key)
         if op.remove:
             if op.key in current:
@@ -110,16 +110,16 @@ def _alter(state: ControlState, parts: dict[str, str | None], entry: EntryDataRe
 
 def _check_value(known: dict[str, int | None], key: str, value: float) -> None:
     if key not in known:
-        raise _refuse(f"Invalid configuration key {key}")
+        raise _reject(f"Invalid configuration key {key}")
     if not value > 0:  # NaN is rejected, too
-        raise _refuse(f"Quota {key} must be greater than 0")
+        raise _reject(f"Quota {key} must be greater than 0")
     highest = known[key]
     if highest is None:
         return
     if value > highest:
-        raise _refuse(f"Proposed value for {key} is too large for {'an INT' if highest == _INT_MAX else 'a LONG'}.")
+        raise _reject(f"Proposed value for {key} is too large for {'an INT' if highest == _INT_MAX else 'a LONG'}.")
     if value % 1.0 > 1e-6:
-        raise _refuse(f"{key} cannot be a fractional value.")
+        raise _reject(f"{key} cannot be a fractional value.")
 
 
 def _text(parts: dict[str, str | None]) -> str:
@@ -128,5 +128,5 @@ def _text(parts: dict[str, str | None]) -> str:
     return f"ClientQuotaEntity(entries={{{entries}}})"
 
 
-def _refuse(message: str) -> KafkaError:
+def _reject(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)

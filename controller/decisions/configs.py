@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
-from ottla.controller.decisions.topic_names import check_name
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.topic_names import check_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 

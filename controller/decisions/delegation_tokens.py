@@ -21,7 +21,7 @@ from ottla.server.security.principal import Principal
 
 MV_DELEGATION_TOKENS = 14
 USER = "User"
-#: Removed in one decision; the rest follows in the next ones.
+#: The limit of tokens that one decision removes; the next ones remove the rest.
 EXPIRED_PER_TURN = 1_000
 
 
@@ -94,7 +94,7 @@ def expire(
 
 
 def remove_expired(state: ControlState, now_ms: int) -> Outcome[bool]:
-    """The response is whether there may be more of them."""
+    """Decides to remove expired tokens. The response is True if there are more of them."""
     expired = [
         token.token_id
         for token in state.image.delegation_tokens.tokens.values()

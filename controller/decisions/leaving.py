@@ -45,11 +45,11 @@ class Leaving:
 
     @property
     def is_done(self) -> bool:
-        """Whether the partitions of this turn were the last ones."""
+        """Returns True if the partitions of this turn were the last ones."""
         return not self._todo
 
     def start_over(self) -> None:
-        """What was decided does not count any more, and there may be nothing left to decide."""
+        """Start again with all partitions of the broker, because its registration has changed."""
         self._basis = None
         self._decided.clear()
         self._todo = []
@@ -62,7 +62,7 @@ class Leaving:
             self.start_over()
             self._basis = basis
         if len(self._todo) <= PARTITIONS_PER_TURN:
-            # Other decisions came in between: only a look at all of them says that these are the last.
+            # Other decisions came in between, so a scan of all partitions must confirm that these are the last.
             self._todo = [key for key in dict.fromkeys(held()) if self._is_left(state, key)]
         some, self._todo = self._todo[:PARTITIONS_PER_TURN], self._todo[PARTITIONS_PER_TURN:]
         return [key for key in some if state.image.topics.partition(*key) is not None]

@@ -17,7 +17,7 @@ from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 Topic = TypeVar("Topic")
 Result = TypeVar("Result")
 
-#: A turn's worth in partitions: about 9 us each, to decide, replay and encode. It ends with the topic that spends the last of it.
+#: The budget of one turn in partitions, of about 9 us each to decide, replay and encode. The turn ends with the topic that uses it up.
 PARTITIONS_PER_TURN = 1_000
 #: The cost of a topic besides its partitions: its configs are checked, and listed in the response.
 TOPIC_COST = 12
@@ -35,7 +35,7 @@ def one_by_one(
     topics: Sequence[Topic],
     progress: Progress[Result],
     decide: Callable[[Topic], tuple[list[MetadataRecord], Result]],
-    refused: Callable[[Topic, KafkaError], Result],
+    rejected: Callable[[Topic, KafkaError], Result],
     partitions: Callable[[Topic], int],
     *,
     validate_only: bool,
@@ -43,7 +43,7 @@ def one_by_one(
 ) -> Outcome[list[Result] | None]:
     """An invalid topic does not hinder the others. Returns None if topics are left for the next turn.
 
-    `partitions`: how many the topic asks for, which counts for a refused one, too. `charge` raises KafkaError where these are
+    `partitions`: how many the topic asks for, which counts for a rejected one, too. `charge` raises KafkaError where these are
     more than the client's quota allows; what fails otherwise is not charged.
     """
     records: list[MetadataRecord] = []
@@ -57,7 +57,7 @@ def one_by_one(
             check_records_max(progress.records + len(new))
             charge(partitions(topic))
         except KafkaError as error:
-            result = refused(topic, error)
+            result = rejected(topic, error)
         else:
             records += new
             progress.records += len(new)

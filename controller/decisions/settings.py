@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class DelegationTokenSettings:
-    """There are no tokens without a key."""
+    """The settings of delegation tokens. Without a secret key there are no tokens."""
 
     secret_key: str = field(default="", repr=False)
+    other_keys: tuple[str, ...] = field(default=(), repr=False)
     max_lifetime_ms: int = 604_800_000
     expiry_ms: int = 86_400_000
     check_interval_ms: int = 3_600_000

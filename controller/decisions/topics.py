@@ -10,9 +10,9 @@ from ottla.controller.decisions.one_by_one import Progress, one_by_one
 from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
 from ottla.controller.decisions.placement import place
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.decisions.topic_names import check_name
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topic_names import check_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord, RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult

@@ -19,7 +19,7 @@ from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
-#: It takes some 25 ms to decide, replay and encode.
+#: Deciding, replaying and encoding this many takes some 25 ms.
 PARTITIONS_PER_TURN = 400
 
 

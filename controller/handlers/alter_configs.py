@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.controller.decisions.outcome import Outcome, own_words
 from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.config_requests import sort_out
-from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -17,16 +17,16 @@ from ottla.server.network.reply import Reply
 
 
 def handle(
-    parts: ControllerParts, request: AlterConfigsRequest, context: RequestContext
+    components: ControllerComponents, request: AlterConfigsRequest, context: RequestContext
 ) -> Reply[AlterConfigsResponse]:
-    wanted, rejected = sort_out(parts, context, request.resources)
+    wanted, rejected = sort_out(components, context, request.resources)
     changes = [
         (each.resource_type, each.resource_name, {config.name: config.value for config in each.configs})
         for each in wanted
     ]
 
     def decide(state: ControlState) -> Outcome[AlterConfigsResponse]:
-        records, results = parts.configs.legacy_alter(state, changes, validate_only=request.validate_only)
+        records, results = components.configs.legacy_alter(state, changes, validate_only=request.validate_only)
         response = AlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(
@@ -40,4 +40,4 @@ def handle(
         )
         return Outcome(records, response)
 
-    return parts.controller.write(decide)
+    return components.controller.write(decide)

@@ -10,7 +10,7 @@ from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
@@ -18,10 +18,10 @@ from ottla.server.security.operations import CLUSTER_ACTION
 
 
 def handle(
-    parts: ControllerParts, request: BrokerHeartbeatRequest, context: RequestContext
+    components: ControllerComponents, request: BrokerHeartbeatRequest, context: RequestContext
 ) -> Reply[BrokerHeartbeatResponse]:
-    require_on_cluster(parts, context, CLUSTER_ACTION)
-    controller = parts.controller
+    require_on_cluster(components, context, CLUSTER_ACTION)
+    controller = components.controller
 
     leaving = Leaving()
 
@@ -31,25 +31,25 @@ def handle(
             state, controller.heartbeats, request, log_end=log_end, now_ms=now_ms, leaving=leaving
         )
         if outcome.records and outcome.response is not None:
-            parts.scheduled_tasks.broker_changed(request.broker_id)
+            components.scheduled_tasks.broker_changed(request.broker_id)
         return outcome
 
     answer = controller.write_in_turns(decide)
-    _watch(parts, request.broker_id, context)
-    parts.scheduled_tasks.check_sessions()
+    _watch(components, request.broker_id, context)
+    components.scheduled_tasks.check_sessions()
     return answer
 
 
-def _watch(parts: ControllerParts, broker_id: int, context: RequestContext) -> None:
+def _watch(components: ControllerComponents, broker_id: int, context: RequestContext) -> None:
     """Watches the broker's connection. Only the newest one counts: an old one may close later."""
     connection = context.connection
-    if parts.heartbeat_connections.get(broker_id) == connection.id:
+    if components.heartbeat_connections.get(broker_id) == connection.id:
         return
-    parts.heartbeat_connections[broker_id] = connection.id
+    components.heartbeat_connections[broker_id] = connection.id
 
     def closed() -> None:
-        if parts.heartbeat_connections.get(broker_id) == connection.id:
-            del parts.heartbeat_connections[broker_id]
-            parts.scheduled_tasks.connection_lost(broker_id)
+        if components.heartbeat_connections.get(broker_id) == connection.id:
+            del components.heartbeat_connections[broker_id]
+            components.scheduled_tasks.connection_lost(broker_id)
 
     connection.on_close(closed)

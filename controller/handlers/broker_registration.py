@@ -7,7 +7,7 @@ from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.server.network.context import RequestContext
@@ -16,10 +16,10 @@ from ottla.server.security.operations import CLUSTER_ACTION
 
 
 def handle(
-    parts: ControllerParts, request: BrokerRegistrationRequest, context: RequestContext
+    components: ControllerComponents, request: BrokerRegistrationRequest, context: RequestContext
 ) -> Reply[BrokerRegistrationResponse]:
-    require_on_cluster(parts, context, CLUSTER_ACTION)
-    controller = parts.controller
+    require_on_cluster(components, context, CLUSTER_ACTION)
+    controller = components.controller
 
     leaving = Leaving()
 
@@ -31,7 +31,7 @@ def handle(
             )
         except KafkaError:
             # Where the first turns have fenced the former incarnation, what they left is decided as for any fenced broker.
-            parts.scheduled_tasks.broker_changed(request.broker_id)
+            components.scheduled_tasks.broker_changed(request.broker_id)
             raise
         return Outcome(records, None if epoch is None else BrokerRegistrationResponse(broker_epoch=epoch))
 

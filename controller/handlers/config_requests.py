@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.controller.decisions.configs import ConfigOp
 from ottla.controller.handlers.authorization import allowed_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.context import RequestContext
@@ -21,7 +21,7 @@ class RejectedResource(NamedTuple):
 
 
 def sort_out(
-    parts: ControllerParts, context: RequestContext, resources: Sequence[Any]
+    components: ControllerComponents, context: RequestContext, resources: Sequence[Any]
 ) -> tuple[list[Any], list[RejectedResource]]:
     """Splits the resources into valid ones, and errors for the others: unknown, named twice, not authorized."""
     seen: set[tuple[int, str]] = set()
@@ -38,7 +38,7 @@ def sort_out(
         key = (resource.resource_type, resource.resource_name)
         if key in duplicate:
             continue
-        error = _authorization_error(parts, context, *key) or _senseless(resource.configs)
+        error = _authorization_error(components, context, *key) or _senseless(resource.configs)
         if error is None:
             wanted.append(resource)
         else:
@@ -62,17 +62,17 @@ def _senseless(configs: Sequence[Any]) -> KafkaError | None:
 
 
 def _authorization_error(
-    parts: ControllerParts, context: RequestContext, resource_type: int, name: str
+    components: ControllerComponents, context: RequestContext, resource_type: int, name: str
 ) -> KafkaError | None:
     match resource_type:
         case ResourceType.BROKER | ResourceType.CLIENT_METRICS:
-            if not allowed_on_cluster(parts, context, ALTER_CONFIGS):
+            if not allowed_on_cluster(components, context, ALTER_CONFIGS):
                 return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         case ResourceType.TOPIC:
-            if not parts.authorizer.allows(context, ALTER_CONFIGS, TOPIC, name):
+            if not components.authorizer.allows(context, ALTER_CONFIGS, TOPIC, name):
                 return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         case ResourceType.GROUP:
-            if not parts.authorizer.allows(context, ALTER_CONFIGS, GROUP, name):
+            if not components.authorizer.allows(context, ALTER_CONFIGS, GROUP, name):
                 return KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         case ResourceType.BROKER_LOGGER:
             # Loggers belong to the broker that the request names, and that broker responds.

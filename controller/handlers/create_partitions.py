@@ -9,8 +9,8 @@ from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import create_partitions
 from ottla.controller.handlers.authorization import allowed_topics
-from ottla.controller.handlers.deadlines import refuse_timed_out
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
+from ottla.controller.handlers.deadlines import reject_timed_out
 from ottla.controller.handlers.quota import mutation_quota
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
@@ -24,35 +24,40 @@ from ottla.server.security.operations import ALTER
 
 
 def handle(
-    parts: ControllerParts, request: CreatePartitionsRequest, context: RequestContext
+    components: ControllerComponents, request: CreatePartitionsRequest, context: RequestContext
 ) -> Reply[CreatePartitionsResponse]:
-    refuse_timed_out(request.timeout_ms)
+    reject_timed_out(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1]
-    alterable = allowed_topics(parts, context, ALTER, names)
-    refused = [
+    alterable = allowed_topics(components, context, ALTER, names)
+    rejected = [
         CreatePartitionsTopicResult(
             name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
         )
         for name, count in counts.items()
         if count > 1
     ]
-    refused += [
+    rejected += [
         CreatePartitionsTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for name in names
         if name not in alterable
     ]
     wanted = [topic for topic in request.topics if topic.name in alterable]
 
-    quota = mutation_quota(parts, context, strict_since=3)
+    quota = mutation_quota(components, context, strict_since=3)
     progress: Progress[CreatePartitionsTopicResult] = Progress()
 
     def decide(state: ControlState) -> Outcome[CreatePartitionsResponse | None]:
         records, results = create_partitions(
-            state, wanted, parts.world.rng, validate_only=request.validate_only, progress=progress, charge=quota.charge
+            state,
+            wanted,
+            components.world.rng,
+            validate_only=request.validate_only,
+            progress=progress,
+            charge=quota.charge,
         )
         if results is None:
             return Outcome(records, None)
-        return Outcome(records, CreatePartitionsResponse(throttle_time_ms=quota.wait_ms(), results=refused + results))
+        return Outcome(records, CreatePartitionsResponse(throttle_time_ms=quota.wait_ms(), results=rejected + results))
 
-    return parts.controller.write_in_turns(decide)
+    return components.controller.write_in_turns(decide)

@@ -11,12 +11,12 @@ from collections import Counter
 from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.decisions.topic_names import CLUSTER_METADATA_TOPIC
 from ottla.controller.decisions.topics import create_topics
 from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
-from ottla.controller.handlers.deadlines import refuse_timed_out
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
+from ottla.controller.handlers.deadlines import reject_timed_out
 from ottla.controller.handlers.quota import mutation_quota
+from ottla.controller.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.server.network.context import RequestContext
@@ -25,36 +25,36 @@ from ottla.server.security.operations import CREATE, DESCRIBE_CONFIGS
 
 
 def handle(
-    parts: ControllerParts, request: CreateTopicsRequest, context: RequestContext
+    components: ControllerComponents, request: CreateTopicsRequest, context: RequestContext
 ) -> Reply[CreateTopicsResponse]:
-    refuse_timed_out(request.timeout_ms)
+    reject_timed_out(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA_TOPIC]
-    if allowed_on_cluster(parts, context, CREATE):
+    if allowed_on_cluster(components, context, CREATE):
         creatable = frozenset(names)
     else:
-        creatable = allowed_topics(parts, context, CREATE, names)
-    describable = allowed_topics(parts, context, DESCRIBE_CONFIGS, names)
-    refused = []
+        creatable = allowed_topics(components, context, CREATE, names)
+    describable = allowed_topics(components, context, DESCRIBE_CONFIGS, names)
+    rejected = []
     for name, count in counts.items():
         if count > 1:
-            refused.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            rejected.append(_rejected(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         elif name == CLUSTER_METADATA_TOPIC:
             message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
-            refused.append(_refused(name, ErrorCode.INVALID_REQUEST, message))
+            rejected.append(_rejected(name, ErrorCode.INVALID_REQUEST, message))
         elif name not in creatable:
-            refused.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
+            rejected.append(_rejected(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
     wanted = [topic for topic in request.topics if topic.name in creatable]
 
-    quota = mutation_quota(parts, context, strict_since=6)
+    quota = mutation_quota(components, context, strict_since=6)
     progress: Progress[CreatableTopicResult] = Progress()
 
     def decide(state: ControlState) -> Outcome[CreateTopicsResponse | None]:
         records, results = create_topics(
             state,
             wanted,
-            parts.configs,
-            parts.world.rng,
+            components.configs,
+            components.world.rng,
             validate_only=request.validate_only,
             describable=describable,
             progress=progress,
@@ -62,10 +62,10 @@ def handle(
         )
         if results is None:
             return Outcome(records, None)
-        return Outcome(records, CreateTopicsResponse(throttle_time_ms=quota.wait_ms(), topics=results + refused))
+        return Outcome(records, CreateTopicsResponse(throttle_time_ms=quota.wait_ms(), topics=results + rejected))
 
-    return parts.controller.write_in_turns(decide)
+    return components.controller.write_in_turns(decide)
 
 
-def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+def _rejected(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)

@@ -5,6 +5,6 @@ from __future__ import annotations
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
-def refuse_timed_out(timeout_ms: int) -> None:
+def reject_timed_out(timeout_ms: int) -> None:
     if timeout_ms <= 0:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)

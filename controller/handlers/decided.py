@@ -9,21 +9,21 @@ from typing import Any
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.deadlines import refuse_timed_out
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
+from ottla.controller.handlers.deadlines import reject_timed_out
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 
-ControllerHandler = Callable[[ControllerParts, Any, RequestContext], Any]
+ControllerHandler = Callable[[ControllerComponents, Any, RequestContext], Any]
 
 
 def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]]) -> ControllerHandler:
     """Returns the handler. The client must be authorized for `operation` on the cluster."""
 
     @wraps(decide)
-    def handle(parts: ControllerParts, request: Any, context: RequestContext) -> Reply[Any]:
-        require_on_cluster(parts, context, operation)
-        return parts.controller.write(lambda state: decide(state, request))
+    def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Reply[Any]:
+        require_on_cluster(components, context, operation)
+        return components.controller.write(lambda state: decide(state, request))
 
     return handle
 
@@ -32,8 +32,8 @@ def in_time(handler: ControllerHandler) -> ControllerHandler:
     """Wraps the handler of a request with a `timeout_ms`: see deadlines.py."""
 
     @wraps(handler)
-    def handle(parts: ControllerParts, request: Any, context: RequestContext) -> Any:
-        refuse_timed_out(request.timeout_ms)
-        return handler(parts, request, context)
+    def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Any:
+        reject_timed_out(request.timeout_ms)
+        return handler(components, request, context)
 
     return handle

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ottla.controller.decisions.delegation_tokens import create, expire, renew
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.delegation_tokens import may_handle_tokens
+from ottla.server.security.delegation_tokens import TokensByHmac, may_handle_tokens
 from ottla.server.security.operations import CREATE_TOKENS, USER
 from ottla.server.security.principal import Principal
 
 T = TypeVar("T")
+RequestT = TypeVar("RequestT")
 #: DelegationTokenManager.ErrorTimestamp.
 NO_TIMESTAMP = -1
 
 
 def handle_create(
-    parts: ControllerParts, request: CreateDelegationTokenRequest, context: RequestContext
+    components: ControllerComponents, request: CreateDelegationTokenRequest, context: RequestContext
 ) -> Reply[CreateDelegationTokenResponse]:
     requester = context.connection.principal._replace(token_authenticated=False)
     owner = requester
@@ -43,11 +46,11 @@ def handle_create(
         )
 
     def write() -> Reply[CreateDelegationTokenResponse]:
-        if owner != requester and not parts.authorizer.allows(context, CREATE_TOKENS, USER, str(owner)):
+        if owner != requester and not components.authorizer.allows(context, CREATE_TOKENS, USER, str(owner)):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        _check_enabled(parts)
-        world = parts.world
-        return parts.controller.write(
+        _check_enabled(components)
+        world = components.world
+        return components.controller.write(
             lambda state: create(state, request, owner, requester, world.clock.wall_ms(), world.rng)
         )
 
@@ -55,31 +58,38 @@ def handle_create(
 
 
 def handle_renew(
-    parts: ControllerParts, request: RenewDelegationTokenRequest, context: RequestContext
+    components: ControllerComponents, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> Reply[RenewDelegationTokenResponse]:
-    def write() -> Reply[RenewDelegationTokenResponse]:
-        tokens = _check_enabled(parts)
-        now_ms, principal = parts.world.clock.wall_ms(), context.connection.principal
-        return parts.controller.write(lambda state: renew(state, request, principal, tokens, now_ms))
-
-    return _answered(context, write, lambda error: RenewDelegationTokenResponse(error.code, NO_TIMESTAMP))
+    return _change_expiry(components, request, context, renew, RenewDelegationTokenResponse)
 
 
 def handle_expire(
-    parts: ControllerParts, request: ExpireDelegationTokenRequest, context: RequestContext
+    components: ControllerComponents, request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> Reply[ExpireDelegationTokenResponse]:
-    def write() -> Reply[ExpireDelegationTokenResponse]:
-        tokens = _check_enabled(parts)
-        now_ms, principal = parts.world.clock.wall_ms(), context.connection.principal
-        return parts.controller.write(lambda state: expire(state, request, principal, tokens, now_ms))
-
-    return _answered(context, write, lambda error: ExpireDelegationTokenResponse(error.code, NO_TIMESTAMP))
+    return _change_expiry(components, request, context, expire, ExpireDelegationTokenResponse)
 
 
-def _check_enabled(parts: ControllerParts) -> Any:
-    if parts.tokens is None:
+def _change_expiry(
+    components: ControllerComponents,
+    request: RequestT,
+    context: RequestContext,
+    decide: Callable[[ControlState, RequestT, Principal, TokensByHmac, int], Outcome[T]],
+    response: Callable[[int, int], T],
+) -> Reply[T]:
+    """Write the decision; an error is answered by `response` with its code and no timestamp."""
+
+    def write() -> Reply[T]:
+        tokens = _check_enabled(components)
+        now_ms, principal = components.world.clock.wall_ms(), context.connection.principal
+        return components.controller.write(lambda state: decide(state, request, principal, tokens, now_ms))
+
+    return _answered(context, write, lambda error: response(error.code, NO_TIMESTAMP))
+
+
+def _check_enabled(components: ControllerComponents) -> TokensByHmac:
+    if components.tokens is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
-    return parts.tokens
+    return components.tokens
 
 
 def _answered(context: RequestContext, write: Callable[[], Reply[T]], failed: Callable[[KafkaError], T]) -> Reply[T]:

@@ -6,7 +6,7 @@ from ottla.controller.decisions.acls import delete_acls
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from ottla.server.network.context import RequestContext
@@ -14,13 +14,15 @@ from ottla.server.network.reply import Reply
 from ottla.server.security.operations import ALTER
 
 
-def handle(parts: ControllerParts, request: DeleteAclsRequest, context: RequestContext) -> Reply[DeleteAclsResponse]:
-    require_on_cluster(parts, context, ALTER)
-    if not parts.authorizer.enabled:
+def handle(
+    components: ControllerComponents, request: DeleteAclsRequest, context: RequestContext
+) -> Reply[DeleteAclsResponse]:
+    require_on_cluster(components, context, ALTER)
+    if not components.authorizer.enabled:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
     def decide(state: ControlState) -> Outcome[DeleteAclsResponse]:
         records, results = delete_acls(state, request.filters)
         return Outcome(records, DeleteAclsResponse(filter_results=results))
 
-    return parts.controller.write(decide)
+    return components.controller.write(decide)

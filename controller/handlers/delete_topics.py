@@ -8,8 +8,8 @@ from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import delete_topics, not_found
 from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
-from ottla.controller.handlers.deadlines import refuse_timed_out
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
+from ottla.controller.handlers.deadlines import reject_timed_out
 from ottla.controller.handlers.quota import mutation_quota
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -20,23 +20,23 @@ from ottla.server.security.operations import DELETE, DESCRIBE
 
 
 def handle(
-    parts: ControllerParts, request: DeleteTopicsRequest, context: RequestContext
+    components: ControllerComponents, request: DeleteTopicsRequest, context: RequestContext
 ) -> Reply[DeleteTopicsResponse]:
-    refuse_timed_out(request.timeout_ms)
-    if not parts.controller.settings.delete_topic_enable:
+    reject_timed_out(request.timeout_ms)
+    if not components.controller.settings.delete_topic_enable:
         if context.api_version < 3:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     results: list[DeletableTopicResult] = []
     names, ids = _named(request, results)
-    quota = mutation_quota(parts, context, strict_since=5)
+    quota = mutation_quota(components, context, strict_since=5)
 
     def decide(state: ControlState) -> Outcome[DeleteTopicsResponse]:
-        found = _found(parts, context, state, names, ids, results)
+        found = _found(components, context, state, names, ids, results)
         records, deleted = delete_topics(state, found, quota.charge)
         return Outcome(records, DeleteTopicsResponse(throttle_time_ms=quota.wait_ms(), responses=results + deleted))
 
-    return parts.controller.write(decide)
+    return components.controller.write(decide)
 
 
 def _named(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> tuple[list[str], list[bytes]]:
@@ -46,20 +46,20 @@ def _named(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) ->
     for topic in request.topics:
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             message = "You may not specify both topic name and topic id."
-            results.append(_refused(topic.name, topic.topic_id, message))
+            results.append(_rejected(topic.name, topic.topic_id, message))
         elif topic.name is not None:
             names[topic.name] += 1
         elif topic.topic_id != ZERO_UUID:
             ids[topic.topic_id] += 1
         else:
-            results.append(_refused(None, ZERO_UUID, "Neither topic name nor id were specified."))
-    results += [_refused(name, ZERO_UUID, "Duplicate topic name.") for name, count in names.items() if count > 1]
-    results += [_refused(None, topic_id, "Duplicate topic id.") for topic_id, count in ids.items() if count > 1]
+            results.append(_rejected(None, ZERO_UUID, "Neither topic name nor id were specified."))
+    results += [_rejected(name, ZERO_UUID, "Duplicate topic name.") for name, count in names.items() if count > 1]
+    results += [_rejected(None, topic_id, "Duplicate topic id.") for topic_id, count in ids.items() if count > 1]
     return [name for name, count in names.items() if count == 1], [key for key, count in ids.items() if count == 1]
 
 
 def _found(
-    parts: ControllerParts,
+    components: ControllerComponents,
     context: RequestContext,
     state: ControlState,
     names: list[str],
@@ -70,11 +70,11 @@ def _found(
     topics = state.image.topics
     by_id = {topic_id: topics.by_id(topic_id) for topic_id in ids}
     asked = [*names, *(topic.name for topic in by_id.values() if topic is not None)]
-    if allowed_on_cluster(parts, context, DELETE):
+    if allowed_on_cluster(components, context, DELETE):
         describable = deletable = frozenset(asked)
     else:
-        describable = allowed_topics(parts, context, DESCRIBE, asked)
-        deletable = allowed_topics(parts, context, DELETE, asked)
+        describable = allowed_topics(components, context, DESCRIBE, asked)
+        deletable = allowed_topics(components, context, DELETE, asked)
     found: dict[bytes, str] = {}
     for topic_id, topic in by_id.items():
         if topic is None:
@@ -92,13 +92,13 @@ def _found(
         elif name_id in found:
             del found[name_id]
             message = "The provided topic name maps to an ID that was already supplied."
-            results.append(_refused(name, name_id, message))
+            results.append(_rejected(name, name_id, message))
         else:
             found[name_id] = name
     return [(name, topic_id) for topic_id, name in found.items()]
 
 
-def _refused(name: str | None, topic_id: bytes, message: str) -> DeletableTopicResult:
+def _rejected(name: str | None, topic_id: bytes, message: str) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=message
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -17,16 +17,18 @@ MV_CONTROLLER_REGISTRATION = 15
 ENDPOINT_CONTROLLER = 2
 
 
-def handle(parts: ControllerParts, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle(
+    components: ControllerComponents, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
     """Responds from the committed image, on any controller."""
-    controller = parts.controller
+    controller = components.controller
     image = controller.loader.image
     if image.features.metadata_version < MV_CONTROLLER_REGISTRATION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             "Direct-to-controller communication is not supported with the current MetadataVersion.",
         )
-    require_on_cluster(parts, context, ALTER)
+    require_on_cluster(components, context, ALTER)
     if request.endpoint_type != ENDPOINT_CONTROLLER:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decoder
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -78,9 +78,9 @@ class ForwardedPeer:
 
 
 def handle(
-    parts: ControllerParts, routes: RouteTable, request: EnvelopeRequest, context: RequestContext
+    components: ControllerComponents, routes: RouteTable, request: EnvelopeRequest, context: RequestContext
 ) -> Answer[EnvelopeResponse]:
-    require_on_cluster(parts, context, CLUSTER_ACTION)
+    require_on_cluster(components, context, CLUSTER_ACTION)
     peer = ForwardedPeer(context.connection, _principal(request.request_principal), _host(request.client_host_address))
     data = request.request_data
     try:
@@ -160,8 +160,8 @@ class _Relay:
 def _says_not_controller(answer: Any) -> bool:
     """Returns True for NOT_CONTROLLER. DescribeQuorum is served by the quorum's leader, and has an error of its own for that, as in Kafka."""
     if isinstance(answer, DescribeQuorumResponse):
-        parts = [part for topic in answer.topics for part in topic.partitions]
-        return any(part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for part in parts)
+        partitions = [part for topic in answer.topics for part in topic.partitions]
+        return any(part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for part in partitions)
     return isinstance(answer, KafkaError) and answer.code == ErrorCode.NOT_CONTROLLER
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.controller.decisions.outcome import Outcome, own_words
 from ottla.controller.decisions.state import ControlState
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.config_requests import sort_out
-from ottla.controller.handlers.parts import ControllerParts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -17,9 +17,9 @@ from ottla.server.network.reply import Reply
 
 
 def handle(
-    parts: ControllerParts, request: IncrementalAlterConfigsRequest, context: RequestContext
+    components: ControllerComponents, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> Reply[IncrementalAlterConfigsResponse]:
-    wanted, rejected = sort_out(parts, context, request.resources)
+    wanted, rejected = sort_out(components, context, request.resources)
     changes = [
         (
             each.resource_type,
@@ -30,7 +30,7 @@ def handle(
     ]
 
     def decide(state: ControlState) -> Outcome[IncrementalAlterConfigsResponse]:
-        records, results = parts.configs.incremental_alter(state, changes, validate_only=request.validate_only)
+        records, results = components.configs.incremental_alter(state, changes, validate_only=request.validate_only)
         response = IncrementalAlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(
@@ -44,4 +44,4 @@ def handle(
         )
         return Outcome(records, response)
 
-    return parts.controller.write(decide)
+    return components.controller.write(decide)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.api import ApiKey
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Handler, Route
@@ -26,19 +26,19 @@ QUORUM_OPERATIONS: Mapping[ApiKey, int] = {
 }
 
 
-def guard_quorum(parts: ControllerParts, quorum: Iterable[Route]) -> list[Route]:
+def guard_quorum(components: ControllerComponents, quorum: Iterable[Route]) -> list[Route]:
     """Adds authorization to the routes. Without an authorizer it returns them unchanged, so that the quorum's fetches cost no more."""
-    if not parts.authorizer.enabled:
+    if not components.authorizer.enabled:
         return list(quorum)
     return [
-        Route(route.api_key, _guarded(parts, QUORUM_OPERATIONS[ApiKey(route.api_key)], route.handler))
+        Route(route.api_key, _guarded(components, QUORUM_OPERATIONS[ApiKey(route.api_key)], route.handler))
         for route in quorum
     ]
 
 
-def _guarded(parts: ControllerParts, operation: int, handler: Handler) -> Handler:
+def _guarded(components: ControllerComponents, operation: int, handler: Handler) -> Handler:
     def handle(request: Any, context: RequestContext) -> Any:
-        require_on_cluster(parts, context, operation)
+        require_on_cluster(components, context, operation)
         return handler(request, context)
 
     return handle

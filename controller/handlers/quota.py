@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.server.network.context import RequestContext
 from ottla.server.quotas.mutations import MutationQuota
 
 
-def mutation_quota(parts: ControllerParts, context: RequestContext, *, strict_since: int) -> MutationQuota:
+def mutation_quota(components: ControllerComponents, context: RequestContext, *, strict_since: int) -> MutationQuota:
     """`strict_since`: the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
     principal = context.connection.principal
-    return parts.quotas.mutations(principal.name, context.client_id, strict=context.api_version >= strict_since)
+    return components.quotas.mutations(principal.name, context.client_id, strict=context.api_version >= strict_since)

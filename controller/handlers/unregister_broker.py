@@ -7,7 +7,7 @@ from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.server.network.context import RequestContext
@@ -16,16 +16,17 @@ from ottla.server.security.operations import ALTER
 
 
 def handle(
-    parts: ControllerParts, request: UnregisterBrokerRequest, context: RequestContext
+    components: ControllerComponents, request: UnregisterBrokerRequest, context: RequestContext
 ) -> Reply[UnregisterBrokerResponse]:
-    require_on_cluster(parts, context, ALTER)
+    require_on_cluster(components, context, ALTER)
     leaving = Leaving()
 
     def decide(state: ControlState) -> Outcome[UnregisterBrokerResponse | None]:
         try:
             return unregister_broker(state, request, leaving)
         except KafkaError:
-            parts.scheduled_tasks.broker_changed(request.broker_id)  # as for a registration
+            # Earlier turns may have fenced the broker: the scheduled tasks decide about the rest of its partitions.
+            components.scheduled_tasks.broker_changed(request.broker_id)
             raise
 
-    return parts.controller.write_in_turns(decide)
+    return components.controller.write_in_turns(decide)

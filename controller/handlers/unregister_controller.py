@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.controller.decisions.brokers import unregister_controller
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
@@ -13,11 +13,11 @@ from ottla.server.security.operations import ALTER
 
 
 def handle(
-    parts: ControllerParts, request: UnregisterControllerRequest, context: RequestContext
+    components: ControllerComponents, request: UnregisterControllerRequest, context: RequestContext
 ) -> Reply[UnregisterControllerResponse]:
-    require_on_cluster(parts, context, ALTER)
-    voters = parts.quorum.voter_ids
+    require_on_cluster(components, context, ALTER)
+    voters = components.quorum.voter_ids
     response = UnregisterControllerResponse(error_message=None)
-    return parts.controller.write(
+    return components.controller.write(
         lambda state: Outcome(unregister_controller(state, request.controller_id, voters).records, response)
     )

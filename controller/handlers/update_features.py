@@ -6,7 +6,7 @@ from ottla.controller.decisions.features import QuorumFeatures, raised_kraft_ver
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from ottla.server.network.context import RequestContext
@@ -15,10 +15,10 @@ from ottla.server.security.operations import ALTER
 
 
 def handle(
-    parts: ControllerParts, request: UpdateFeaturesRequest, context: RequestContext
+    components: ControllerComponents, request: UpdateFeaturesRequest, context: RequestContext
 ) -> Reply[UpdateFeaturesResponse]:
-    require_on_cluster(parts, context, ALTER)
-    quorum = QuorumFeatures(parts.quorum.voter_ids, parts.quorum.kraft_version)
+    require_on_cluster(components, context, ALTER)
+    quorum = QuorumFeatures(components.quorum.voter_ids, components.quorum.kraft_version)
 
     def decide(state: ControlState) -> Outcome[UpdateFeaturesResponse]:
         outcome = update_features(state, request, context.api_version, quorum)
@@ -26,9 +26,9 @@ def handle(
         if level is not None and not outcome.response.error_code:
             # It is raised last, when no other check can fail: its records are the quorum's and could not be left out of the batch.
             try:
-                parts.quorum.raise_kraft_version(level, dry_run=request.validate_only)
+                components.quorum.raise_kraft_version(level, dry_run=request.validate_only)
             except KafkaError as error:
                 return Outcome([], response_to(request, context.api_version, error))
         return outcome
 
-    return parts.controller.write(decide)
+    return components.controller.write(decide)

@@ -22,7 +22,7 @@ class AclPublisher:
         self._caught_up = caught_up
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if not self._authorizer.ready:
+        if not self._authorizer.loaded.is_set():
             if self._caught_up():
                 self._authorizer.change((), image.acls.entries.values())
         elif delta.acls is not None:

@@ -19,7 +19,7 @@ UNFENCE = -1
 ENTER_CONTROLLED_SHUTDOWN = 1
 
 
-class Endpoint(NamedTuple):
+class RegisteredEndpoint(NamedTuple):
     name: str
     host: str
     port: int
@@ -36,7 +36,7 @@ class BrokerRegistration:
     id: int
     epoch: int
     incarnation_id: bytes
-    endpoints: Mapping[str, Endpoint]
+    endpoints: Mapping[str, RegisteredEndpoint]
     features: Mapping[str, FeatureRange]
     rack: str | None = None
     fenced: bool = True
@@ -51,7 +51,7 @@ class BrokerRegistration:
         """True if the broker may get leaders and new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
-    def endpoint(self, listener_name: str) -> Endpoint | None:
+    def endpoint(self, listener_name: str) -> RegisteredEndpoint | None:
         return self.endpoints.get(listener_name)
 
     @classmethod
@@ -60,7 +60,9 @@ class BrokerRegistration:
             id=record.broker_id,
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
-            endpoints={e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points},
+            endpoints={
+                e.name: RegisteredEndpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points
+            },
             features={f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in record.features},
             rack=record.rack,
             fenced=record.fenced,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.controller.metadata.brokers import Endpoint, FeatureRange
+from ottla.controller.metadata.brokers import FeatureRange, RegisteredEndpoint
 from ottla.protocol.internal_topics.metadata_records import (
     ControllerEndpoint,
     ControllerFeature,
@@ -17,7 +17,7 @@ from ottla.protocol.internal_topics.metadata_records import (
 class ControllerRegistration:
     id: int
     incarnation_id: bytes
-    endpoints: Mapping[str, Endpoint]
+    endpoints: Mapping[str, RegisteredEndpoint]
     features: Mapping[str, FeatureRange]
     zk_migration_ready: bool = False
 
@@ -26,7 +26,9 @@ class ControllerRegistration:
         return cls(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
-            endpoints={e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points},
+            endpoints={
+                e.name: RegisteredEndpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points
+            },
             features={f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in record.features},
             zk_migration_ready=record.zk_migration_ready,
         )

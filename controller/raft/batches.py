@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ottla.controller.raft.messages import Batch, ControlRecords, LeaderChange
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.internal_topics import control_messages as wire
@@ -171,7 +171,7 @@ def _voter_set(voters: list[wire.Voter]) -> VoterSet:
 def _voter(voter: wire.Voter) -> Voter:
     return Voter(
         ReplicaKey(voter.voter_id, bytes(voter.voter_directory_id)),
-        tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in voter.endpoints),
+        tuple(QuorumEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in voter.endpoints),
         voter.kraft_version_feature.min_supported_version,
         voter.kraft_version_feature.max_supported_version,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.controller.raft.effects import Request
 from ottla.controller.raft.messages import Answered, Failed, Fetch
-from ottla.controller.raft.voters import Endpoint
+from ottla.controller.raft.voters import QuorumEndpoint
 from ottla.controller.raft.wire.requests_out import reply_from_wire, request_to_wire
 from ottla.protocol.errors import KafkaError, ProtocolError, UnsupportedVersion
 from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
@@ -25,7 +25,7 @@ class Channels:
         self._world = world
         self._node_id = node_id
         self._security = security
-        self._open: dict[tuple[Endpoint, bool], Channel] = {}
+        self._open: dict[tuple[QuorumEndpoint, bool], Channel] = {}
 
     async def ask(self, request: Request) -> Answered | Failed:
         """Sends the request; returns the reply or a `Failed`. It does not raise: a peer's failure is an ordinary event."""
@@ -52,5 +52,5 @@ class Channels:
         for channel in self._open.values():
             channel.close()
 
-    def _channel(self, endpoint: Endpoint) -> Channel:
+    def _channel(self, endpoint: QuorumEndpoint) -> Channel:
         return Channel(self._world, endpoint.host, endpoint.port, f"raft-client-{self._node_id}", self._security)

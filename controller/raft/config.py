@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, Endpoints, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, QuorumEndpoints, ReplicaKey, Voter, VoterSet
 
 NO_VOTERS = VoterSet()
 
@@ -20,12 +20,12 @@ class RaftConfig:
     directory_id: bytes
     cluster_id: str
     #: The endpoints of this replica; the quorum uses the first listener.
-    endpoints: Endpoints = ()
+    endpoints: QuorumEndpoints = ()
     #: controller.quorum.voters: node ids and addresses, without directory ids. Empty with dynamic voters.
     static_voters: VoterSet = NO_VOTERS
     #: controller.quorum.bootstrap.servers: the addresses from which the leader is requested.
-    bootstrap_servers: Endpoints = ()
-    #: Whether the node runs a controller. A broker only follows: it never votes, even if its node id is in the set.
+    bootstrap_servers: QuorumEndpoints = ()
+    #: True if the node runs a controller. A broker only follows: it never votes, even if its node id is in the set.
     can_vote: bool = True
     #: controller.quorum.auto.join.enable: a controller that is no voter asks to be one.
     auto_join: bool = False

@@ -138,7 +138,7 @@ class RaftNode(RaftStatus):
                 return
             await pause(clock, 5)
 
-    # Writing.
+    # -- Writing
 
     def append(self, records: list[bytes], *, epoch: int | None = None) -> int:
         """Appends record values as leader; returns the offset of the last. They are committed once they are delivered to the listener.

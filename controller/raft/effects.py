@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ReplyBody, RequestBody
-from ottla.controller.raft.voters import Endpoint, ReplicaKey
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey
 from ottla.protocol.primitives import Buffer
 
 
@@ -28,7 +28,7 @@ class Request(NamedTuple):
 
     request_id: int
     destination_id: int
-    endpoint: Endpoint
+    endpoint: QuorumEndpoint
     body: RequestBody
     timeout_ms: int
 

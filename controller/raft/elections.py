@@ -22,7 +22,7 @@ from ottla.controller.raft.messages import (
 )
 from ottla.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
 from ottla.controller.raft.state import RaftState
-from ottla.controller.raft.voters import Endpoints, ReplicaKey
+from ottla.controller.raft.voters import QuorumEndpoints, ReplicaKey
 from ottla.protocol.errors import ErrorCode
 
 #: The time after which a Prospective retries rejected pre-votes, at random up to twice this. It is long enough for peers to
@@ -74,13 +74,13 @@ def on_vote(state: RaftState, vote: Vote, now_ms: int) -> VoteReply:
     if state.is_foreign_cluster(vote.cluster_id):
         return VoteReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     is_meant = vote.candidate.id >= 0 and vote.candidate.id != state.key.id and _is_possible(vote)
-    if is_meant and _refuses_non_voter(state, vote.candidate.id, vote.voter):
+    if is_meant and _rejects_non_voter(state, vote.candidate.id, vote.voter):
         return VoteReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error, granted = _judge_vote(state, vote, now_ms)
     return VoteReply(error, state.epoch, state.leader_id, state.leader_endpoints, granted)
 
 
-def _refuses_non_voter(state: RaftState, sender_id: int, meant: ReplicaKey | None) -> bool:
+def _rejects_non_voter(state: RaftState, sender_id: int, meant: ReplicaKey | None) -> bool:
     """Returns True if a request comes from a node outside controller.quorum.voters.
 
     A request that names this replica's directory comes from a voter set in the log (KIP-853), because a configured list has no
@@ -132,7 +132,7 @@ def is_own_key(state: RaftState, meant: ReplicaKey | None) -> bool:
 def on_begin_quorum_epoch(state: RaftState, begin: BeginQuorumEpoch, now_ms: int) -> BeginQuorumEpochReply:
     if state.is_foreign_cluster(begin.cluster_id):
         return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
-    if _refuses_non_voter(state, begin.leader_id, begin.voter):
+    if _rejects_non_voter(state, begin.leader_id, begin.voter):
         return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error = _follow_sender(state, begin, now_ms)
     if error is ErrorCode.NONE and not is_own_key(state, begin.voter):
@@ -144,7 +144,7 @@ def on_end_quorum_epoch(state: RaftState, end: EndQuorumEpoch, now_ms: int) -> E
     if state.is_foreign_cluster(end.cluster_id):
         return EndQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     meant = state.key if state.key in end.preferred_candidates else None
-    if _refuses_non_voter(state, end.leader_id, meant):
+    if _rejects_non_voter(state, end.leader_id, meant):
         return EndQuorumEpochReply(ErrorCode.INCONSISTENT_VOTER_SET)
     error = _follow_sender(state, end, now_ms)
     role = state.role
@@ -214,7 +214,7 @@ def is_consistent_leader(state: RaftState, epoch: int, leader_id: int) -> bool:
     return epoch != state.epoch or state.leader_id in (-1, leader_id)
 
 
-def follow_or_fall_back(state: RaftState, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+def follow_or_fall_back(state: RaftState, epoch: int, leader_id: int, endpoints: QuorumEndpoints, now_ms: int) -> None:
     """Enters a later epoch, or follows the leader of this one."""
     role = state.role
     if leader_id == state.key.id:
@@ -356,7 +356,7 @@ def ask_for_leader(state: RaftState, now_ms: int) -> None:
         state.send(target_id, endpoints, fetch, now_ms)
 
 
-def known_replicas(state: RaftState) -> list[tuple[int, Endpoints]]:
+def known_replicas(state: RaftState) -> list[tuple[int, QuorumEndpoints]]:
     """Returns voters and bootstrap servers, without this node. The latter get the ids -2, -3, ... as in Kafka; -1 means no node.
 
     Unlike Kafka, requests go to both: all voters may have been replaced since the bootstrap servers were configured.

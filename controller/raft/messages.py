@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.controller.raft.log_state import OffsetAndEpoch
-from ottla.controller.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoints, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -70,7 +70,7 @@ class VoteReply:
     error: ErrorCode
     epoch: int = -1
     leader_id: int = -1
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
     granted: bool = False
 
 
@@ -80,7 +80,7 @@ class BeginQuorumEpoch:
     voter: ReplicaKey | None
     epoch: int
     leader_id: int
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class BeginQuorumEpochReply:
     error: ErrorCode
     epoch: int = -1
     leader_id: int = -1
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class EndQuorumEpoch:
     epoch: int
     leader_id: int
     preferred_candidates: tuple[ReplicaKey, ...] = ()
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class EndQuorumEpochReply:
     error: ErrorCode
     epoch: int = -1
     leader_id: int = -1
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class FetchReply:
     error: ErrorCode
     epoch: int = -1
     leader_id: int = -1
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
     high_watermark: int = -1
     log_start_offset: int = -1
     diverging: OffsetAndEpoch | None = None
@@ -153,7 +153,7 @@ class FetchSnapshotReply:
     error: ErrorCode
     epoch: int = -1
     leader_id: int = -1
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
     snapshot: OffsetAndEpoch | None = None
     position: int = 0
     size: int = 0
@@ -165,7 +165,7 @@ class FetchSnapshotReply:
 class AddVoter:
     cluster_id: str | None
     voter: ReplicaKey
-    endpoints: Endpoints
+    endpoints: QuorumEndpoints
     timeout_ms: int
     ack_when_committed: bool = True
 
@@ -191,7 +191,7 @@ class VoterChangeReply:
     message: str | None = None
     epoch: int = -1
     leader_id: int = -1
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,16 @@ from ottla.controller.raft.messages import (
 from ottla.controller.raft.pending_responses import finish_change, voter_change_reply
 from ottla.controller.raft.replication import check_leader
 from ottla.controller.raft.state import RaftState
-from ottla.controller.raft.voters import DYNAMIC_VOTERS, Endpoints, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoints, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 def on_add_voter(state: RaftState, add: AddVoter, reply_to: object, now_ms: int) -> None:
-    refusal = _check_request(state, add.cluster_id, state.epoch) or _check_add(state, add)
+    rejection = _check_request(state, add.cluster_id, state.epoch) or _check_add(state, add)
     leader = state.role
-    if refusal is not None or not isinstance(leader, Leader):
-        assert refusal is not None
-        state.reply(reply_to, refusal)
+    if rejection is not None or not isinstance(leader, Leader):
+        assert rejection is not None
+        state.reply(reply_to, rejection)
         return
     # The new voter is asked for its supported kraft.version levels.
     state.peers.reset_one(add.voter.id)
@@ -50,9 +50,9 @@ def _check_add(state: RaftState, add: AddVoter) -> VoterChangeReply | None:
         return voter_change_reply(
             state, ErrorCode.INVALID_REQUEST, f"no endpoint for the listener {_listener_name(state)}"
         )
-    refusal = _check_state(state)
-    if refusal is not None:
-        return refusal
+    rejection = _check_state(state)
+    if rejection is not None:
+        return rejection
     if state.voters.last.get(add.voter.id) is not None:
         return voter_change_reply(
             state, ErrorCode.DUPLICATE_VOTER, f"node {add.voter.id} is one of the voters {state.voters.last.ids}"
@@ -96,29 +96,29 @@ def on_probe_failure(state: RaftState, request_id: int) -> None:
 
 
 def on_remove_voter(state: RaftState, remove: RemoveVoter, reply_to: object, now_ms: int) -> None:
-    refusal = _check_request(state, remove.cluster_id, state.epoch)
-    if refusal is None and (remove.voter.id < 0 or not remove.voter.knows_directory):
-        refusal = voter_change_reply(state, ErrorCode.INVALID_REQUEST, "the voter needs a node id and a directory id")
-    refusal = refusal or _check_state(state)
-    if refusal is None:
+    rejection = _check_request(state, remove.cluster_id, state.epoch)
+    if rejection is None and (remove.voter.id < 0 or not remove.voter.knows_directory):
+        rejection = voter_change_reply(state, ErrorCode.INVALID_REQUEST, "the voter needs a node id and a directory id")
+    rejection = rejection or _check_state(state)
+    if rejection is None:
         voters = state.voters.last.without(remove.voter)
         if voters is not None:
             assert isinstance(state.role, Leader)
             state.role.change = PendingChange(reply_to, now_ms + state.config.request_timeout_ms)
             state.role.change.offset = _append_voters(state, voters)
             return
-        refusal = voter_change_reply(
+        rejection = voter_change_reply(
             state, ErrorCode.VOTER_NOT_FOUND, f"cannot remove {remove.voter} from the voters {state.voters.last.ids}"
         )
-    state.reply(reply_to, refusal)
+    state.reply(reply_to, rejection)
 
 
 def on_update_voter(state: RaftState, update: UpdateVoter, now_ms: int) -> VoterChangeReply:
     """Updates a voter. The response is sent after the append: the voter retries if the record is lost with its leader."""
     voter = update.voter
-    refusal = _check_request(state, update.cluster_id, update.epoch)
-    if refusal is not None:
-        return refusal
+    rejection = _check_request(state, update.cluster_id, update.epoch)
+    if rejection is not None:
+        return rejection
     lowest, highest = voter.kraft_version_min, voter.kraft_version_max
     if (
         voter.id < 0
@@ -127,9 +127,9 @@ def on_update_voter(state: RaftState, update: UpdateVoter, now_ms: int) -> Voter
         or not 0 <= lowest <= highest
     ):
         return voter_change_reply(state, ErrorCode.INVALID_REQUEST)
-    refusal = _check_state(state)
-    if refusal is not None:
-        return refusal
+    rejection = _check_state(state)
+    if rejection is not None:
+        return rejection
     if not lowest <= state.voters.kraft_version <= highest:
         return voter_change_reply(state, ErrorCode.INVALID_REQUEST)
     voters = state.voters.last.updated(voter)
@@ -205,5 +205,5 @@ def _listener_name(state: RaftState) -> str:
     return state.config.endpoints[0].name if state.config.endpoints else ""
 
 
-def _listens_where_the_quorum_talks(state: RaftState, endpoints: Endpoints) -> bool:
+def _listens_where_the_quorum_talks(state: RaftState, endpoints: QuorumEndpoints) -> bool:
     return any(endpoint.name == _listener_name(state) for endpoint in endpoints)

@@ -264,7 +264,7 @@ def _truncate(state: RaftState, reply: FetchReply) -> bool:
             f"but {state.high_watermark} is committed and the log is {state.log.start_offset} to {state.log.end}"
         )
         return False
-    state.note(f"truncating from {state.log.end} to {offset}: the leader's log parts from ours at {reply.diverging}")
+    state.note(f"truncating from {state.log.end} to {offset}: the leader's log diverges from ours at {reply.diverging}")
     state.log.truncate_to(offset)
     state.voters.truncate_to(offset)
     state.effects.truncate_to = offset

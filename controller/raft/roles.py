@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ottla.controller.raft.effects import ElectionState
 from ottla.controller.raft.leader import NEVER, Leader
 from ottla.controller.raft.log_state import OffsetAndEpoch
-from ottla.controller.raft.voters import Endpoints, ReplicaKey
+from ottla.controller.raft.voters import QuorumEndpoints, ReplicaKey
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Prospective:
     #: The vote in the current epoch, or its leader, to which this replica may return.
     voted: ReplicaKey | None = None
     leader_id: int = -1
-    leader_endpoints: Endpoints = ()
+    leader_endpoints: QuorumEndpoints = ()
 
     @property
     def election(self) -> ElectionState:
@@ -155,7 +155,7 @@ class Download:
 class Follower:
     epoch: int
     leader_id: int
-    leader_endpoints: Endpoints
+    leader_endpoints: QuorumEndpoints
     fetch_deadline_ms: int
     voted: ReplicaKey | None = None
     #: True if the leader has responded to a fetch since it was last suspected to have failed. Pre-votes are then rejected

@@ -16,7 +16,7 @@ from ottla.controller.raft.log_state import LogState
 from ottla.controller.raft.messages import ReplyBody, RequestBody
 from ottla.controller.raft.peers import Peers
 from ottla.controller.raft.roles import Follower, Prospective, Resigned, Role
-from ottla.controller.raft.voters import Endpoint, Endpoints, VoterHistory
+from ottla.controller.raft.voters import QuorumEndpoint, QuorumEndpoints, VoterHistory
 
 
 class RaftState:
@@ -58,7 +58,7 @@ class RaftState:
         return self.role.election.leader_id
 
     @property
-    def leader_endpoints(self) -> Endpoints:
+    def leader_endpoints(self) -> QuorumEndpoints:
         match self.role:
             case Leader() | Resigned():
                 return self.config.endpoints
@@ -91,7 +91,7 @@ class RaftState:
         """The latest time for the next `tick`; NEVER if none is needed."""
         return min(self.role.deadline_ms(self.is_voter), self.peers.next_deadline_ms(self.now_ms))
 
-    def quorum_endpoint(self, endpoints: Endpoints) -> Endpoint:
+    def quorum_endpoint(self, endpoints: QuorumEndpoints) -> QuorumEndpoint:
         """Returns a replica's endpoint of the quorum's listener, or its first one if it has no such listener."""
         own = self.config.endpoints[0].name if self.config.endpoints else ""
         return next((endpoint for endpoint in endpoints if endpoint.name == own), endpoints[0])
@@ -116,7 +116,7 @@ class RaftState:
     def reply(self, reply_to: object, body: ReplyBody) -> None:
         self.effects.replies.append(Reply(reply_to, body))
 
-    def send(self, destination_id: int, endpoints: Endpoints, body: RequestBody, now_ms: int) -> int:
+    def send(self, destination_id: int, endpoints: QuorumEndpoints, body: RequestBody, now_ms: int) -> int:
         """Sends the body if the replica may get a request now. Returns the request's id, or -1."""
         if not endpoints or not self.peers.is_ready(destination_id, now_ms):
             return -1

@@ -1,5 +1,5 @@
-"""What the rest of the node may ask a replica of the metadata log: who leads, in which epoch, how far the log is committed, and
-for its snapshots. Nothing here steps the core."""
+"""The status of a replica of the metadata log for the rest of the node: leader, epoch, committed offset and
+snapshots. Nothing here steps the core."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.roles import Follower
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from ottla.controller.raft.voters import Endpoint
+from ottla.controller.raft.voters import QuorumEndpoint
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RaftStatus:
-    """See the module. `RaftNode` (driver.py) inherits it, and is the only one that steps the core."""
+    """The status of a replica, without its verbs. `RaftNode` (driver.py) inherits it, and is the only one that steps the core."""
 
     _core: RaftCore
     _log: MetadataLog
@@ -49,7 +49,7 @@ class RaftStatus:
         return LeaderAndEpoch(self._core.leader_id, self._core.epoch)
 
     @property
-    def leader_endpoint(self) -> Endpoint | None:
+    def leader_endpoint(self) -> QuorumEndpoint | None:
         """The endpoint for requests that only the leader serves."""
         endpoints = self._core.leader_endpoints
         return self._core.quorum_endpoint(endpoints) if endpoints else None

@@ -12,7 +12,7 @@ from ottla.controller.raft.messages import Batch, ControlRecords, LeaderChange
 from ottla.controller.raft.quorum import check_transition
 from ottla.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes
 from ottla.controller.raft.state import RaftState
-from ottla.controller.raft.voters import DYNAMIC_VOTERS, Endpoints, ReplicaKey, VoterSet
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoints, ReplicaKey, VoterSet
 
 # The role.
 
@@ -66,7 +66,7 @@ def become_leader(state: RaftState, now_ms: int) -> None:
     append_batch(state, records.count, records)
 
 
-def become_follower(state: RaftState, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+def become_follower(state: RaftState, epoch: int, leader_id: int, endpoints: QuorumEndpoints, now_ms: int) -> None:
     voted = state.role.election.voted if epoch == state.epoch else None
     fetch_deadline_ms = now_ms + state.config.fetch_timeout_ms
     role = Follower(epoch, leader_id, endpoints, fetch_deadline_ms, voted)

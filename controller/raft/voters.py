@@ -31,7 +31,7 @@ class ReplicaKey(NamedTuple):
         return f"{self.id}" if not self.knows_directory else f"{self.id}/{self.directory_id.hex()[:8]}"
 
 
-class Endpoint(NamedTuple):
+class QuorumEndpoint(NamedTuple):
     """The address of a replica's listener, and the listener's name."""
 
     name: str
@@ -39,7 +39,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-Endpoints = tuple[Endpoint, ...]
+QuorumEndpoints = tuple[QuorumEndpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Voter:
     """One voter with its endpoints and the kraft.version levels it supports."""
 
     key: ReplicaKey
-    endpoints: Endpoints = ()
+    endpoints: QuorumEndpoints = ()
     kraft_version_min: int = STATIC_VOTERS
     kraft_version_max: int = DYNAMIC_VOTERS
 
@@ -85,7 +85,7 @@ class VoterSet:
     def get(self, node_id: int) -> Voter | None:
         return next((voter for voter in self.voters if voter.id == node_id), None)
 
-    def endpoints(self, node_id: int) -> Endpoints:
+    def endpoints(self, node_id: int) -> QuorumEndpoints:
         voter = self.get(node_id)
         return voter.endpoints if voter else ()
 

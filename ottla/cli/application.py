@@ -1,4 +1,4 @@
-"""Runs a command built with cyclopts: parses, makes an event loop and a cluster client, turns faults into exit codes."""
+"""Runs a command built with cyclopts: parses, makes an event loop and a cluster client, turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Annotated, Literal, Never, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
-from ottla.cli.client.addresses import parse_bootstrap
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
-from ottla.server.network.peer_security import PLAINTEXT
-from ottla.server.world import RealWorld
 
+BOOTSTRAP = "bootstrap.servers"
 DEFAULT_BOOTSTRAP = "localhost:9092"
 
 T = TypeVar("T")
@@ -62,35 +61,17 @@ def run(app: App, arguments: Sequence[str]) -> int:
 @asynccontextmanager
 async def connect(connection: Connection, *, limited: bool = True) -> AsyncIterator[ClusterClient]:
     """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout."""
-    servers = connection.bootstrap
-    properties: dict[str, str] = {}
-    if connection.config is not None:
-        # Not at the top: the tables of Kafka's properties and the mechanisms are slow to import.
-        from ottla.cli.client.security import BOOTSTRAP, peer_security, read_client_properties
-
-        properties = read_client_properties(connection.config)
-        servers = servers or properties.get(BOOTSTRAP)
-    servers = servers or DEFAULT_BOOTSTRAP
-    bootstrap = parse_bootstrap(servers)
+    properties = {} if connection.config is None else read_client_properties(connection.config)
+    servers = connection.bootstrap or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
     if connection.timeout <= 0:
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)
-    real = RealWorld(asyncio.get_running_loop())
+    timeout_ms = max(1, int(connection.timeout * 1000))
     try:
-        security = PLAINTEXT if connection.config is None else peer_security(real.world, properties, connection.config)
-    except CommandFailed:
-        await real.close()
-        raise
-    cluster = ClusterClient(real.world, bootstrap, max(1, int(connection.timeout * 1000)), security)
-    try:
-        async with asyncio.timeout(connection.timeout if limited else None):
+        async with open_cluster(servers, properties, connection.config, timeout_ms, limited=limited) as cluster:
             yield cluster
-    except TimeoutError:
-        where = f"at {servers}"
-        cause = f"gave up after {connection.timeout:g} s while {cluster.doing} {where}"
+    except TimeUp as end:
+        cause = f"gave up after {connection.timeout:g} s while {end.doing} at {servers}"
         raise CommandFailed(cause, "`ottla cluster health` may show why; --timeout waits longer", TIMED_OUT) from None
-    finally:
-        await cluster.close()
-        await real.close()
 
 
 def _run_coroutine(coroutine: Coroutine[object, Never, T]) -> T:

@@ -1,4 +1,4 @@
-"""How a command fails: what happened, where, what to try, and the exit code."""
+"""The error of a command: what happened, where, what to try, and the exit code."""
 
 from __future__ import annotations
 

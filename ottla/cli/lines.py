@@ -34,7 +34,7 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
                 loop.call_soon_threadsafe(chunks.put_nowait, data)
 
     threading.Thread(target=read, name="input", daemon=True).start()
-    parts: list[bytes] = []  # of a line that has not ended
+    parts: list[bytes] = []  # the parts of a line that is not complete
     while True:
         chunk = await chunks.get()
         wanted.release()

@@ -26,7 +26,7 @@ HOST = "127.0.0.1"
 #: A node that ends is noticed at once; the timeout is for busy machines.
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
-#: Ports of the controllers come this much after the brokers', as far as a base port says them.
+#: The offset of the controllers' ports from the brokers' ports, if a base port is set.
 CONTROLLER_PORT_STEP = 100
 #: The ports of the admin listeners (health, metrics) are this much higher.
 ADMIN_PORT_STEP = 200
@@ -44,6 +44,8 @@ class Node:
     controller_port: int
     admin_port: int
     dir: str
+    #: Properties that every user of the machine could read in its command line: passwords, and what belongs to them.
+    properties_file: str | None = None
     process: subprocess.Popen[bytes] | None = None
     ready_fd: int = -1
     alive_fd: int = -1
@@ -148,6 +150,8 @@ def start(node: Node, properties: dict[str, str]) -> None:
     node.ready_fd, ready_write = os.pipe()
     alive_read, node.alive_fd = os.pipe()
     command = [sys.executable, "-P", "-m", "ottla.cli.commands.start"]
+    if node.properties_file is not None:
+        command.append(node.properties_file)
     for key, value in properties.items():
         command += ["--override", f"{key}={value}"]
     environment = dict(os.environ)

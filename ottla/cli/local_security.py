@@ -21,15 +21,17 @@ HOSTS = (HOST, "localhost", "::1")
 def secure(
     nodes: Sequence[Node], directory: str, cluster_id: str, properties: Mapping[int, dict[str, str]]
 ) -> SecureFiles:
-    """Add security to the properties of each node, and format new directories with the users in their metadata."""
+    """Give each node its file of security properties, and format new directories with the users in their metadata."""
     folder = os.path.join(directory, FOLDER)
     files = secure_files.opened(folder) or secure_files.make(folder, {_name(node): HOSTS for node in nodes})
     for node in nodes:
-        own = properties[node.id]
-        own.update(files.node_properties(_name(node)))
+        own, secured = properties[node.id], files.node_properties(_name(node))
+        node.properties_file = files.node_file(_name(node))
+        for name in own.keys() & secured.keys():
+            del own[name]
         own["listeners"] = own["listeners"].replace("PLAINTEXT://", "SASL_SSL://")
         if read_meta_properties(OsFiles(), node.data_dir) is None:
-            _format(own, cluster_id, files)
+            _format(own | secured, cluster_id, files)
     return files
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ottla.container.properties_text import read_value
-from ottla.container.settings import Environment, Refused, Resolution
+from ottla.container.settings import ContainerError, Environment, Resolution
 
 BITNAMI = "bitnami/kafka"
 PREFIX = "KAFKA_CFG_"
@@ -93,7 +93,7 @@ def _set_sasl(environment: Environment, resolution: Resolution, protocols: dict[
     users = listed(environment.get("KAFKA_CLIENT_USERS", environment.get("KAFKA_BROKER_USER", "user")))
     passwords = listed(environment.get("KAFKA_CLIENT_PASSWORDS", environment.get("KAFKA_BROKER_PASSWORD", "bitnami")))
     if len(users) != len(passwords):
-        raise Refused(
+        raise ContainerError(
             f"{len(users)} users but {len(passwords)} passwords",
             "KAFKA_CLIENT_USERS, KAFKA_CLIENT_PASSWORDS",
             "list one password for each user, in the same order",

@@ -1,4 +1,4 @@
-"""What users of the bitnami image have run before the node starts: variables that are commands, and scripts they mount."""
+"""Commands in variables and mounted scripts, which the bitnami image runs before the node starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 
 from ottla.container.bitnami import ALIASES, PREFIX
-from ottla.container.settings import Environment, Refused
+from ottla.container.settings import ContainerError, Environment
 
 #: The output of the command replaces the value of the other variable.
 COMMANDS = {
@@ -22,10 +22,10 @@ COMMAND_S_MAX = 60
 
 
 def with_commands_run(environment: Environment) -> dict[str, str]:
-    """The environment with the values that commands give.
+    """Returns the environment with the values that commands give.
 
     Raises:
-        Refused: a command fails, or prints nothing.
+        ContainerError: a command fails, or prints nothing.
     """
     found = dict(environment)
     for variable, target in COMMANDS.items():
@@ -33,7 +33,7 @@ def with_commands_run(environment: Environment) -> dict[str, str]:
             continue
         value = _run(["bash", "-c", command], variable, found, capture=True).strip()
         if not value:
-            raise Refused(f"`{command}` prints nothing", variable, "let it print the value, or take it out")
+            raise ContainerError(f"`{command}` prints nothing", variable, "let it print the value, or take it out")
         for alias, name in ALIASES.items():
             if PREFIX + name == target:
                 found.pop(alias, None)
@@ -45,7 +45,7 @@ def run_scripts(root: str, environment: Environment, say: Callable[[str], None])
     """Every *.sh in order of names, before the volume's first start and not again.
 
     Raises:
-        Refused: a script fails.
+        ContainerError: a script fails.
     """
     folder = root + SCRIPTS
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -71,9 +71,9 @@ def _run(words: list[str], where: str, environment: Environment, *, capture: boo
             words, env=dict(environment), stdout=subprocess.PIPE if capture else None, text=True, timeout=seconds
         )
     except subprocess.TimeoutExpired:
-        raise Refused(f"`{words[-1]}` does not end", where, f"it has {COMMAND_S_MAX} s") from None
+        raise ContainerError(f"`{words[-1]}` does not end", where, f"it has {COMMAND_S_MAX} s") from None
     except OSError as failure:
-        raise Refused(f"cannot run {words[0]}: {failure.strerror}", where, "begin it with #!/bin/bash") from None
+        raise ContainerError(f"cannot run {words[0]}: {failure.strerror}", where, "begin it with #!/bin/bash") from None
     if done.returncode:
-        raise Refused(f"`{words[-1]}` ended with {done.returncode}", where, "mend it, or take it out")
+        raise ContainerError(f"`{words[-1]}` ended with {done.returncode}", where, "mend it, or take it out")
     return done.stdout or ""

@@ -10,7 +10,7 @@ import os
 import socket
 import tempfile
 
-from ottla.container.settings import Refused, Resolution
+from ottla.container.settings import ContainerError, Resolution
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.listener import Endpoint
@@ -24,7 +24,7 @@ def check_properties(resolution: Resolution) -> NodeConfig:
     resolved = resolution.properties
     own = {name: resolved.pop(name) for name in list(resolved) if name.startswith("ottla.")}
     if "process.roles" not in resolved:
-        raise Refused(
+        raise ContainerError(
             "process.roles is not set: this container is configured neither as broker nor as controller",
             _variable(resolution, "PROCESS_ROLES"),
             "set it to broker,controller for a node that is a cluster of its own, and node.id, listeners and "
@@ -35,7 +35,7 @@ def check_properties(resolution: Resolution) -> NodeConfig:
     except ConfigError as fault:
         origin = resolution.origin(fault.name)
         where = f"{fault.name} ({origin})" if origin else fault.name
-        raise Refused(" ".join(str(fault).split()), where, fault.what_to_try or "correct it") from None
+        raise ContainerError(" ".join(str(fault).split()), where, fault.what_to_try or "correct it") from None
     del own
     return config
 
@@ -52,7 +52,7 @@ def check_directories(config: NodeConfig, resolution: Resolution, root: str = ""
             with tempfile.TemporaryFile(dir=path):
                 pass
         except OSError as fault:
-            raise Refused(
+            raise ContainerError(
                 f"{path} cannot be written by user {os.getuid()}: {fault.strerror}",
                 f"log.dirs ({origin})",
                 _volume_remedy(path, fault.errno),
@@ -69,7 +69,7 @@ def _volume_remedy(path: str, number: int | None) -> str:
 
 
 def check_cluster_id(config: NodeConfig, resolution: Resolution) -> str | None:
-    """The id to start with: the one asked for, the directories', or the image's; None for a new one.
+    """Returns the id to start with: the one asked for, the directories', or the image's; None for a new one.
 
     A directory of another cluster or node is rejected, because its records belong to that one.
     """
@@ -77,21 +77,21 @@ def check_cluster_id(config: NodeConfig, resolution: Resolution) -> str | None:
     wanted = resolution.cluster_id
     for path, meta in found.items():
         if wanted is not None and meta.cluster_id != wanted.value:
-            raise Refused(
+            raise ContainerError(
                 f"{path} belongs to cluster {meta.cluster_id}, not {wanted.value}",
                 wanted.origin,
                 f"set {wanted.origin}={meta.cluster_id}, or mount an empty volume",
             )
         if meta.node_id != config.node_id:
             origin = resolution.origin("node.id") or resolution.origin("broker.id")
-            raise Refused(
+            raise ContainerError(
                 f"{path} belongs to node {meta.node_id}, and this is node {config.node_id}",
                 f"node.id ({origin})",
                 "mount this node's own volume, or an empty one",
             )
     ids = {meta.cluster_id for meta in found.values()}
     if len(ids) > 1:
-        raise Refused(
+        raise ContainerError(
             f"the directories belong to different clusters: {', '.join(sorted(ids))}", "log.dirs", "mount one cluster's"
         )
     if wanted is not None:
@@ -103,7 +103,7 @@ def _meta(path: str) -> MetaProperties | None:
     try:
         return read_meta_properties(OsFiles(), path)
     except InconsistentLogDirectory as fault:
-        raise Refused(str(fault), "log.dirs", "restore the file, or mount an empty volume") from None
+        raise ContainerError(str(fault), "log.dirs", "restore the file, or mount an empty volume") from None
 
 
 def check_addresses(config: NodeConfig, resolution: Resolution) -> None:
@@ -119,7 +119,7 @@ def _try_to_bind(endpoint: Endpoint, where: str) -> None:
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as fault:
-        raise Refused(
+        raise ContainerError(
             f"{endpoint.name}://{host}:{port} cannot be listened on: {host} is not known here ({fault.strerror})",
             where,
             f"write {endpoint.name}://0.0.0.0:{port} and give {host} in advertised.listeners",
@@ -130,7 +130,7 @@ def _try_to_bind(endpoint: Endpoint, where: str) -> None:
         try:
             sock.bind(address)
         except OSError as fault:
-            raise Refused(
+            raise ContainerError(
                 f"{endpoint.name}://{host}:{port} cannot be listened on: {fault.strerror}",
                 where,
                 _address_remedy(endpoint, fault.errno),
@@ -151,7 +151,7 @@ def _address_remedy(endpoint: Endpoint, number: int | None) -> str:
 
 
 def unresolved_names(config: NodeConfig) -> list[str]:
-    """Advertised hosts and voters that this container cannot resolve now: perhaps later, so only worth a word."""
+    """Returns notes about advertised hosts and voters that this container cannot resolve. They may be resolvable later."""
     hosts = {e.advertised_host for e in config.endpoints if e.advertised_host} | {voter.host for voter in config.voters}
     return sorted(host for host in hosts if not _resolves(host))
 

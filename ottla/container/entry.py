@@ -18,10 +18,10 @@ from ottla.container.checks import (
 from ottla.container.properties_text import read_file, write_file
 from ottla.container.report import report
 from ottla.container.resolve import detect, resolve
-from ottla.container.settings import Environment, Refused, Resolution, Setting
+from ottla.container.settings import ContainerError, Environment, Resolution, Setting
 
 CLUSTER_ID = "cluster.id"
-PATHS = ("log.dirs", "log.dir", "metadata.log.dir")
+PATHS = ("log.dirs", "log.dir", "metadata.log.dir", "ssl.keystore.location", "ssl.truststore.location")
 
 
 class Prepared(NamedTuple):
@@ -48,7 +48,7 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
     """Read, resolve, print and check the configuration; only the start of the node is left.
 
     Raises:
-        Refused: this node cannot run.
+        ContainerError: this node cannot run.
     """
 
     def read(path: str) -> bytes | None:
@@ -81,7 +81,9 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
 def launch_properties(path: str) -> dict[str, str]:
     data = read_path("", path)
     if data is None:
-        raise Refused(f"there is no file {path} that can be read", "launch", "run `ottla container configure` before")
+        raise ContainerError(
+            f"there is no file {path} that can be read", "launch", "run `ottla container configure` before"
+        )
     return read_file(data, path)
 
 

@@ -1,11 +1,11 @@
-"""JAAS files, in which brokers of old keep their SASL users.
+"""JAAS files, in which older broker configurations have their SASL users.
 
-A section is turned into the property that says the same (`listener.name.<listener>.<mechanism>.sasl.jaas.config`).
+A section is converted into the equivalent property (`listener.name.<listener>.<mechanism>.sasl.jaas.config`).
 """
 
 from __future__ import annotations
 
-from ottla.container.settings import Refused
+from ottla.container.settings import ContainerError
 from ottla.server.security.sasl.jaas import JaasError, LoginModule, read_sections
 
 DEFAULT_SECTION = "KafkaServer"
@@ -16,6 +16,6 @@ def read_jaas(text: str, where: str) -> dict[str, list[LoginModule]]:
     try:
         return read_sections(text)
     except JaasError as error:
-        raise Refused(
+        raise ContainerError(
             f"not a JAAS file: {error}", where, 'write KafkaServer { <module> required key="value"; };'
         ) from None

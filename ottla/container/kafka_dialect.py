@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ottla.container.properties_text import read_value
-from ottla.container.settings import Environment, Refused, Resolution
+from ottla.container.settings import ContainerError, Environment, Resolution
 
 APACHE, CONFLUENT = "apache/kafka", "confluentinc/cp-kafka"
 PREFIX = "KAFKA_"
@@ -71,7 +71,7 @@ def derive_listeners(resolution: Resolution) -> None:
     advertised = resolution.get("advertised.listeners")
     roles = resolution.get("process.roles") or ""
     if advertised is not None and roles.strip() == "controller":
-        raise Refused(
+        raise ContainerError(
             "advertised.listeners is not supported on a node that is only a controller",
             resolution.origin("advertised.listeners"),
             "remove it, or add broker to KAFKA_PROCESS_ROLES",
@@ -85,13 +85,13 @@ def check_confluent(environment: Environment) -> None:
     """Check the variables that cp-kafka requires."""
     for old, new in REPLACED_NAMES.items():
         if old in environment:
-            raise Refused(f"{old} is not supported any more", old, f"use {new} instead")
+            raise ContainerError(f"{old} is not supported any more", old, f"use {new} instead")
     of_zookeepers_time = "KAFKA_ZOOKEEPER_CONNECT" in environment  # roles are made up, or it is refused, later
     for variable in CONFLUENT_REQUIRED:
         if not environment.get(variable) and not of_zookeepers_time:
-            raise Refused(f"{variable} is required", variable, "set it, for example to broker,controller")
+            raise ContainerError(f"{variable} is required", variable, "set it, for example to broker,controller")
     if environment.get("KAFKA_PROCESS_ROLES") != "controller" and not environment.get("KAFKA_ADVERTISED_LISTENERS"):
-        raise Refused(
+        raise ContainerError(
             "KAFKA_ADVERTISED_LISTENERS is required",
             "KAFKA_ADVERTISED_LISTENERS",
             "set it to what clients shall dial, for example PLAINTEXT://kafka:9092",

@@ -1,8 +1,8 @@
-"""Lines of Java's properties format, as far as a container makes and reads them."""
+"""Lines of Java's properties format: the subset that a container writes and reads."""
 
 from __future__ import annotations
 
-from ottla.container.settings import Refused
+from ottla.container.settings import ContainerError
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import read_properties
 
@@ -19,7 +19,7 @@ def read_file(data: bytes, where: str) -> dict[str, str]:
     try:
         return read_properties(data, where)
     except ConfigError as fault:
-        raise Refused(str(fault), where, fault.what_to_try) from None
+        raise ContainerError(str(fault), where, fault.what_to_try) from None
 
 
 def write_file(properties: dict[str, str]) -> str:

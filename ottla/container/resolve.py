@@ -1,4 +1,4 @@
-"""From a container's environment and mounted files to the properties of a node. Nothing is started, written or checked here."""
+"""Maps a container's environment and mounted files to the properties of a node. Nothing is started, written or checked here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.container.places import (
 )
 from ottla.container.properties_text import read_file
 from ottla.container.secret_files import expand
-from ottla.container.settings import Environment, ReadFile, Refused, Resolution, Setting
+from ottla.container.settings import ContainerError, Environment, ReadFile, Resolution, Setting
 
 DIALECTS: Mapping[str, str] = {"apache": APACHE, "confluent": CONFLUENT, "bitnami": bitnami.BITNAMI}
 PLACES: Mapping[str, Places] = {
@@ -67,7 +67,7 @@ def resolve(environment: Environment, read: ReadFile, dialect: str | None = None
     """Map all variables of the environment to properties.
 
     Raises:
-        Refused: the variables contradict each other, or a value is invalid.
+        ContainerError: the variables contradict each other, or a value is invalid.
     """
     environment, origins = expand(environment, read)
     resolution = detect(environment, read, dialect)
@@ -94,7 +94,7 @@ def detect(environment: Environment, read: ReadFile, dialect: str | None) -> Res
     wanted = dialect or environment.get("OTTLA_DIALECT")
     if wanted:
         if wanted not in DIALECTS:
-            raise Refused(f"there is no dialect {wanted}", "OTTLA_DIALECT", f"use one of {', '.join(DIALECTS)}")
+            raise ContainerError(f"there is no dialect {wanted}", "OTTLA_DIALECT", f"use one of {', '.join(DIALECTS)}")
         return Resolution(DIALECTS[wanted], "asked for")
     for variable in sorted(environment):
         if variable.startswith(bitnami.PREFIX):
@@ -165,19 +165,19 @@ def _set_credentials(environment: Environment, resolution: Resolution, read: Rea
         if file_name := environment.get(variable):
             data = read(f"{folder}/{file_name}")
             if data is None:
-                raise Refused(f"there is no file {folder}/{file_name}", variable, f"mount it into {folder}")
+                raise ContainerError(f"there is no file {folder}/{file_name}", variable, f"mount it into {folder}")
             resolution.set(name, data.decode("utf-8", "surrogateescape").strip(), f"{variable} ({folder}/{file_name})")
 
 
 def _set_jaas(environment: Environment, resolution: Resolution, read: ReadFile) -> None:
-    """The JAAS file that the JVM's options name, as properties of the listeners that ask for passwords."""
+    """Sets the properties of listeners with passwords from the JAAS file that the JVM's options name."""
     match = _LOGIN_CONFIG.search(environment.get("KAFKA_OPTS", ""))
     if match is None:
         return
     path = match.group(1).strip("\"'")
     data = read(path)
     if data is None:
-        raise Refused(f"there is no JAAS file {path}", "KAFKA_OPTS", "mount it there, or take the option out")
+        raise ContainerError(f"there is no JAAS file {path}", "KAFKA_OPTS", "mount it there, or take the option out")
     sections = read_jaas(data.decode("utf-8", "replace"), path)
     protocols = resolution.get("listener.security.protocol.map") or "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
     for entry in protocols.split(","):
@@ -192,12 +192,12 @@ def _set_jaas(environment: Environment, resolution: Resolution, read: ReadFile) 
 
 
 def _adopt_zookeeper_era(resolution: Resolution) -> None:
-    """Compose files of before KRaft: a broker that keeps one copy of its offsets is alone, and can be its own controller."""
+    """Supports compose files from before KRaft: a broker with a replication factor of 1 for its offsets becomes its own controller."""
     if resolution.get("process.roles") is not None or resolution.get("zookeeper.connect") is None:
         return
     origin = resolution.origin("zookeeper.connect")
     if resolution.get("offsets.topic.replication.factor") != "1":
-        raise Refused(
+        raise ContainerError(
             "there is no ZooKeeper any more, and process.roles is not set",
             origin,
             "remove it and set KAFKA_PROCESS_ROLES=broker,controller with KAFKA_NODE_ID and KAFKA_CONTROLLER_QUORUM_VOTERS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.container import bitnami
 from ottla.container.kafka_dialect import CREDENTIAL_NAMES, NOT_PROPERTIES, property_name
-from ottla.container.settings import Environment, ReadFile, Refused
+from ottla.container.settings import ContainerError, Environment, ReadFile
 from ottla.server.config.broker import key_of
 
 SUFFIX = "_FILE"
@@ -21,10 +21,10 @@ def expand(environment: Environment, read: ReadFile) -> tuple[dict[str, str], di
         if not is_reference(variable) or not path:
             continue
         if name in environment:
-            raise Refused(f"{name} and {variable} are both set", variable, "remove one of them")
+            raise ContainerError(f"{name} and {variable} are both set", variable, "remove one of them")
         data = read(path)
         if data is None:
-            raise Refused(
+            raise ContainerError(
                 f"there is no file {path} that can be read", variable, "mount the secret there, or set the path"
             )
         del found[variable]
@@ -35,7 +35,7 @@ def expand(environment: Environment, read: ReadFile) -> tuple[dict[str, str], di
 
 
 def is_reference(variable: str) -> bool:
-    """Whether the variable names a file with another one's value. sasl.oauthbearer.assertion.file is a property itself."""
+    """Returns True if the variable names a file with the value of another one. sasl.oauthbearer.assertion.file is a property itself."""
     name = variable.removesuffix(SUFFIX)
     if name == variable or variable in PATHS:
         return False

@@ -18,8 +18,8 @@ class Setting(NamedTuple):
     origin: str
 
 
-class Refused(Exception):
-    """The container cannot run. As text one line: what, where, and the remedy."""
+class ContainerError(Exception):
+    """The container cannot run. Its text is one line: where, what, and the remedy."""
 
     def __init__(self, what: str, where: str, remedy: str) -> None:
         super().__init__(f"{where}: {what}; {remedy}" if where else f"{what}; {remedy}")

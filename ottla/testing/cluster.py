@@ -33,7 +33,7 @@ POLL_SECONDS = 0.02
 
 
 class Cluster:
-    """Nodes are named by their ids, 1 to `nodes`. See the package for what can be done to them."""
+    """A cluster of node processes, named by their ids from 1 to `nodes`. The package's docstring lists what tests can do with them."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Cluster:
         with open(self.nodes[node_id].log_file, encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    # -- Accidents ---------------------------------------------------------------------------------------------------
+    # -- Faults ------------------------------------------------------------------------------------------------------
 
     def start(self, *node_ids: int) -> float:
         """Start nodes that do not run; the seconds until all of them serve clients."""

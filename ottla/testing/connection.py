@@ -1,4 +1,4 @@
-"""A blocking connection to one node, for what a cluster says of itself: the requests of tests must not need an event loop."""
+"""A blocking connection to one node for the state of a cluster, because tests must not need an event loop for it."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Links:
 async def _pump(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: asyncio.Event, back: asyncio.Event
 ) -> None:
-    """Until one side has gone, and the news of it could pass."""
+    """Copy bytes until one side has closed, and the close could pass the link."""
     while True:
         try:
             data = await reader.read(CHUNK_BYTES)

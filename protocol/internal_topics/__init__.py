@@ -1,1 +1,1 @@
-"""What internal topics, control batches and the small files of logs hold: declarations, and the frames around them."""
+"""Declarations of the records in internal topics and control batches and of the small files of logs, with their framing."""

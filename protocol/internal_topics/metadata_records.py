@@ -329,7 +329,7 @@ class UnknownRecord(ProtocolError):
 
 
 def encode_record(record: MetadataRecord, version: int) -> bytes:
-    """The value of a record in the metadata log."""
+    """Returns the value of a record in the metadata log."""
     cls = type(record)
     key = info_of(cls).key
     assert key is not None
@@ -339,7 +339,7 @@ def encode_record(record: MetadataRecord, version: int) -> bytes:
 
 
 def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
-    """The record that a value holds, and its version."""
+    """Returns the record that a value holds, and its version."""
     try:
         frame_version, pos = read_uvarint(value, 0)
         key, pos = read_uvarint(value, pos)

@@ -54,7 +54,7 @@ assert HEADER.size == HEADER_BYTES
 # The fields of HEADER in order; what `validate_header` and `check_batch` return. It stays a plain tuple: a NamedTuple, tried, made
 # a follower's append of one small batch 17 % slower.
 Header: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-# Where in a Header each field is.
+# The index of each field in a Header.
 (
     BASE_OFFSET,
     LENGTH,

@@ -88,7 +88,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
-    """The whole output, at most `max_bytes` and never more than DECOMPRESSED_BYTES_MAX.
+    """Returns the whole output, at most `max_bytes` and never more than DECOMPRESSED_BYTES_MAX.
 
     INVALID_RECORD for a larger one (`TooLarge`, as Kafka 4.4 for a record over max.decompressed.message.bytes) and for an
     unknown codec; CORRUPT_MESSAGE for bytes that are not of this codec.
@@ -103,7 +103,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
         pass
     except (cramjam.DecompressionError, zlib.error, ValueError, IndexError) as fault:
         corrupt = str(fault)
-    # Not raised above: the error would keep the other one, with its frames and what they had made so far, up to 256 MiB.
+    # It is not raised above, because its context would keep the other error's frames with up to 256 MiB of decompressed data.
     name = CODECS[codec].name
     if corrupt is not None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"bad {name} data: {corrupt}")
@@ -114,7 +114,7 @@ def expanding(codec: int, data: memoryview, turn: Turn, max_bytes: int | None = 
     """Decompresses as `decompress` does; large outputs are produced on a worker. The buffer `data` may be invalid after a yield."""
     limit = DECOMPRESSED_BYTES_MAX if max_bytes is None else max_bytes
     if codec == NO_COMPRESSION:
-        return decompress(codec, data, limit)  # a copy, no more
+        return decompress(codec, data, limit)  # only a copy
     if len(data) <= BYTES_A_TURN:
         try:
             output = decompress(codec, data, min(limit, BYTES_A_TURN))

@@ -52,7 +52,7 @@ def end_txn_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The marker that ends a producer's transaction in one partition."""
+    """Returns the marker that ends a producer's transaction in one partition."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     row = NewRecord(control_key(kind), _END_TXN.pack(_END_TXN_VERSION, coordinator_epoch), timestamp)
     return build_batch(
@@ -69,13 +69,13 @@ def end_txn_batch(
 def control_batch(
     rows: list[tuple[ControlType, bytes]], *, timestamp: int, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH
 ) -> bytes:
-    """A batch of control records of the raft log: (type, encoded value) each."""
+    """Returns a batch of control records of the raft log: (type, encoded value) each."""
     records = [NewRecord(control_key(kind), value, timestamp) for kind, value in rows]
     return build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch, control=True)
 
 
 def control_key(kind: ControlType) -> bytes:
-    """The key of a control record."""
+    """Returns the key of a control record."""
     return _KEY.pack(_KEY_VERSION, kind)
 
 

@@ -106,12 +106,12 @@ def timestamp_delta(data: bytes, record: EncodedRecord) -> int:
 
 
 def join_records(data: bytes, records: Iterable[EncodedRecord]) -> bytes:
-    """The records as they lie in `data`, one behind the other."""
+    """Returns the records as they lie in `data`, one behind the other."""
     return b"".join([data[record.start : record.end] for record in records])
 
 
 def with_timestamp_delta(data: bytes, record: EncodedRecord, delta: bytes) -> bytes:
-    """The record with another (encoded) timestamp delta."""
+    """Returns the record with another (encoded) timestamp delta."""
     _, pos = read_varint(data, record.start)
     _, after = read_varlong(data, pos + 1)
     body = data[pos : pos + 1] + delta + data[after : record.end]

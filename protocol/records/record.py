@@ -229,7 +229,7 @@ def _skip_bytes(data: bytes | memoryview, pos: int, end: int) -> int:
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: RecordHeaders = ()
 ) -> bytes:
-    """The record with its length in front."""
+    """Returns the record with its length in front."""
     # Lengths up to 8191 come from a table: most keys, values and deltas are that small.
     parts = (
         b"\0",

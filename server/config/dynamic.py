@@ -74,8 +74,8 @@ class Levels(NamedTuple):
     static: Mapping[str, str]
 
 
-def broker_values(levels: Levels, refused: list[ConfigError] | None = None) -> Values:
-    """Returns every configuration's parsed value. An invalid dynamic value is ignored and added to `refused`."""
+def broker_values(levels: Levels, rejected: list[ConfigError] | None = None) -> Values:
+    """Returns every configuration's parsed value. An invalid dynamic value is ignored and added to `rejected`."""
     values: dict[str, object] = {name: key.default for name, key in {**BROKER_CONFIGS, **DYNAMIC_ONLY}.items()}
     for name, text in levels.static.items():
         key = BROKER_CONFIGS.get(name)
@@ -89,8 +89,8 @@ def broker_values(levels: Levels, refused: list[ConfigError] | None = None) -> V
             try:
                 values[name] = key.parse(text)
             except ConfigError as error:
-                if refused is not None:
-                    refused.append(error)
+                if rejected is not None:
+                    rejected.append(error)
     return values
 
 
@@ -213,8 +213,8 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
 
     Kafka's broker checks this before it forwards the request. Here the controller does, so that no request bypasses the check.
     """
-    _refuse("Cannot update these configs dynamically", [name for name in configs if _is_static(name)])
-    _refuse(
+    _reject("Cannot update these configs dynamically", [name for name in configs if _is_static(name)])
+    _reject(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
         [name for name in configs if _needs_listener(name)],
     )
@@ -226,13 +226,13 @@ def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> Non
             except ConfigError as error:
                 raise ConfigError(name, error.value, error.why, message=str(error), code=CODE) from None
     if not per_broker:
-        _refuse(
+        _reject(
             "Cannot update these configs at default cluster level, broker id must be specified",
             [name for name in configs if _is_per_broker(name)],
         )
 
 
-def _refuse(why: str, names: list[str]) -> None:
+def _reject(why: str, names: list[str]) -> None:
     if names:
         raise ConfigError(names[0], None, why, message=f"{why}: [{', '.join(names)}]", code=CODE)
 

@@ -1,6 +1,6 @@
 """Effects of properties: most are used; those in this module are not.
 
-    refused      ignoring it would weaken a protection that the operator relies on: the node does not start with it
+    rejected      ignoring it would weaken a protection that the operator relies on: the node does not start with it
     no effect    the node accepts Kafka's property and describes it to clients, but does not use it: named in one line at start
 
 Every other name in the tables is used; tests/rules/test_config_effects.py checks that.
@@ -20,10 +20,10 @@ from ottla.server.config.key import to_text
 class Effect(Enum):
     READ = "read"
     NONE = "none"
-    REFUSED = "refused"
+    REJECTED = "rejected"
 
 
-class Refusal(NamedTuple):
+class RejectedProperty(NamedTuple):
     """The protection that would be missing, and what to do instead."""
 
     protection: str
@@ -34,21 +34,21 @@ _NO_POLICY = "it would be created or changed without asking the policy"
 _LEAVE_OUT = "leave it out"
 
 #: Rejected with any value but the default.
-REFUSED: dict[str, Refusal] = {
-    "create.topic.policy.class.name": Refusal(
+REJECTED: dict[str, RejectedProperty] = {
+    "create.topic.policy.class.name": RejectedProperty(
         f"Java policies are not run: {_NO_POLICY}",
         "leave it out, and let the authorizer (CREATE on topics) say who may create which",
     ),
-    "alter.config.policy.class.name": Refusal(
+    "alter.config.policy.class.name": RejectedProperty(
         f"Java policies are not run: {_NO_POLICY}",
         "leave it out, and let the authorizer (ALTER_CONFIGS) say who may change what",
     ),
-    "principal.builder.class": Refusal(
+    "principal.builder.class": RejectedProperty(
         "only Kafka's default principals are made, so ACLs would be checked for other names",
         "leave it out, and write ACLs for Kafka's default principals",
     ),
     **{
-        name: Refusal(
+        name: RejectedProperty(
             "Java classes are not run: credentials would be checked or supplied without this one",
             "leave it out: PLAIN has its users in sasl.jaas.config, SCRAM in the metadata",
         )
@@ -58,25 +58,21 @@ REFUSED: dict[str, Refusal] = {
             "sasl.oauthbearer.jwt.validator.class",
         )
     },
-    "client.quota.callback.class": Refusal(
+    "client.quota.callback.class": RejectedProperty(
         "Java callbacks are not run: Kafka's own rules say which quota counts", _LEAVE_OUT
     ),
-    "config.providers": Refusal(
+    "config.providers": RejectedProperty(
         "values such as ${file:...} would be taken as they are written, passwords among them",
         "leave it out, and write the values themselves, or pass them with --override",
     ),
-    "ssl.engine.factory.class": Refusal("Java classes that make TLS engines are not loaded", _LEAVE_OUT),
-    "security.providers": Refusal("Java security providers are not loaded", _LEAVE_OUT),
-    "queued.max.request.bytes": Refusal(
-        "requests are not queued, so there is no common limit of their bytes",
-        "leave it out; socket.request.max.bytes and max.connections bound what clients can cost",
-    ),
-    "remote.log.storage.system.enable": Refusal(
+    "ssl.engine.factory.class": RejectedProperty("Java classes that make TLS engines are not loaded", _LEAVE_OUT),
+    "security.providers": RejectedProperty("Java security providers are not loaded", _LEAVE_OUT),
+    "remote.log.storage.system.enable": RejectedProperty(
         "there is no tiered storage: what topics are to keep remotely would not be kept", _LEAVE_OUT
     ),
 }
 
-#: Whole families without effect, because their feature is missing. Rows of `REFUSED` and names that are used are excepted.
+#: Whole families without effect, because their feature is missing. Rows of `REJECTED` and names that are used are excepted.
 FAMILIES: dict[str, str] = {
     "remote.": "tiered storage",
     "log.remote.": "tiered storage",
@@ -87,7 +83,6 @@ FAMILIES: dict[str, str] = {
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
     "sasl.kerberos.": "GSSAPI",
-    "sasl.oauthbearer.assertion.": "the grant with assertions of OAUTHBEARER",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
@@ -132,10 +127,9 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     "tokens of OAUTHBEARER are fetched when a connection needs one": (
         "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
         "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
-        "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.scope.claim.name",
     ),
     "metrics are exposed for Prometheus": ("metric.reporters",),
-    "controllers' listeners open before the authorizer has its entries, those of brokers do not": ("early.start.listeners",),
     "TLS comes from the system's OpenSSL": (
         "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     ),
@@ -151,8 +145,8 @@ _SINGLE = frozenset(name for names in NO_EFFECT.values() for name in names)
 def effect_of(name: str) -> Effect:
     """Returns the effect of a name in the tables of brokers, with or without a listener's prefix."""
     base = base_name(name)
-    if base in REFUSED:
-        return Effect.REFUSED
+    if base in REJECTED:
+        return Effect.REJECTED
     if base in _SINGLE or (base.startswith(tuple(FAMILIES)) and base not in READ_OF_FAMILIES):
         return Effect.NONE
     return Effect.READ
@@ -165,17 +159,17 @@ def check_effect(name: str, value: Any, where: str = "") -> None:
         ConfigError: the property would have no effect, but must not be ignored.
     """
     base = base_name(name)
-    refusal = REFUSED.get(base)
-    if refusal is None or value == BROKER_CONFIGS[base].default or not value:
+    rejection = REJECTED.get(base)
+    if rejection is None or value == BROKER_CONFIGS[base].default or not value:
         return
     text = to_text(value, BROKER_CONFIGS[base].type)
     place = f" (set by {where})" if where else ""
     raise ConfigError(
         name,
         text,
-        refusal.protection,
-        refusal.remedy,
-        message=f"{name}={text}{place} cannot be served: {refusal.protection}",
+        rejection.protection,
+        rejection.remedy,
+        message=f"{name}={text}{place} cannot be served: {rejection.protection}",
     )
 
 

@@ -17,7 +17,7 @@ PORT_MAX = 65_535
 ANY_ADDRESS = "0.0.0.0"
 
 
-class Voter(NamedTuple):
+class VoterAddress(NamedTuple):
     """One entry of controller.quorum.voters."""
 
     id: int
@@ -144,12 +144,12 @@ def _read_advertised(values: Values, known: set[str]) -> dict[str, _Listener]:
     return {listener.name: listener for listener in advertised.values() if listener.host}
 
 
-def read_voters(entries: Sequence[str]) -> tuple[Voter, ...]:
+def read_voters(entries: Sequence[str]) -> tuple[VoterAddress, ...]:
     """Parses controller.quorum.voters, whose form its rule has checked."""
     voters = []
     for entry in entries:
         node_id, _, address = entry.partition("@")
-        voters.append(Voter(int(node_id), *read_address(address)))
+        voters.append(VoterAddress(int(node_id), *read_address(address)))
     return tuple(voters)
 
 

@@ -7,6 +7,7 @@ Unknown names are kept (extensions may read them) and listed in one log line; th
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.effects import check_effects, without_effect
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import REQUIRED, Values
-from ottla.server.config.listeners import Address, Voter, protocol_map, read_address, read_endpoints, read_voters
+from ottla.server.config.listeners import Address, VoterAddress, protocol_map, read_address, read_endpoints, read_voters
 from ottla.server.config.own import OWN_CONFIGS, own_values
 from ottla.server.network.listener import Endpoint
 from ottla.server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
@@ -43,7 +44,7 @@ class NodeConfig:
         check_required(self._values)
         check_effects(self.static, where or {})
         self.endpoints: tuple[Endpoint, ...] = read_endpoints(self._values)
-        self.voters: tuple[Voter, ...] = read_voters(self["controller.quorum.voters"])
+        self.voters: tuple[VoterAddress, ...] = read_voters(self["controller.quorum.voters"])
         self.bootstrap_servers: tuple[Address, ...] = tuple(
             map(read_address, self["controller.quorum.bootstrap.servers"])
         )
@@ -123,6 +124,12 @@ class NodeConfig:
         return tuple(endpoint for endpoint in self.endpoints if endpoint.name in self.controller_names)
 
     @property
+    def early_start_listeners(self) -> frozenset[str]:
+        """The listeners that open before the authorizer has its entries (KIP-801); by default those of the controllers."""
+        names = self._values["early.start.listeners"]
+        return frozenset(self.controller_names if names is None else (name.upper() for name in names))
+
+    @property
     def broker_endpoints(self) -> tuple[Endpoint, ...]:
         """This node's listeners for clients and brokers."""
         return tuple(endpoint for endpoint in self.endpoints if endpoint.name not in self.controller_names)
@@ -136,6 +143,13 @@ class NodeConfig:
         """The name of the listener that brokers use among themselves."""
         name: str = self._values["inter.broker.listener.name"] or self._values["security.inter.broker.protocol"]
         return name.upper()
+
+    def with_dynamic(self, broker: Mapping[str, str]) -> NodeConfig:
+        """Returns a copy with other dynamic configurations of this broker, without watchers."""
+        other = copy.copy(self)
+        other._levels, other._watchers = Levels(dict(broker), self._levels.default, self.static), []
+        other._values = broker_values(other._levels, [])
+        return other
 
     def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> frozenset[str]:
         """Applies the dynamic configurations of this broker and of all brokers; returns the names that changed."""
@@ -263,10 +277,31 @@ def check_roles(config: NodeConfig) -> None:
             "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
             "process.roles=controller",
         )
+    _check_early(config, own | controllers)
+    _check_request_bytes(config)
     if config.is_broker:
         _check_inter_broker(config)
         _check_cordoned(config)
     _check_quorum(config)
+
+
+def _check_early(config: NodeConfig, known: set[str]) -> None:
+    if unknown := sorted(config.early_start_listeners - known):
+        raise _requirement(
+            "early.start.listeners",
+            f"early.start.listeners contains listener {unknown[0]}, but this is not contained in listeners or "
+            "controller.listener.names",
+            f"the listeners are {', '.join(sorted(known))}",
+        )
+
+
+def _check_request_bytes(config: NodeConfig) -> None:
+    if 0 < config["queued.max.request.bytes"] < config["socket.request.max.bytes"]:
+        raise _requirement(
+            "queued.max.request.bytes",
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+            f"socket.request.max.bytes is {config['socket.request.max.bytes']}",
+        )
 
 
 def _check_inter_broker(config: NodeConfig) -> None:

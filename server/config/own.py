@@ -15,11 +15,16 @@ OWN_CONFIGS = {
         ConfigKey("ottla.admin.listener", Type.STRING, None, Importance.LOW,
             "HOST:PORT where /healthz, /readyz and /metrics are served over HTTP; nowhere by default, 0.0.0.0:9644 in a container. "
             "Everybody who reaches it may read it."),
+        ConfigKey("ottla.delegation.token.other.secret.key", Type.PASSWORD, None, Importance.LOW,
+            "Another key by which delegation tokens are valid, so that delegation.token.secret.key can be replaced node by node."),
         ConfigKey("ottla.groups.per.partition.max", Type.INT, 100_000, Importance.LOW,
             "Groups that a broker keeps of one partition of __consumer_offsets; a client of one more gets POLICY_VIOLATION.", at_least(1)),
         ConfigKey("ottla.transactional.ids.per.partition.max", Type.INT, 100_000, Importance.LOW,
             "Transactional ids that a broker keeps of one partition of __transaction_state; a client of one more gets POLICY_VIOLATION.",
             at_least(1)),
+        ConfigKey("ottla.producer.ids.per.partition.max", Type.INT, 1_000_000, Importance.LOW,
+            "Producer ids that a leader remembers of one partition (they expire after producer.id.expiration.ms); the first batch of one "
+            "more gets POLICY_VIOLATION.", at_least(1)),
         ConfigKey("ottla.metrics.port", Type.INT, None, Importance.LOW,
             "Where to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent."),
         ConfigKey("ottla.peer.detours", Type.STRING, "", Importance.LOW,

@@ -155,7 +155,7 @@ class ChannelProtocol(FrameProtocol):
         self._timer = self._world.clock.call_later(max(0, deadline_ms - self._world.clock.mono_ms()), self._look)
 
     def _look(self) -> None:
-        """The timer's call: give up if an answer is overdue."""
+        """Called by the timer: fails the channel if a response is overdue."""
         self._timer = None
         if not self._in_flight:
             return

@@ -18,7 +18,7 @@ from ottla.protocol.schema import info_of
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol, RequestTimeout
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.tls_stream import TlsStream
-from ottla.server.security.sasl.client import LoginRefused
+from ottla.server.security.sasl.client import LoginRejected
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_MS = 10_000
 RENEWED_AFTER = 0.85
 SOFTWARE_NAME = "ottla"
 SOFTWARE_VERSION = "0.1.0"
-#: What is asked before the peer's versions are known; an older peer answers with error 35 in v0.
+#: The version of the first ApiVersions request. An older peer answers with UNSUPPORTED_VERSION in v0.
 API_VERSIONS_VERSION = 3
 
 
@@ -62,7 +62,7 @@ class Channel:
 
     @property
     def known_versions(self) -> dict[int, tuple[int, int]]:
-        """What the peer served when it was last connected to; empty before that."""
+        """The peer's versions by API key at the last connection; empty before the first one."""
         return {} if self._protocol is None else self._protocol.versions
 
     async def request(self, request: object, version: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
@@ -83,7 +83,7 @@ class Channel:
         protocol.send_only(self.client_id, request, api, self._agree(protocol, api, version))
 
     async def versions(self) -> dict[int, tuple[int, int]]:
-        """What the peer serves: API key to lowest and highest version."""
+        """Returns the peer's versions: API key to lowest and highest version."""
         protocol = self._protocol if self.is_open else await self.connect()
         assert protocol is not None
         return protocol.versions
@@ -108,7 +108,7 @@ class Channel:
         return outcome
 
     async def _connect_within(self, timeout_ms: int) -> ChannelProtocol:
-        """The attempt goes on when this caller has no time left: a peer behind a cut cable takes CONNECT_TIMEOUT_MS."""
+        """Connect. The attempt continues after the timeout of this caller, because an unreachable peer takes CONNECT_TIMEOUT_MS."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await self.connect()
@@ -139,7 +139,7 @@ class Channel:
             return ChannelClosed(f"{self.where} did not take a connection within {CONNECT_TIMEOUT_MS} ms")
         except ChannelClosed as error:
             return error
-        except LoginRefused as refused:
+        except LoginRejected as refused:
             return ChannelClosed(f"the login at {self.where} failed: {refused}")
         except OSError as error:
             return ChannelClosed(f"cannot connect to {self.where}: {error.strerror or error}")
@@ -219,7 +219,7 @@ class Channel:
 
 
 def api_of(request: object) -> Api:
-    """The API of a request object."""
+    """Returns the API of a request object."""
     key = info_of(type(request)).key
     assert key is not None, f"{request!r} is not a request"
     return APIS[ApiKey(key)]

@@ -47,7 +47,7 @@ CONTEXTS_MAX = 64
 
 
 class Pause:
-    """Why a connection does not read: bits, in plain ints. `&` of an IntFlag takes 1 us, and each reply that waited asks."""
+    """The reasons for which a connection does not read: bits, in plain ints. `&` of an IntFlag takes 1 us, for each delayed response."""
 
     WRITING = 1  # the client does not take its replies
     HELD = 2  # too many replies wait behind one that is not ready
@@ -55,6 +55,7 @@ class Pause:
     THROTTLED = 8  # a quota was exceeded
     TURN = 16  # others are to have a turn
     WORK = 32  # a request of it is at work in later turns of the loop, or on a thread
+    MEMORY = 64  # queued.max.request.bytes are taken, and a large request has begun
 
 
 class Held:
@@ -71,7 +72,7 @@ class Held:
 
 
 class Requests(Protocol):
-    """Where the frames go: the dispatcher."""
+    """The receiver of a connection's frames: the dispatcher or the login."""
 
     turn: Turn
     mono_ns: Callable[[], int]
@@ -87,7 +88,7 @@ class Renewable(Protocol):
 
 
 class Acceptor(Protocol):
-    """What accepted the connection: the listener."""
+    """The listener that accepted the connection."""
 
     name: str
     inbox: ReceiveBuffer
@@ -143,7 +144,7 @@ class Connection(FrameProtocol):
         self.peer_host = self.local_host = ""
         self.peer_port = self.local_port = 0
 
-    # What handlers may see
+    # -- For handlers
 
     @property
     def id(self) -> str:
@@ -155,7 +156,7 @@ class Connection(FrameProtocol):
         return self.listener.name
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call back when the connection is gone, for whatever reason."""
+        """Register a callback for the end of the connection."""
         self._close_callbacks.append(callback)
 
     def hold(self) -> Callable[[], None]:
@@ -164,12 +165,12 @@ class Connection(FrameProtocol):
         return partial(self.resume, Pause.WORK)
 
     def dispatch_to(self, requests: Requests, request_bytes_max: int) -> None:
-        """From the next read on its frames go there: to its login, and to the dispatcher when it is authenticated."""
+        """Send the frames of the next read to another receiver: the login, or the dispatcher after authentication."""
         self._dispatcher = requests
         self.request_bytes_max = request_bytes_max
 
     def close(self, reason: str) -> None:
-        """Send what is ready, then close; nothing that the client sent is served any more."""
+        """Send the completed responses, then close. Further requests are not served."""
         if self.closed:
             return
         log.info("[%s] Closing connection %s: %s", self.listener.name, self.id, reason)
@@ -232,7 +233,7 @@ class Connection(FrameProtocol):
         self.resume(Pause.WRITING)
 
     def expire(self) -> None:
-        """The timer wheel's call: idle for long enough, or closing for too long."""
+        """Called by the timer wheel: the connection is idle, or its close takes too long."""
         if self.closed:
             self.transport.abort()
         else:
@@ -289,6 +290,14 @@ class Connection(FrameProtocol):
         self.pause(Pause.TURN)
         self._dispatcher.turn.wait(self)
 
+    def wait_for_memory(self) -> None:
+        self.pause(Pause.MEMORY)
+
+    def has_memory(self) -> None:
+        if not self._paused & Pause.TURN:
+            self._wait_for_turn()
+        self.resume(Pause.MEMORY)
+
     def next_turn(self) -> None:
         self.resume(Pause.TURN)
 
@@ -297,7 +306,7 @@ class Connection(FrameProtocol):
             self.flush()
 
     def pause(self, reason: int) -> None:
-        """Do not read, and serve nothing more, until each reason to pause has gone."""
+        """Stop reading and serving until each reason to pause has been removed."""
         if not self._paused and not self.closed:
             self.transport.pause_reading()
         self._paused |= reason
@@ -389,7 +398,7 @@ class Connection(FrameProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a reply is owed."""
+        """Returns True if a request has no response yet."""
         return bool(self._held)
 
     def _hold(self, nbytes: int) -> None:
@@ -402,7 +411,7 @@ class Connection(FrameProtocol):
         self.flush()
         self.closed = True
         if self._paused & Pause.WRITING:
-            # It does not read: waiting for it to take the rest could take for ever.
+            # The client does not read, so waiting for it to read the rest could take for ever.
             self.transport.abort()
             return
         self.transport.close()
@@ -411,5 +420,5 @@ class Connection(FrameProtocol):
 
 
 def plain_host(host: str) -> str:
-    """An IPv4 address as such, also when it came in over a socket for both."""
+    """Returns an IPv4 address as such, also when it came in over a socket for both."""
     return host.removeprefix("::ffff:") if host.startswith("::ffff:") else host

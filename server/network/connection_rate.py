@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 INT_MAX = 2**31 - 1
-#: How long to wait where no connection is allowed at all, before the limit is looked at again.
+#: The interval at which a limit of 0 connections is checked again.
 HELD_MS_MAX = 1_000
 NS_PER_S = 1_000_000_000
 

@@ -11,7 +11,7 @@ Address = tuple[str, int]
 
 
 class Detours:
-    """Connects where `ways` says; listens as ever."""
+    """A network that connects to the addresses in `ways` instead; listening is unchanged."""
 
     def __init__(self, network: Network, ways: Mapping[Address, Address]) -> None:
         self._network = network
@@ -32,7 +32,7 @@ class Detours:
 
 
 def read_ways(text: str) -> dict[Address, Address]:
-    """`HOST:PORT=HOST:PORT,...`. ValueError for anything else."""
+    """Parses `HOST:PORT=HOST:PORT,...`. Raises ValueError for other text."""
     ways = {}
     for pair in filter(None, text.split(",")):
         target, _, way = pair.partition("=")

@@ -1,4 +1,4 @@
-"""From a frame to a handler and back: header, route, version, decoding, the call, encoding, counting.
+"""Dispatches a frame to its handler and sends the response: header, route, version, decoding, call, encoding, counters.
 
 The path of a request that is answered at once makes no task, no future and no exception. What fails on the way:
 
@@ -153,7 +153,7 @@ class Dispatcher:
         return meters
 
     def throttled(self, connection: Connection, route: Route, version: int, meters: ClientMeters, answer: Any) -> Any:
-        """The answer with its throttle time; once it has been written the connection is not read for so long (KIP-219)."""
+        """Returns the response with its throttle time. After it is written, the connection is muted for that time (KIP-219)."""
         if answer.__class__ is memoryview:
             wait_ms = read_throttle(answer) if begins_with_throttle(route.api_key, version) else 0
         elif route.api_key == FETCH and answer is not None:
@@ -171,7 +171,7 @@ class Dispatcher:
         try:
             return skip_tags(buf, pos, end, tags)
         except (MalformedMessage, IndexError):
-            return end + 1  # decoding then fails at once, and says so
+            return end + 1  # decoding then fails at once with an error
 
     def _context(self, connection: Connection, api_key: int, version: int, size: int) -> RequestContext:
         contexts = connection.contexts
@@ -198,7 +198,7 @@ class Dispatcher:
         request: object,
         context: RequestContext,
     ) -> None:
-        """Start an async handler; the connection goes on when it has answered."""
+        """Start an async handler; the connection serves its next request after the response."""
         reply: Reply[Any] = Reply()
         meters = self._metered(connection, route, request, context, 0) if self.quotas.active else None
         pending = PendingReply(self, connection, route, codec, correlation_id, request, reply, meters)
@@ -218,7 +218,7 @@ class Dispatcher:
         self.spawn(run(), f"{route.name} {connection.id}")
 
     def _failure(self, connection: Connection, route: Route, version: int, request: Any, error: Exception) -> Any:
-        """The reply that says `error`. It repeats parts of the request, so a frame is decoded now."""
+        """Returns the response for `error`. It repeats parts of the request, so the frame must be decoded now."""
         if route.takes_frame:
             try:
                 request = decode_frame(make_codec(route.api_key, version), request, 0, len(request))
@@ -230,7 +230,7 @@ class Dispatcher:
     def _unserved(self, connection: Connection, buf: Buffer, pos: int, end: int, route: Route | None) -> None:
         api_key, version, correlation_id, _ = read_header(buf, pos)
         if api_key == API_VERSIONS and route is not None:
-            # The one question a client may ask in a version we do not have. The answer says which ones we do (KIP-511).
+            # ApiVersions alone is answered in every version: the response lists the supported ones (KIP-511).
             self._answer(connection, make_codec(API_VERSIONS, 0), correlation_id, unsupported_api_versions(route))
             return
         api = APIS.get(api_key)
@@ -248,7 +248,7 @@ class Dispatcher:
                 return
             reply = error_reply(api_key, version, request, error)
             if reply is None:
-                # Produce with acks=0: without an answer the producer would go on writing into nothing.
+                # Produce with acks=0 gets no response, so only the close makes the producer notice the error.
                 connection.refuse(f"this node does not serve {api.name}, and the request wants no answer")
                 return
             self._answer(connection, codec, correlation_id, reply)
@@ -328,7 +328,7 @@ class PendingReply(Held):
         connection.ready(self, self.reply.kept_bytes)
 
     def cancel(self) -> None:
-        """The connection has gone."""
+        """The connection has been closed."""
         self.reply.cancel()
 
 
@@ -337,7 +337,7 @@ def is_of_follower(request: FetchRequest, version: int) -> bool:
 
 
 def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
-    """The request in the frame buf[pos:end], whose header is read again."""
+    """Decodes the request in the frame buf[pos:end]; its header is read again."""
     return codec.decode(buf, decode_request_header(buf, pos, end)[-1], end)[0]
 
 
@@ -346,7 +346,7 @@ def unreadable(name: str, version: int, error: ProtocolError) -> str:
 
 
 def failure_reply(route: Route, version: int, request: object, error: Exception) -> Any:
-    """What to answer when a handler raised."""
+    """Returns the response for an error that a handler raised."""
     if isinstance(error, KafkaError):
         route.count_error(error.code)
         return error_reply(route.api_key, version, request, error)

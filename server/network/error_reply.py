@@ -1,4 +1,4 @@
-"""How an error becomes an answer of each API, when a handler as a whole has failed.
+"""Makes a response of each API from an error, for a handler that has failed as a whole.
 
 Most responses have an error code of their own. In the others the code goes to every element that answers an element of
 the request; `MIRRORED` says which, in the words of the two declarations. The values are those of Apache Kafka's
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # these modules are loaded when their API is first used
 
 
 class Each(NamedTuple):
-    """For each element of the request's `source` one element in the response's `target`."""
+    """Puts one element into the response's `target` for each element of the request's `source`."""
 
     source: str
     target: str
@@ -176,12 +176,12 @@ AT_TOP: dict[ApiKey, dict[str, object]] = {
 FETCH_WITH_PARTITIONS = parse("4-12")
 JOIN_GROUP_NULLABLE_NAME = 7
 FIND_COORDINATOR_BATCHED = 4
-#: The APIs whose answers say an error in both places. Metadata: asked for all topics, it has no other place.
+#: The APIs whose responses have the error in both places. Metadata for all topics has no other place.
 BOTH_PLACES = {ApiKey.ELECT_LEADERS: parse("1+"), ApiKey.METADATA: parse("13+")}
 
 
 def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> Any:
-    """The response of the API that says `error`; None when the request wants no answer (Produce with acks=0)."""
+    """Returns the API's response for `error`; None if the request wants no response (Produce with acks=0)."""
     key = ApiKey(api_key)
     if key is ApiKey.PRODUCE and request.acks == 0:
         return None
@@ -207,7 +207,7 @@ def _mirror(each: Each, source: object, response_class: type[object], error: Kaf
         for names in each.copy:
             target, separator, name = names.partition("=")
             value = getattr(item, name or target) if name or not separator else item
-            # A name may be null in a request: where an id says which topic is meant, or by mistake (Metadata v10 and v11).
+            # A name may be null in a request: if the topic id is set, or by a mistake of the client (Metadata v10 and v11).
             if value is not None or _may_be_null(element_class, target, version):
                 setattr(element, target, value)
         for name, fixed in each.fixed:

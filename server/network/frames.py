@@ -16,12 +16,14 @@ import asyncio
 from struct import Struct
 from typing import TypeAlias
 
-#: What one read can take. Larger reads save system calls until the buffer no longer fits the processor's cache.
+from ottla.server.network.request_bytes import RequestBytes
+
+#: The size of the buffer of one read. Larger reads save system calls until the buffer no longer fits the processor's cache.
 RECEIVE_BUFFER_BYTES = 256 * 1024
 #: From this size on an unfinished frame is read into its own buffer; below it, copying its start back is cheaper than the
 #: extra system call that ends such a frame exactly.
 LARGE_FRAME_BYTES = 64 * 1024
-#: How far a large frame's buffer is ahead of what has arrived: memory stays within four times the bytes received, and a
+#: A large frame's buffer grows by this factor: memory stays within four times the bytes received, and a
 #: frame is copied a third of its size at most.
 GROWTH = 4
 #: Buffers for frames of up to a MiB are kept for the next ones: producers send hundreds of KB per request, and fresh
@@ -39,14 +41,17 @@ Buffer: TypeAlias = bytearray | bytes
 class ReceiveBuffer:
     """The buffer that all connections of one loop read into, and a few spare ones for large frames."""
 
-    __slots__ = ("_spare", "_unmade", "data", "view")
+    __slots__ = ("_spare", "_unmade", "data", "requests", "view")
 
-    def __init__(self, size: int = RECEIVE_BUFFER_BYTES, pooled: int = POOLED_COUNT) -> None:
+    def __init__(
+        self, size: int = RECEIVE_BUFFER_BYTES, pooled: int = POOLED_COUNT, requests: RequestBytes | None = None
+    ) -> None:
         assert size >= 2 * LARGE_FRAME_BYTES, "a frame that is not large must leave room to read more"
         self.data = bytearray(size)
         self.view = memoryview(self.data)
         self._spare: list[bytearray] = []
         self._unmade = pooled
+        self.requests = RequestBytes() if requests is None else requests
 
     def borrow(self, size: int) -> bytearray | None:
         """A buffer for a frame of `size` bytes, if there is one to spare."""
@@ -64,7 +69,7 @@ class ReceiveBuffer:
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """`serve` is called with whatever has arrived; it says how far it got, and the rest is kept."""
+    """Call `serve` with the received bytes; it returns how many it has used, and the rest is kept."""
 
     __slots__ = ("_inbox", "_large", "_large_have", "_large_need", "_large_pooled", "_start")
 
@@ -82,6 +87,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def served(self) -> None:
         """All that came in one read has been served: the moment to write."""
+
+    def wait_for_memory(self) -> None:
+        """There is none for a large frame: read nothing more until `has_memory` is called."""
+        raise NotImplementedError
+
+    def has_memory(self) -> None:
+        """There is memory again, perhaps: go on with what is kept, but not in this call."""
+        raise NotImplementedError
 
     def get_buffer(self, sizehint: int) -> memoryview:
         large = self._large
@@ -109,7 +122,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.served()
 
     def serve_kept(self) -> None:
-        """Go on with what `serve` left, after whatever made it stop."""
+        """Call `serve` again with the bytes that it has left."""
         kept = self._start
         if kept and self._large is None:
             self._start = b""
@@ -122,8 +135,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """The connection is going: nothing more will be served."""
         self._start = b""
         large, self._large = self._large, None
-        if large is not None and self._large_pooled:
-            self._inbox.give_back(large)
+        if large is not None:
+            self._end_large(large)
+        self._inbox.requests.forget(self)
 
     @property
     def received_bytes_kept(self) -> int:
@@ -133,16 +147,22 @@ class FrameProtocol(asyncio.BufferedProtocol):
         have = end - pos
         need = read_size(buf, pos)[0] + 4 if have >= 4 else 0
         if need <= LARGE_FRAME_BYTES or need <= have:
-            # `need <= have`: whole frames, left because the connection may not go on at the moment.
+            # `need <= have`: complete frames were left because the connection is paused.
             self._start = bytes(memoryview(buf)[pos:end])
             return
         large = self._inbox.borrow(need)
         self._large_pooled = large is not None
+        if large is None and have < LARGE_FRAME_BYTES:
+            # A large size is only a claim until a large part has come: 5,000 claims with a buffer each were 1.3 GB.
+            self._start = bytes(memoryview(buf)[pos:end])
+            return
+        if not self._inbox.requests.take(self, need):
+            if large is not None:
+                self._inbox.give_back(large)
+            self._start = bytes(memoryview(buf)[pos:end])
+            self.wait_for_memory()
+            return
         if large is None:
-            if have < LARGE_FRAME_BYTES:
-                # A large size is only a claim until a large part has come: 5,000 claims with a buffer each were 1.3 GB.
-                self._start = bytes(memoryview(buf)[pos:end])
-                return
             large = bytearray(min(need, GROWTH * have))
         large[:have] = memoryview(buf)[pos:end]
         self._large = large
@@ -164,6 +184,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
         pos = self.serve(large, 0, need)
         if pos != need:
             self._start = bytes(memoryview(large)[pos:need])
+        self._end_large(large)
+        self.served()
+
+    def _end_large(self, large: bytearray) -> None:
         if self._large_pooled:
             self._inbox.give_back(large)
-        self.served()
+        self._inbox.requests.give_back(self._large_need)

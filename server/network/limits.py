@@ -1,4 +1,4 @@
-"""How many connections a node, one listener and one address may have, and how large a request may be."""
+"""Limits of connections per node, listener and address, and of the size of a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INT_MAX = 2**31 - 1
 
 @dataclass(slots=True)
 class ListenerLimits:
-    """What one listener has for itself, besides what it shares."""
+    """The limits of one listener."""
 
     connections_max: int = INT_MAX
     rate: ConnectionRate = field(default_factory=ConnectionRate)
@@ -28,7 +28,7 @@ class ListenerLimits:
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """What the listeners of a node share. The numbers may change while they run (dynamic configuration)."""
+    """The limits that the listeners of a node share. They may change at run time (dynamic configuration)."""
 
     request_bytes_max: int = 104_857_600
     connections_max: int = INT_MAX
@@ -60,7 +60,7 @@ class ConnectionLimits:
         self.rate.per_second = values["max.connection.creation.rate"]
         self.socket_options = SocketOptions(
             max(values["socket.listen.backlog.size"], LISTEN_BACKLOG),
-            # Kafka's default of 100 KiB would end the kernel's own adaptation, which is better on long ways.
+            # Kafka's default of 100 KiB would disable the kernel's auto-tuning, which is better for long round trips.
             values["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in set_names else -1,
             values["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in set_names else -1,
         )
@@ -68,11 +68,11 @@ class ConnectionLimits:
             limits.update(of_listener(name))
 
     def of(self, listener: str) -> ListenerLimits:
-        """The limits of one listener alone."""
+        """Returns the limits of one listener alone."""
         return self.by_listener.setdefault(listener, ListenerLimits())
 
     def refusal(self, ip: str, exempt: bool) -> str | None:
-        """Why one more connection from this address is too many. `exempt`: brokers among themselves."""
+        """Returns why a further connection from this address is refused, or None. `exempt`: the connection is between brokers."""
         limit = self.connections_per_ip_overrides.get(ip, self.connections_per_ip_max)
         if self.open_by_ip.get(ip, 0) >= limit:
             return f"there are {limit} connections from that address already (max.connections.per.ip)"
@@ -94,6 +94,6 @@ class ConnectionLimits:
 
 
 def read_overrides(text: str) -> dict[str, int]:
-    """host:limit pairs; an IPv6 address has colons of its own. What is no pair has been refused with the configuration."""
+    """host:limit pairs; an IPv6 address has colons of its own. The configuration has rejected malformed ones."""
     pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
     return {host.strip(): int(limit) for host, _, limit in pairs}

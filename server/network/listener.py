@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How long a client that is being closed may take to read its last replies.
+#: The time limit for a client to read its last responses before its connection is aborted.
 LINGER_MS = 5_000
-#: How long a TLS handshake may take. Kafka has connections.max.idle.ms for it, ten minutes.
+#: The time limit of a TLS handshake. Kafka applies connections.max.idle.ms, ten minutes.
 HANDSHAKE_MS_MAX = 30_000
 NS_PER_MS = 1_000_000
 
@@ -123,7 +123,7 @@ class Listener:
         log.info("Awaiting socket connections on %s:%d. (%s)", self.endpoint.host or "0.0.0.0", self.port, self.name)
 
     async def stop(self) -> None:
-        """Accept no more, and close what is open after what has been written to it."""
+        """Stop accepting, and close each open connection after its written bytes are sent."""
         if self._server is not None:
             await self._server.close()
         for connection in list(self.connections):
@@ -172,7 +172,7 @@ class Listener:
     # The connection's side
 
     def is_too_fast(self, connection: Connection) -> bool:
-        """Whether its address has used up its connection_creation_rate: then it is closed later, so that its client does not come at once."""
+        """Returns True if the address has used up its connection_creation_rate. The close is delayed, to slow down reconnects."""
         wait_ms = self.limits.quotas.wait_ms(connection.peer_host, self._dispatcher.mono_ns() // NS_PER_MS)
         if not wait_ms:
             return False
@@ -181,7 +181,7 @@ class Listener:
         return True
 
     def admit(self, connection: Connection) -> str | None:
-        """Count the connection in, or say why it may not stay."""
+        """Count the connection, or return why it is rejected."""
         refusal = self.limits.refusal(connection.peer_host, self._inter_broker)
         if refusal is None and len(self.connections) >= self._own_limits.connections_max:
             refusal = f"{self.name} has {len(self.connections)} connections already (max.connections of the listener)"

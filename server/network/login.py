@@ -43,9 +43,9 @@ log = logging.getLogger(__name__)
 
 #: The arguments of `Connection.reply`.
 Frame: TypeAlias = tuple[bytes, Pieces, int]
-#: The frame for what the mechanism gives, and for its failure, if Kafka answers that.
+#: The frame of the mechanism's result, and of its failure if Kafka answers that.
 Accepted: TypeAlias = Callable[[bytes], Frame]
-Refused: TypeAlias = Callable[[SaslFailure], "Frame | None"]
+Rejected: TypeAlias = Callable[[SaslFailure], "Frame | None"]
 
 #: Kafka leaves an unfinished login to connections.max.idle.ms (ten minutes), so that sockets which stop in the middle of it pile up.
 LOGIN_TIMEOUT_MS = 30_000
@@ -53,7 +53,7 @@ LOGIN_TIMEOUT_MS = 30_000
 REAUTHENTICATION_INTERVAL_MS = 1_000
 #: From this version of SaslHandshake on tokens are in SaslAuthenticate requests.
 WITH_HEADERS = 1
-#: How much of a reason the log shows.
+#: The length at which the log cuts a reason.
 REASON_SHOWN = 300
 
 
@@ -73,7 +73,7 @@ class LoginRules:
     mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
     request_bytes_max: int = 524_288
     failed_delay_ms: int = 100
-    #: By mechanism: connections.max.reauth.ms.
+    #: connections.max.reauth.ms by mechanism.
     session_ms_max: Mapping[str, int] = field(default_factory=dict)
 
     def session_ms(self, mechanism: str, expires_ms: int | None, now_ms: int) -> int | None:
@@ -97,7 +97,7 @@ class LoginCounts:
 
 
 class Logins:
-    """What the connections of one SASL listener share."""
+    """The rules and credentials that the connections of one SASL listener share."""
 
     def __init__(self, rules: LoginRules, requests: Requests, world: World, wheel: TimerWheel) -> None:
         """`requests`: the dispatcher of authenticated connections."""
@@ -150,7 +150,7 @@ class Login:
         self._knows_versions = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        #: Of the session that is to be renewed; None in the first login.
+        #: The principal of the session that is re-authenticated; None in the first login.
         self._principal: Principal | None = None
         self._session_ms: int | None = None
         self._renewed_ms = -REAUTHENTICATION_INTERVAL_MS
@@ -178,7 +178,7 @@ class Login:
             self._fail(f"the request cannot be read: {error}")
 
     def expire(self) -> None:
-        """The timer wheel's call: the login takes too long, or the session has ended."""
+        """Called by the timer wheel: the login takes too long, or the session has ended."""
         if self._state is State.AUTHENTICATED:
             self._state = State.EXPIRED
             self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)
@@ -202,7 +202,7 @@ class Login:
             raise LoginFailed(f"Unknown API key {api_key}")
         api = APIS[ApiKey(api_key)]
         if self._state is State.HANDSHAKE and api_key == ApiKey.API_VERSIONS and not self._knows_versions:
-            # A version that is not served is answered, and the client asks again with a lower one.
+            # An unsupported version is answered, and the client retries with a lower one.
             self._knows_versions = version <= api.max_version
             self._logins.requests.dispatch(self._connection, buf, pos, end)
             return
@@ -249,13 +249,13 @@ class Login:
             lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
             return answer(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms))
 
-        def refused(failure: SaslFailure) -> Frame:
+        def rejected(failure: SaslFailure) -> Frame:
             message = failure.for_client or (
                 f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._mechanism}"
             )
             return answer(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message))
 
-        self._evaluate(bytes(request.auth_bytes), accepted, refused)
+        self._evaluate(bytes(request.auth_bytes), accepted, rejected)
 
     def _token(self, token: bytes) -> None:
         def accepted(challenge: bytes) -> Frame:
@@ -263,21 +263,21 @@ class Login:
 
         self._evaluate(token, accepted, lambda failure: None)
 
-    def _evaluate(self, token: bytes, accepted: Accepted, refused: Refused) -> None:
+    def _evaluate(self, token: bytes, accepted: Accepted, rejected: Rejected) -> None:
         assert self._exchange is not None, "set by the handshake"
         try:
             outcome = self._exchange.evaluate(token)
             if isinstance(outcome, Slow):
                 self._connection.pause(Pause.WORK)
-                work = self._finish_later(outcome, accepted, refused)
+                work = self._finish_later(outcome, accepted, rejected)
                 self._logins.world.spawn(work, f"login {self._connection.id}")
             else:
                 self._finish(outcome, accepted)
         except SaslFailure as failure:
-            raise LoginFailed(str(failure), refused(failure)) from None
+            raise LoginFailed(str(failure), rejected(failure)) from None
 
-    async def _finish_later(self, slow: Slow, accepted: Accepted, refused: Refused) -> None:
-        """The connection reads nothing meanwhile."""
+    async def _finish_later(self, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
+        """Finish a slow step on a worker. The connection reads nothing meanwhile."""
         connection = self._connection
         try:
             outcome = await self._logins.world.workers.run(slow.step)
@@ -285,7 +285,7 @@ class Login:
                 return
             self._finish(outcome, accepted)
         except SaslFailure as failure:
-            self._fail(str(failure), refused(failure))
+            self._fail(str(failure), rejected(failure))
             return
         connection.flush()
         connection.resume(Pause.WORK)
@@ -385,5 +385,5 @@ def unsupported(request: SaslHandshakeRequest) -> str:
 
 
 def printable(reason: str) -> str:
-    """Names in it come from the client: they must not forge lines of the log, or fill it."""
+    """Returns the reason for the log. Its names come from the client, so they must not forge log lines or be too long."""
     return "".join(char if char.isprintable() else "?" for char in reason[:REASON_SHOWN])

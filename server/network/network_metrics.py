@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+from ottla.server.config.key import LONG_MAX
 from ottla.server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, quantile_of_buckets
 from ottla.server.network.listener import Listener
+from ottla.server.network.request_bytes import RequestBytes
 from ottla.server.network.route import Route
 
 #: Latency buckets count units of 1024 ns.
@@ -24,7 +26,7 @@ LOGIN_COUNTS = (
 
 
 def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
-    """Counts, times and errors per API; those never asked for are left out."""
+    """Counts, times and errors per API; APIs without a request are left out."""
     used = [route for route in routes if route.requests]
     requests = "kafka_network_requestmetrics_requests"
     yield Family(requests, COUNTER, "Requests answered", [Sample({"request": r.name}, r.requests) for r in used])
@@ -39,7 +41,7 @@ def request_metrics(routes: Sequence[Route]) -> Iterator[Family]:
 
 
 class Times(NamedTuple):
-    """How long requests of one name took. The buckets are a route's (`Route.latency_buckets`)."""
+    """The times of the requests of one API. The buckets are those of a route (`Route.latency_buckets`)."""
 
     request: str
     buckets: list[int]
@@ -85,3 +87,14 @@ def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
         yield Family(f"{prefix}_{name}", COUNTER, doc, samples)
     yield each("outgoing_byte", COUNTER, "Bytes sent", "bytes_out")
     yield each("incoming_byte", COUNTER, "Bytes received", "bytes_in")
+
+
+def memory_metrics(requests: RequestBytes) -> Iterator[Family]:
+    """Kafka's gauges of its memory pool: queued.max.request.bytes."""
+    prefix = "kafka_network_socketserver_memorypool"
+    available = max(0, requests.limit - requests.taken) if requests.limit > 0 else LONG_MAX
+    doc = "Bytes of large requests that are arriving"
+    yield Family(f"{prefix}used", GAUGE, doc, [Sample({}, requests.taken)])
+    yield Family(f"{prefix}available", GAUGE, "Bytes that more of them may take", [Sample({}, available)])
+    doc = "How often a connection waited because queued.max.request.bytes were taken"
+    yield Family(f"{prefix}waits", COUNTER, doc, [Sample({}, requests.waits)])

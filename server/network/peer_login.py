@@ -1,4 +1,4 @@
-"""How a channel logs in at a SASL listener of another node, before its first request."""
+"""The login of a channel at a SASL listener of another node, before its first request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.server.clock import Clock
-from ottla.server.security.sasl.client import ClientExchange, LoginRefused
+from ottla.server.security.sasl.client import ClientExchange, LoginRejected
 from ottla.server.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ class PeerLogin:
         """Returns the lifetime of the session in milliseconds, 0 if it does not end.
 
         Raises:
-            LoginRefused: one side does not accept the other.
+            LoginRejected: one side does not accept the other.
         """
         try:
             return await self._log_in(send, version)
-        except LoginRefused as refused:
+        except LoginRejected as refused:
             now_ms = self._clock.mono_ms()
             if now_ms - self._logged_ms >= LOG_INTERVAL_MS:
                 self._logged_ms = now_ms
@@ -59,7 +59,7 @@ class PeerLogin:
         shaken = await send(SaslHandshakeRequest(mechanism=self.mechanism), APIS[ApiKey.SASL_HANDSHAKE], 1)
         assert isinstance(shaken, SaslHandshakeResponse)
         if shaken.error_code != ErrorCode.NONE:
-            raise LoginRefused(
+            raise LoginRejected(
                 f"{ErrorCode(shaken.error_code).name}, it enables {', '.join(shaken.mechanisms) or 'no mechanism'}"
             )
         exchange = await self._exchange()
@@ -68,7 +68,7 @@ class PeerLogin:
             response = await send(SaslAuthenticateRequest(auth_bytes=token), APIS[ApiKey.SASL_AUTHENTICATE], version)
             assert isinstance(response, SaslAuthenticateResponse)
             if response.error_code != ErrorCode.NONE:
-                raise LoginRefused(response.error_message or ErrorCode(response.error_code).name)
+                raise LoginRejected(response.error_message or ErrorCode(response.error_code).name)
             lifetime_ms, challenge = response.session_lifetime_ms, bytes(response.auth_bytes)
             if exchange.is_slow:
                 token = await self._workers.run(exchange.answer, challenge)

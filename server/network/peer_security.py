@@ -1,4 +1,4 @@
-"""How a channel to another node, or of a command to a broker, is secured. Who makes channels is handed one of these."""
+"""TLS and login of the channels to other nodes, and of a command to brokers. The creator of channels gets one `PeerSecurity`."""
 
 from __future__ import annotations
 

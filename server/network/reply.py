@@ -23,7 +23,7 @@ ResponseT = TypeVar("ResponseT", contravariant=True)
 
 
 class Receiver(Protocol[ResponseT]):
-    """Where the response goes."""
+    """The receiver of the response."""
 
     def completed(self, outcome: ResponseT | KafkaError) -> None: ...
 
@@ -40,7 +40,7 @@ class Reply(Generic[T]):
     _outcome: T | KafkaError  # set when the response was there before its receiver
 
     def __init__(self, on_error: Callable[[KafkaError], T] | None = None, kept_bytes: int = 0) -> None:
-        # What the handler keeps of the request until it answers; the connection reads no further while that is much.
+        # The bytes of the request that the handler keeps until it answers. Above a limit the connection stops reading.
         self.kept_bytes = kept_bytes
         self.done = False
         self.cancelled = False
@@ -79,9 +79,9 @@ class Reply(Generic[T]):
             answer.attach(self)
 
     def then(self, step: Callable[[T], S | Reply[S]]) -> Reply[S]:
-        """The same reply, whose response is `step(response)`; when that is a reply itself, the response of that one.
+        """Returns the reply with the response `step(response)`; if that is a reply itself, with its response.
 
-        Errors pass the step by; a KafkaError that it raises is the outcome. It runs after `cancel`, too.
+        Errors skip the step; a KafkaError that it raises is the outcome. It runs after `cancel`, too.
         """
         self._add(partial(_unless_failed, step))
         return cast("Reply[S]", self)
@@ -106,7 +106,7 @@ class Reply(Generic[T]):
         return outcome
 
     def cancel(self) -> None:
-        """The connection has been closed: the response is not needed any more."""
+        """The connection has been closed, so the response is not needed."""
         if self.done:
             return
         self._receiver = None
@@ -136,7 +136,7 @@ class Reply(Generic[T]):
         self.follow(outcome)
 
 
-#: What a handler gives: the response itself, or the reply through which it comes later.
+#: The result of a handler: the response, or a reply that is completed later.
 Answer: TypeAlias = T | Reply[T]
 
 
@@ -153,7 +153,7 @@ def then(answer: T | Reply[T], step: Callable[[T], S | Reply[S]]) -> S | Reply[S
 
 
 def gather(answers: Sequence[T | Reply[T]], combine: Callable[[list[T]], S]) -> S | Reply[S]:
-    """`combine(responses)`, now or when all of them have come; the first error, if one of them failed."""
+    """Returns `combine(responses)`, or a reply if one of them is still missing; the first error if one has failed."""
     waiting = [answer for answer in answers if isinstance(answer, Reply) and not answer.done]
     if not waiting:
         return combine([_taken(answer) for answer in answers])

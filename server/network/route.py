@@ -1,4 +1,4 @@
-"""Which function answers which API: one row per API, and the table of all that a node serves."""
+"""Routes: the handler of each API, one row per API, and the table of all APIs that a node serves."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _FLEXIBLE_HEAD = Struct(">iix")
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How one version of an API is read and written. No tuple: a request asks for five of these, and a tuple's names cost 22 ns each."""
+    """Decoders and encoders of one version of an API. It is no named tuple, because a request reads five fields, at 22 ns each."""
 
     version: int
     decode: Callable[[Any, int, int], tuple[Any, int]]
     encode: Encode
     flexible_request: bool  # the request header has tagged fields
     pack_head: Callable[[int, int], bytes]
-    head_bytes: int  # of the reply's header, its size field not counted
+    head_bytes: int  # the size of the response header without its size field
 
 
 class Route:
     """One API: its handler, the versions served, and counts of its requests.
 
-        A plain handler answers at once, by a Reply, or not at all; an `async def` handler runs as a task, and its
+    A plain handler answers at once, by a Reply, or not at all; an `async def` handler runs as a task, and its
     connection dispatches nothing further until it has answered. A route that `takes_frame` decodes and encodes nothing:
     its `async def` handler gets the request's frame, from header to end, and gives the response's body, both as bytes.
     """
@@ -73,9 +73,9 @@ class Route:
         latest = self.api.max_version - 1 if self.api.latest_unstable else self.api.max_version
         self.min_version = self.api.min_version if min_version is None else min_version
         self.max_version = latest if max_version is None else max_version
-        # Only ever lower than what is served, for clients that need to see it so (KAFKA-18659).
+        # The advertised minimum may be lower than the served one, for clients that depend on it (KAFKA-18659).
         self.advertised_min = min(self.min_version, self.api.advertised_min)
-        # By version; made when the version is first used, which for most is never.
+        # Codecs by version. Each is created at its first use, because most versions are never used.
         self.codecs: list[Codec | None] = [None] * (self.max_version + 1)
         self._encoder = encoder
         self.takes_frame = takes_frame
@@ -88,7 +88,7 @@ class Route:
         return f"<Route {self.name} {self.min_version}-{self.max_version}>"
 
     def codec(self, version: int) -> Codec | None:
-        """None when the version is not served."""
+        """Returns the codec of a version; None if it is not served."""
         if not self.min_version <= version <= self.max_version:
             return None
         known = self.codecs[version]
@@ -120,7 +120,7 @@ def make_codec(api_key: int, version: int) -> Codec:
 
 @cache
 def begins_with_throttle(api_key: int, version: int) -> bool:
-    """Whether a response's body starts with throttle_time_ms: of forwarded requests that is all that is read."""
+    """Returns True if the response body starts with throttle_time_ms, the only field that is read of a forwarded response."""
     first = next((each for each in fields(APIS[ApiKey(api_key)].response) if version in each.versions), None)
     return first is not None and first.name == "throttle_time_ms"
 
@@ -135,7 +135,7 @@ def leave_encoded(buf: Any, pos: int, end: int) -> tuple[None, int]:
 
 
 def body_encoder(encode: Encode) -> Encode:
-    """For responses that are bytes already, except where the dispatcher itself answers an error."""
+    """Returns an encoder for responses that are bytes already; the dispatcher's error responses are encoded as usual."""
 
     def append(answer: Any, parts: list[Any]) -> None:
         if isinstance(answer, memoryview):

@@ -23,11 +23,11 @@ from typing import Any, cast
 from ottla.server.clock import Clock
 from ottla.server.network.turn import Turn
 
-#: What handshakes may take in one turn of the event loop, so that requests are served between them.
+#: The time limit of handshakes in one turn of the event loop, so that requests are served between them.
 HANDSHAKES_TURN_NS = 1_000_000
-#: Those that have begun and are not complete.
+#: The limit of handshakes that have begun and are not complete.
 HANDSHAKES_MAX = 2_000
-#: What one read of the transport can take.
+#: The size of the buffer of one read of the transport.
 CIPHERTEXT_BYTES = 256 * 1024
 #: A channel to another node, or of a command, has a buffer of its own.
 CHANNEL_CIPHERTEXT_BYTES = 64 * 1024
@@ -47,11 +47,11 @@ Piece = bytes | bytearray | memoryview
 
 
 def nothing(*_: object) -> None:
-    """What is called when nothing is to be done."""
+    """The callback that does nothing."""
 
 
 class ServerSide(tls.SSLObject):
-    """The server's end, which keeps the name by which the client asked for the server (SNI)."""
+    """The server's end of TLS, which keeps the server name that the client requested (SNI)."""
 
     asked_name: str | None = None
 
@@ -63,7 +63,7 @@ def keep_asked_name(end: object, name: str | None, context: tls.SSLContext) -> N
 
 
 class Handshakes:
-    """What the TLS connections of a node share: the buffer into which they read, and the turns of their handshakes.
+    """Shared by the TLS connections of a node: the read buffer, and the queue of handshakes.
 
     A handshake that has begun and waits for the client costs 46 KB. There are HANDSHAKES_MAX of them at most: the oldest is
     given up for a new one, so that clients that stop in the middle take neither the memory nor the way of others.
@@ -109,7 +109,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         handshakes: Handshakes | None = None,
         server_name: str | None = None,
     ) -> None:
-        """A client has the server's name, a server what its connections share."""
+        """Make a client's stream with the name of the server, or a server's with the shared handshakes."""
         super().__init__()
         self._app = app
         self._context = context
@@ -202,7 +202,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 self.fail("SSL handshake failed: the peer closed the connection")
             self._app.eof_received()
             self.close()
-        return True  # the transport stays open for what is still to be written; `close` closes it
+        return True  # the transport stays open for bytes that are not written yet; `close` closes it
 
     def pause_writing(self) -> None:
         self._raw_full = True
@@ -276,7 +276,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                             break
                         have += got
                 except tls.SSLWantReadError:
-                    room = have + 1  # a part of a record is left
+                    room = have + 1  # a partial record is left
                 if have:
                     self._app.buffer_updated(have)
                 if have < room:
@@ -297,7 +297,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._closing and self._paused:
             self._paused = False
-            # Not at once: the protocol is in the middle of its own work.
+            # The call is deferred, because the protocol has not finished its own work.
             self._clock.call_later(0, self._resume)
 
     def _resume(self) -> None:
@@ -415,7 +415,7 @@ _NO_PROTOCOL = asyncio.BufferedProtocol()
 
 
 def not_tls(first_bytes: bytes) -> str:
-    """What a peer sent instead of a handshake."""
+    """Describes the bytes of a peer that does not begin a TLS handshake."""
     if first_bytes[:1].isalpha():
         return "the first bytes are text, such as an HTTP request: this listener wants SSL"
     return "the first bytes are no TLS handshake: the client speaks plaintext, but this listener wants SSL"

@@ -22,14 +22,14 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 LISTEN_BACKLOG = 1024
 #: Accepted in one turn of the loop; libuv takes one. More would keep requests waiting: each costs about 0.1 ms.
 ACCEPTS_PER_TURN = 64
-#: How long to leave the queue alone when this process has no descriptor or memory left for another connection.
+#: The pause of accepting when this process has no descriptor or memory left for another connection.
 OUT_OF_DESCRIPTORS_S = 1.0
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
 class SocketOptions:
-    """What accepted connections get; a buffer size of -1 leaves it to the kernel, which then adapts it."""
+    """The options of accepted sockets; a buffer size of -1 leaves it to the kernel, which then adapts it."""
 
     backlog: int = LISTEN_BACKLOG
     send_buffer_bytes: int = -1
@@ -65,7 +65,7 @@ class Network(Protocol):
 
 
 class TcpServer:
-    """`port` is the one that was bound, also where 0 was asked for.
+    """A listening socket. `port` is the bound one, also if 0 was requested.
 
     It accepts by itself: the loop's own servers take one connection a turn (libuv since 1.45), and cannot be held.
     """
@@ -92,7 +92,7 @@ class TcpServer:
         self._loop.add_reader(self._sock.fileno(), self._accept)
 
     async def close(self) -> None:
-        """Accept no more; connections that are open stay so."""
+        """Stop accepting; open connections stay open."""
         if self._closed:
             return
         self._closed = True

@@ -12,8 +12,8 @@ from typing import Protocol
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 
-#: What came in one read may be a thousand requests, and some are slow: the first record of a partition makes its files, two
-#: milliseconds on a slow file system. The quorum, on the same loop, is not to wait for all of them.
+#: One read may have a thousand requests, and some are slow: the first record of a partition creates its files, which takes two
+#: milliseconds on a slow file system. The quorum runs on the same loop and must not wait for all of them.
 TURN_NS = 20_000_000
 #: Reads that took less are not counted.
 SLOW_NS = 100_000
@@ -26,7 +26,7 @@ class Served(Protocol):
 
 
 class Turn:
-    """One per dispatcher: what is left of the present turn, and who waits for the next one."""
+    """The rest of the present turn and the connections that wait for the next one. Each dispatcher has one."""
 
     __slots__ = ("_clock", "_is_set", "_limit_ns", "_waiting", "left_ns")
 
@@ -41,7 +41,7 @@ class Turn:
         self._set()
 
     def wait(self, served: Served) -> None:
-        """Serve it in one of the next turns: after those that wait already."""
+        """Serve the connection in a later turn, after those that wait already."""
         self._waiting.append(served)
         self._set()
 

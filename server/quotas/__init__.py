@@ -1,4 +1,4 @@
-"""Client quotas (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612): which quota counts for whom, what was used, and how long to wait.
+"""Client quotas (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612): lookup, usage and throttle times.
 
-Everything here is pure: the time is given in, a number of milliseconds comes out. Connections are muted in server/network.
+Everything here is pure: the time is an argument, and a throttle time in milliseconds is the result. Connections are muted in server/network.
 """

@@ -1,6 +1,6 @@
-"""Bounds that Kafka leaves open: how many things clients may make a broker remember. Each counts what it has refused.
+"""Bounds that Kafka does not have, on the state that clients can create in a broker. Each bound counts its rejections.
 
-The defaults are far above what is of use, so that only a client in a loop, or one that means harm, meets them.
+The defaults are far above normal use, so that only a client in a loop, or a malicious one, reaches them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ log = logging.getLogger(__name__)
 
 GROUPS = "ottla.groups.per.partition.max"
 TRANSACTIONAL_IDS = "ottla.transactional.ids.per.partition.max"
+PRODUCER_IDS = "ottla.producer.ids.per.partition.max"
 
 
 class Bound:
-    """`name` is the property that sets it."""
+    """One bound. `name` is its property."""
 
     __slots__ = ("limit", "name", "refused")
 
@@ -28,11 +29,11 @@ class Bound:
         self.refused = 0
 
     def check(self, count: int) -> None:
-        """One more than `count` is wanted. Raises KafkaError if these are as many as there may be."""
+        """Checks whether one more than `count` is allowed. Raises KafkaError if the bound is reached."""
         if count < self.limit:
             return
         self.refused += 1
-        if self.refused.bit_count() == 1:  # the first, and each time that they have doubled
+        if self.refused.bit_count() == 1:  # the first rejection, and each time that their number has doubled
             log.warning(
                 "There are %d already, and %d more were refused: %s=%d", count, self.refused, self.name, self.limit
             )

@@ -1,6 +1,6 @@
-"""What clients have used of their quotas, and how long they wait: `ClientQuotas` is asked by the dispatcher, Fetch and the controller.
+"""Client quotas: what clients have used of them, and the resulting throttle times, for the dispatcher, Fetch and the controller.
 
-    take      a request came: its bytes (Produce), and what it took of the event loop (request_percentage, of one core)
+    take      records a request: its bytes (Produce), and its time on the event loop (request_percentage, of one core)
     fetched   a consumer is about to get bytes: counted, or nothing is sent while bytes are owed
     wait_ms   the answer leaves: how long its connection is not read from then on
 
@@ -133,7 +133,7 @@ class ClientQuotas:
             for key, meter in self.meters.items()
             if not meter.rate.is_idle(now_ms) or meter.bucket.wait_ms(now_ms)
         }
-        # Where all of them are in use, not each new client looks at all again.
+        # If all meters are in use, the limit is doubled, so that not every new client causes a scan.
         self.meters_max = max(METERS_MAX, 2 * len(self.meters))
 
     def mutations(self, user: str, client_id: str | None, *, strict: bool) -> MutationQuota:
@@ -143,7 +143,7 @@ class ClientQuotas:
     # -- Requests ----------------------------------------------------------------------------------------------------
 
     def take(self, meters: ClientMeters, api_key: int, size: int, spent_ns: int) -> None:
-        """A request of `size` bytes, which took the loop for so long."""
+        """Record a request of `size` bytes and its time on the event loop."""
         now_ms = self._clock.mono_ms()
         if meters.request is not None:
             meters.request.take(spent_ns / NS_PER_PERCENT, now_ms)
@@ -151,7 +151,7 @@ class ClientQuotas:
             meters.produce.take(size, now_ms)
 
     def wait_ms(self, meters: ClientMeters, api_key: int, *, is_asked: bool) -> int:
-        """How long the connection of an answered request is not read. `is_asked`: whether an answer is sent (not for acks=0)."""
+        """Returns the time for which the connection is muted. `is_asked`: True if a response is sent (not for acks=0)."""
         wait_ms, meter = self._request_wait_ms(meters) if is_asked else (0, None)
         if api_key == PRODUCE and meters.produce is not None:
             produce_ms = meters.produce.bucket.wait_ms(self._clock.mono_ms())
@@ -162,7 +162,7 @@ class ClientQuotas:
         return wait_ms
 
     def fetched(self, user: str, client_id: str | None, size: int) -> int:
-        """How long a consumer has to wait instead of getting these bytes; 0: it gets them."""
+        """Returns the throttle time of a Fetch response of this size; 0 if the consumer gets it now."""
         meters = self.of(user, client_id)
         wait_ms, meter = self._request_wait_ms(meters)
         if meters.fetch is not None:
@@ -177,13 +177,13 @@ class ClientQuotas:
         return wait_ms
 
     def fetch_bytes_max(self, user: str, client_id: str | None) -> int | None:
-        """The most that one answer should have: what the quota gives in one window, so that the waits are no longer than that."""
+        """Returns the limit of one response: the quota of one window, so that throttle times stay below a window."""
         meter = self.of(user, client_id).fetch
         return None if meter is None else max(1, int(meter.limit * self.windows.size_ms / 1_000))
 
     def _request_wait_ms(self, meters: ClientMeters) -> tuple[int, Meter | None]:
         if meters.request is None:
             return 0, None
-        # One window at most, as in Kafka: heartbeats are held back by it, too.
+        # The limit is one window, as in Kafka, because the mute delays heartbeats, too.
         wait_ms = min(meters.request.bucket.wait_ms(self._clock.mono_ms()), self.windows.size_ms)
         return wait_ms, meters.request if wait_ms else None

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from ottla.server.quotas.rate import DEFAULT_WINDOWS, Bucket, Windows
 
-#: Above this number those addresses are forgotten that have not come for a second.
+#: The limit of addresses; above it, those without a new connection for one second are removed.
 ADDRESSES_MAX = 10_000
 
 
 class ConnectionQuotas:
-    """Those of one node, for all of its listeners."""
+    """The connection rates of one node by address, for all of its listeners."""
 
     def __init__(
         self, rate_of: Callable[[str], float | None] = lambda host: None, windows: Windows = DEFAULT_WINDOWS
@@ -30,7 +30,7 @@ class ConnectionQuotas:
         return len(self._buckets)
 
     def wait_ms(self, host: str, now_ms: int) -> int:
-        """One more connection has come: 0, or how long until it is closed, one window at most. One that is closed does not count."""
+        """Record a new connection. Returns 0, or the delay of its close, of one window at most. A closed one does not count."""
         limit = self._rate_of(host)
         if limit is None:
             return 0

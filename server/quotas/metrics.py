@@ -42,7 +42,7 @@ NAMES = {
 
 
 def quota_metrics(quotas: ClientQuotas, now_ms: int) -> Iterator[Family]:
-    """Only clients with a quota have meters. throttle_time is the average of all throttled answers, as Kafka's."""
+    """Returns the metrics of clients with a quota. throttle_time is the average of all throttled responses, as in Kafka."""
     for key, names in NAMES.items():
         meters = [(share, meter) for (kind, share), meter in quotas.meters.items() if kind == key]
         if not meters:

@@ -26,7 +26,7 @@ class Charged(Protocol):
 
 
 class MutationQuota:
-    """That of one request; without a meter there is no limit."""
+    """The controller mutation quota of one request; without a meter there is no limit."""
 
     def __init__(self, meter: Charged | None, clock: Clock, *, strict: bool) -> None:
         self._meter = meter
@@ -52,7 +52,7 @@ class MutationQuota:
             meter.take(partitions, now_ms)
 
     def wait_ms(self) -> int:
-        """What the answer says: the time since the request was held back is over already."""
+        """Returns the throttle time of the response, without the time for which the request was delayed already."""
         return max(0, self._until_ms - self._clock.mono_ms()) if self._until_ms else 0
 
 

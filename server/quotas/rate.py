@@ -28,21 +28,21 @@ class Bucket:
     __slots__ = ("_burst_ms", "_paid_ms")
 
     def __init__(self, burst_ms: float) -> None:
-        """`burst_ms`: how much time's worth may be taken at once."""
+        """`burst_ms`: the bucket holds the tokens of this time."""
         self._burst_ms = burst_ms
         self._paid_ms = float("-inf")
 
     def take(self, value: float, limit: float, now_ms: float) -> None:
-        """Take so many tokens of a bucket that gets `limit` a second, also when there are fewer."""
+        """Take tokens of a bucket that gets `limit` a second. If it has too few, it goes into debt."""
         self._paid_ms = max(self._paid_ms, now_ms - self._burst_ms) + value * 1_000 / limit
 
     def wait_ms(self, now_ms: float) -> int:
-        """How long until no tokens are owed; 0: there are none owed now."""
+        """Returns the time until the bucket has no debt; 0 if it has none now."""
         wait_ms = self._paid_ms - now_ms
         return round(wait_ms) if wait_ms > 0 else 0
 
     def is_full(self, now_ms: float) -> bool:
-        """Whether it says no more than a new one."""
+        """Returns True if the bucket is full, like a new one."""
         return self._paid_ms <= now_ms - self._burst_ms
 
     def tokens(self, limit: float, now_ms: float) -> float:
@@ -91,7 +91,7 @@ class Rate:
         return self._total * 1_000 / max(1, elapsed_ms + missing * size_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing has been recorded within all windows."""
+        """Returns True if nothing was recorded within all windows."""
         self._forget(now_ms)
         return not self._samples
 

@@ -1,10 +1,10 @@
-"""Which quota counts for a client, by Kafka's precedence (KIP-55), and for an address (KIP-612).
+"""Lookup of quotas: that of a client by Kafka's precedence (KIP-55), and that of an address (KIP-612).
 
     1 user and client id   2 user, default client id   3 user           4 default user and client id
     5 default user, default client id   6 default user   7 client id     8 default client id
 
-A quota is shared by those that it names together: that of a user by all client ids of the user, but each user has the
-default user's for itself.
+A user's quota is shared by all client ids of the user. A default quota is not shared: each user has the default user's quota
+for itself.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Entities = Mapping[Entity, Mapping[str, float]]
 
 
 class Share(NamedTuple):
-    """Who uses a quota together, as Kafka tags its metrics: an empty string says that it does not matter."""
+    """The clients that share a quota, in the tags of Kafka's metrics: an empty string stands for any."""
 
     user: str
     client_id: str
 
 
 def find_quota(entities: Entities, key: str, user: str, client_id: str) -> tuple[Share, float] | None:
-    """The quota of a client, and with whom it is shared; None: there is none. An empty client id is no client id, as in Kafka."""
+    """Returns the quota of a client with its share, or None. An empty client id counts as none, as in Kafka."""
     for entity, share in _candidates(user, client_id):
         values = entities.get(entity)
         if values is not None and (limit := values.get(key)) is not None:
@@ -55,7 +55,7 @@ def _candidates(user: str, client_id: str) -> list[tuple[Entity, Share]]:
 
 
 def connection_rate(entities: Entities, host: str) -> float | None:
-    """New connections a second from an address; None: as many as come."""
+    """Returns the limit of new connections per second from an address; None if there is no limit."""
     for name in (host, None):
         limit = entities.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
         if limit is not None:

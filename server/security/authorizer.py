@@ -12,6 +12,7 @@ A decision is logged when it is first made, and not again until the entries chan
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Protocol
@@ -85,6 +86,10 @@ class AllowAll:
 
     enabled = False
 
+    def __init__(self) -> None:
+        self.loaded = asyncio.Event()
+        self.loaded.set()
+
     def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool:
         return True
 
@@ -107,7 +112,7 @@ class AllowAll:
 
 
 class StandardAuthorizer:
-    """See the module."""
+    """Authorizes by the entries of the metadata log, with super users and a cache of decisions."""
 
     enabled = True
 
@@ -116,7 +121,8 @@ class StandardAuthorizer:
         self._allow_if_no_acl = allow_if_no_acl
         self._index = AclIndex()
         self._decisions: dict[_Key, bool] = {}
-        self.ready = False
+        #: Set once all entries have been read. Listeners outside of early.start.listeners open then.
+        self.loaded = asyncio.Event()
 
     # -- Entries -----------------------------------------------------------------------------------------------------
 
@@ -127,8 +133,8 @@ class StandardAuthorizer:
         for entry in added:
             self._index.add(entry)
         self._decisions.clear()
-        if not self.ready:
-            self.ready = True
+        if not self.loaded.is_set():
+            self.loaded.set()
             log.info("Completed initial ACL load process: %d entries", len(self._index))
 
     def entries(self) -> Collection[AccessControlEntry]:
@@ -158,10 +164,10 @@ class StandardAuthorizer:
     def _decide(
         self, principal: Principal, host: str, operation: int, resource_type: int, name: str
     ) -> tuple[bool, str]:
-        """The decision, and its rule in Kafka's words."""
+        """Returns the decision, and the rule that made it in Kafka's words."""
         if self.is_super_user(principal):
             return True, "SuperUser"
-        if not self.ready:
+        if not self.loaded.is_set():
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The access control entries have not been loaded yet.")
         decision, entry = self._index.decide(str(principal), java_host(host), operation, resource_type, name)
         if entry is not None:
@@ -204,7 +210,7 @@ class StandardAuthorizer:
     def _audit(
         self, context: RequestContext, operation: int, resource_type: int, name: str, allowed: bool, rule: str
     ) -> None:
-        """Kafka's levels: INFO for what was denied, DEBUG for what was allowed."""
+        """Logs a decision at Kafka's levels: INFO if it was denied, DEBUG if it was allowed."""
         audit_log.log(
             logging.DEBUG if allowed else logging.INFO,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:%s:%s for request = %s "
@@ -222,7 +228,7 @@ class StandardAuthorizer:
 
 
 def java_acl(entry: AccessControlEntry) -> str:
-    """An entry as Kafka's StandardAcl prints it."""
+    """Returns an entry as Kafka's StandardAcl prints it."""
     return (
         f"StandardAcl(resourceType={RESOURCE_TYPES[entry.resource_type]}, resourceName={entry.resource_name}, "
         f"patternType={PATTERN_TYPES[entry.pattern_type]}, principal={entry.principal}, host={entry.host}, "
@@ -248,7 +254,7 @@ def make_authorizer(class_name: str, static: Mapping[str, str]) -> AllowAll | St
 
 
 def read_super_users(text: str) -> list[str]:
-    """ "User:alice;User:bob", with semicolons, because distinguished names contain commas."""
+    """Parses "User:alice;User:bob". The separator is a semicolon, because distinguished names contain commas."""
     users = [user.strip() for user in text.split(";") if user.strip()]
     for user in users:
         kind, colon, _ = user.partition(":")

@@ -1,4 +1,7 @@
-"""The secret of a delegation token (KIP-48): an HMAC of its id with the key that all nodes have. It is in no record and no log."""
+"""The secret of a delegation token (KIP-48): an HMAC of its id with the key that all nodes have. It is in no record and no log.
+
+While the key is replaced, node by node, there is another one: OTHER_KEY. A token is valid with the secret of either key.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Collection
 from ottla.server.security.principal import ANONYMOUS, Principal
 
 DIGEST = "sha512"
+KEY = "delegation.token.secret.key"
+OTHER_KEY = "ottla.delegation.token.other.secret.key"
 
 
 def hmac_of(key: str, token_id: str) -> bytes:
@@ -15,7 +20,7 @@ def hmac_of(key: str, token_id: str) -> bytes:
 
 
 def may_handle_tokens(principal: Principal) -> bool:
-    """Returns True unless the client is not authenticated, or is by a token: a token must not prolong itself by another one."""
+    """Returns True for clients that are authenticated, but not by a token, because a token must not create its successor."""
     return principal != ANONYMOUS and not principal.token_authenticated
 
 
@@ -26,10 +31,10 @@ def principal_of(text: str) -> Principal:
 
 
 class TokensByHmac:
-    """Which token a secret belongs to. Secrets are computed once for each token, as the tokens come to be known."""
+    """Maps secrets to tokens. The secrets of each token are computed once, when the token is first seen."""
 
-    def __init__(self, key: str) -> None:
-        self._key = key
+    def __init__(self, *keys: str) -> None:
+        self._keys = keys
         self._ids: dict[bytes, str] = {}
         self._known: set[str] = set()
 
@@ -38,11 +43,11 @@ class TokensByHmac:
         for token_id in token_ids:
             if token_id not in self._known:
                 self._known.add(token_id)
-                self._ids[hmac_of(self._key, token_id)] = token_id
+                self._ids |= {hmac_of(key, token_id): token_id for key in self._keys}
         found = self._ids.get(secret)
         if found is None or found in token_ids:
             return found
-        # Tokens have gone since: their secrets go, too.
+        # Remove the secrets of deleted tokens.
         self._ids = {secret: token_id for secret, token_id in self._ids.items() if token_id in token_ids}
         self._known = set(self._ids.values())
         return None

@@ -6,12 +6,12 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 CIDR = "/"
-#: Networks that are kept parsed; one that is not costs some 10 us.
+#: The limit of cached networks. Parsing one takes some 10 us.
 NETWORKS_MAX = 4_096
 
 
 def is_in_network(host: str, network: str) -> bool:
-    """Whether the address is in the network; what is none of these is not."""
+    """Returns True if the address is in the network; False if one of the two is malformed."""
     parsed = read_network(network)
     if parsed is None:
         return False
@@ -23,10 +23,10 @@ def is_in_network(host: str, network: str) -> bool:
 
 @lru_cache(NETWORKS_MAX)
 def read_network(text: str) -> IPv4Network | IPv6Network | None:
-    """None for what is no network. Bits behind the prefix are ignored, as in Kafka."""
+    """Parses a network; returns None if the text is no network. Bits after the prefix are ignored, as in Kafka."""
     address, _, bits = text.partition(CIDR)
     if not bits.isascii() or not bits.isdecimal():
-        return None  # Python would also take a netmask
+        return None  # Python would accept a netmask, too
     try:
         return ip_network(f"{address}/{bits}", strict=False)
     except ValueError:

@@ -74,7 +74,7 @@ SUPPORTED_OPERATIONS: Mapping[int, tuple[int, ...]] = {
 }
 
 #: The error code of an unauthorized request, by resource type.
-REFUSALS: Mapping[int, ErrorCode] = {
+AUTHORIZATION_ERRORS: Mapping[int, ErrorCode] = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,

@@ -1,4 +1,4 @@
-"""Each client gets the advertised addresses of the listener that it is connected to."""
+"""Each client gets the advertised addresses of the listener that it is connected to. Listeners open in their order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.server.security.authorizer import STANDARD_AUTHORIZER
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
+from tests.ports import free_ports
 
 FIRST_PORT = 25060
 INSIDE, OUTSIDE, ANYWHERE, CONTROLLER = range(FIRST_PORT, FIRST_PORT + 4)
@@ -25,26 +27,34 @@ def accepts(port: int) -> bool:
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.fixture(scope="module", autouse=True)
+def start(directory: Path, properties: dict[str, str], ready: str) -> subprocess.Popen[bytes]:
+    """Returns once the node's log says `ready`."""
+    command = [sys.executable, "-P", "-m", "ottla.main", "start"]
+    for name, value in (properties | {"log.dirs": str(directory / "data")}).items():
+        command += ["--override", f"{name}={value}"]
+    with (directory / "log").open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    eventually(lambda: process.poll() is not None or ready in (directory / "log").read_text(), ready)
+    assert process.poll() is None, (directory / "log").read_text()
+    return process
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+
+
+@pytest.fixture(scope="module")
 def three_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    directory: Path = tmp_path_factory.mktemp("listeners")
     properties = {
-        "log.dirs": str(directory / "data"),
         "listeners": f"INSIDE://127.0.0.1:{INSIDE},OUTSIDE://127.0.0.1:{OUTSIDE},ANYWHERE://:{ANYWHERE},CONTROLLER://127.0.0.1:{CONTROLLER}",
         "advertised.listeners": f"INSIDE://inside.example:1111,OUTSIDE://outside.example:2222,CONTROLLER://127.0.0.1:{CONTROLLER}",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,ANYWHERE:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "INSIDE",
     }
-    command = [sys.executable, "-P", "-m", "ottla.main", "start"]
-    for name, value in properties.items():
-        command += ["--override", f"{name}={value}"]
-    with (directory / "log").open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    eventually(lambda: process.poll() is not None or "Kafka Server started" in (directory / "log").read_text(), "start")
-    assert process.poll() is None, (directory / "log").read_text()
+    process = start(tmp_path_factory.mktemp("listeners"), properties, "Kafka Server started")
     yield
-    process.send_signal(signal.SIGTERM)
-    process.wait(30)
+    stop(process)
 
 
 def advertised(port: int, host: str = "127.0.0.1") -> tuple[str, int]:
@@ -53,6 +63,7 @@ def advertised(port: int, host: str = "127.0.0.1") -> tuple[str, int]:
         return broker.host, broker.port
 
 
+@pytest.mark.usefixtures("three_listeners")
 @pytest.mark.parametrize(
     ("port", "expected"), [(INSIDE, ("inside.example", 1111)), (OUTSIDE, ("outside.example", 2222))]
 )
@@ -62,11 +73,13 @@ def test_an_advertised_address_is_returned_to_the_clients_of_its_own_listener(
     assert advertised(port) == expected
 
 
+@pytest.mark.usefixtures("three_listeners")
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.7"])
 def test_without_an_advertised_address_a_client_gets_the_one_it_connected_to(host: str) -> None:
     assert advertised(ANYWHERE, host) == (host, ANYWHERE)
 
 
+@pytest.mark.usefixtures("three_listeners")
 def test_the_controllers_listener_serves_no_produce() -> None:
     from ottla.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -75,3 +88,41 @@ def test_the_controllers_listener_serves_no_produce() -> None:
         keys = {key.api_key for key in answer.api_keys}
     assert 0 not in keys
     assert {52, 62, 63} <= keys  # Vote, BrokerRegistration, BrokerHeartbeat
+
+
+OPENS_LATER = "Listener CONTROLLER opens once the access control entries are loaded"
+
+
+def with_an_authorizer(listener: int, controller: int) -> dict[str, str]:
+    return {
+        "listeners": f"PLAINTEXT://127.0.0.1:{listener},CONTROLLER://127.0.0.1:{controller}",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+    }
+
+
+def test_a_node_whose_listeners_all_wait_for_the_access_control_entries_serves_once_it_has_read_them(
+    tmp_path: Path,
+) -> None:
+    listener, controller = free_ports(2)
+    properties = with_an_authorizer(listener, controller) | {"early.start.listeners": ""}
+    process = start(tmp_path, properties, "Kafka Server started")
+    assert accepts(listener) and accepts(controller)
+    stop(process)
+
+
+@pytest.mark.parametrize(("early", "said"), [("CONTROLLER", "(CONTROLLER)"), ("PLAINTEXT", OPENS_LATER)])
+def test_before_the_access_control_entries_are_read_early_listeners_accept_and_others_do_not(
+    early: str, said: str, tmp_path: Path
+) -> None:
+    listener, controller, absent = free_ports(3)
+    alone = {
+        "node.id": "1",
+        # The other voter is not there: no metadata is ever committed.
+        "controller.quorum.voters": f"1@127.0.0.1:{controller},2@127.0.0.1:{absent}",
+        "early.start.listeners": early,
+    }
+    process = start(tmp_path, with_an_authorizer(listener, controller) | alone, said)
+    assert accepts(controller) == (early == "CONTROLLER")
+    assert not accepts(listener)
+    stop(process)

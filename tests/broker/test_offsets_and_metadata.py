@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.topic_names import TOPIC_NAME_LENGTH_MAX
+from ottla.controller.metadata.topic_names import NAME_LENGTH_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -173,7 +173,7 @@ def test_mentioning_a_topic_creates_it_only_if_the_client_allows_it(wire: Wire) 
     assert metadata(wire, 9, "not-yet").topics[0].error_code == 0
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * (TOPIC_NAME_LENGTH_MAX + 1), "a/b"])
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * (NAME_LENGTH_MAX + 1), "a/b"])
 def test_an_illegal_name_is_neither_found_nor_created(wire: Wire, name: str) -> None:
     assert metadata(wire, 9, name, create=True).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 

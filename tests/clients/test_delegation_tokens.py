@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,10 +23,8 @@ from ottla.protocol.messages.expire_delegation_token import ExpireDelegationToke
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.server.network.client import Channel, ChannelClosed
-from ottla.server.network.peer_login import PeerLogin
-from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
-from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
-from ottla.server.world import RealWorld
+from ottla.server.security.delegation_tokens import hmac_of
+from tests.clients.channels import channels
 from tests.clients.sasl_node import SaslNode, started
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -40,47 +37,6 @@ def sasl_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNode]:
     assert "planted-key" not in made.log.read_text()
 
 
-@asynccontextmanager
-async def channels(node: SaslNode) -> AsyncIterator[Channels]:
-    made = Channels(node, RealWorld(asyncio.get_running_loop()))
-    try:
-        yield made
-    finally:
-        for channel in made.open:
-            channel.close()
-        await made.real.close()
-
-
-class Channels:
-    def __init__(self, node: SaslNode, real: RealWorld) -> None:
-        self.node = node
-        self.real = real
-        self.open: list[Channel] = []
-
-    def plain(self, user: str) -> Channel:
-        return self._channel("PLAIN", lambda: PlainClient(user, f"planted-{user}"))
-
-    def token(self, mechanism: str, made: CreateDelegationTokenResponse, secret: bytes | None = None) -> Channel:
-        password = base64.b64encode(made.hmac if secret is None else secret).decode()
-        return self._channel(mechanism, lambda: ScramClient(mechanism, made.token_id, password, "nonce", token=True))
-
-    def anonymous(self) -> Channel:
-        return self._open(self.node.plaintext, PLAINTEXT)
-
-    def _channel(self, mechanism: str, make: Callable[[], ClientExchange]) -> Channel:
-        async def exchange() -> ClientExchange:
-            return make()
-
-        login = PeerLogin(mechanism, exchange, self.real.workers, self.real.world.clock)
-        return self._open(self.node.sasl, PeerSecurity(login=login))
-
-    def _open(self, address: str, security: PeerSecurity) -> Channel:
-        host, _, port = address.rpartition(":")
-        channel = Channel(self.real.world, host, int(port), "test", security)
-        self.open.append(channel)
-        return channel
-
-
 async def create(channel: Channel, lifetime_ms: int = -1, **owner: str) -> CreateDelegationTokenResponse:
     request = CreateDelegationTokenRequest(
         renewers=[CreatableRenewers("User", "admin")], max_lifetime_ms=lifetime_ms, **owner
@@ -91,7 +47,7 @@ async def create(channel: Channel, lifetime_ms: int = -1, **owner: str) -> Creat
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_token_logs_in_until_it_is_expired(sasl_node: SaslNode, mechanism: str) -> None:
-    async with channels(sasl_node) as to:
+    async with channels(sasl_node.sasl) as to:
         alice = to.plain("alice")
         made = await create(alice)
         assert made.error_code == 0 and (made.principal_name, made.token_requester_principal_name) == ("alice", "alice")
@@ -109,7 +65,7 @@ async def test_a_token_logs_in_until_it_is_expired(sasl_node: SaslNode, mechanis
 
 
 async def test_the_session_of_a_token_ends_with_the_token(sasl_node: SaslNode) -> None:
-    async with channels(sasl_node) as to:
+    async with channels(sasl_node.sasl) as to:
         made = await create(to.plain("alice"), 1_500)
         channel = to.token("SCRAM-SHA-256", made)
         await channel.request(MetadataRequest(topics=[]))
@@ -119,7 +75,7 @@ async def test_the_session_of_a_token_ends_with_the_token(sasl_node: SaslNode) -
 
 
 async def test_who_does_not_have_the_secret_is_refused(sasl_node: SaslNode) -> None:
-    async with channels(sasl_node) as to:
+    async with channels(sasl_node.sasl) as to:
         made = await create(to.plain("alice"))
         with pytest.raises(ChannelClosed, match="due to invalid credentials"):
             await to.token("SCRAM-SHA-256", made, b"another secret").request(MetadataRequest(topics=[]))
@@ -130,7 +86,7 @@ async def test_who_does_not_have_the_secret_is_refused(sasl_node: SaslNode) -> N
 
 
 async def test_owners_and_renewers_see_and_renew_a_token(sasl_node: SaslNode) -> None:
-    async with channels(sasl_node) as to:
+    async with channels(sasl_node.sasl) as to:
         alice, admin, bob = (to.plain(user) for user in ("alice", "admin", "bob"))
         made = await create(alice)
         for channel in (alice, admin):
@@ -154,15 +110,15 @@ async def test_owners_and_renewers_see_and_renew_a_token(sasl_node: SaslNode) ->
 
 
 async def test_a_client_that_is_not_authenticated_gets_no_token(sasl_node: SaslNode) -> None:
-    async with channels(sasl_node) as to:
-        refused = await create(to.anonymous())
+    async with channels(sasl_node.sasl) as to:
+        refused = await create(to.anonymous(sasl_node.plaintext))
         assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert (refused.principal_name, refused.hmac, refused.max_timestamp_ms) == ("ANONYMOUS", b"", -1)
 
 
 async def test_a_node_without_a_key_has_no_tokens(tmp_path: Path) -> None:
     with started(tmp_path, {}) as node:
-        async with channels(node) as to:
+        async with channels(node.sasl) as to:
             alice = to.plain("alice")
             assert (await create(alice)).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
             described = await alice.request(DescribeDelegationTokenRequest(owners=None))
@@ -176,7 +132,7 @@ async def test_with_an_authorizer_others_need_a_permission(tmp_path: Path) -> No
         "super.users": "User:admin;User:ANONYMOUS",
     }
     with started(tmp_path, authorizer) as node:
-        async with channels(node) as to:
+        async with channels(node.sasl) as to:
             alice, bob, admin = (to.plain(user) for user in ("alice", "bob", "admin"))
             made = await create(alice)
             for_alice = await create(bob, owner_principal_type="User", owner_principal_name="alice")
@@ -188,3 +144,34 @@ async def test_with_an_authorizer_others_need_a_permission(tmp_path: Path) -> No
             ids = {made.token_id, by_admin.token_id}
             assert {token.token_id for token in (await alice.request(everything)).tokens} == ids
             assert {token.token_id for token in (await admin.request(everything)).tokens} == ids
+
+
+async def test_the_key_is_replaced_by_restarts_while_tokens_stay_valid(tmp_path: Path) -> None:
+    key, other = "delegation.token.secret.key", "ottla.delegation.token.other.secret.key"
+    metadata = MetadataRequest(topics=[])
+    # First all nodes learn the new key, which signs nothing yet.
+    with started(tmp_path, {key: "planted-old", other: "planted-new"}) as node:
+        async with channels(node.sasl) as to:
+            made = await create(to.plain("alice"))
+            assert made.hmac == hmac_of("planted-old", made.token_id)
+            # A node that has been restarted already gives this secret to who asks for it.
+            await to.token("SCRAM-SHA-512", made, hmac_of("planted-new", made.token_id)).request(metadata)
+    # Then it signs, and tokens with the old one's secret are valid.
+    with started(tmp_path, {key: "planted-new", other: "planted-old"}) as node:
+        async with channels(node.sasl) as to:
+            alice = to.plain("alice")
+            await to.token("SCRAM-SHA-512", made).request(metadata)
+            assert (await alice.request(RenewDelegationTokenRequest(made.hmac, -1))).error_code == 0
+            newer = await create(alice)
+            assert newer.hmac == hmac_of("planted-new", newer.token_id)
+            described = await alice.request(DescribeDelegationTokenRequest(owners=None))
+            secrets = {token.token_id: token.hmac for token in described.tokens}
+            assert secrets == {each.token_id: hmac_of("planted-new", each.token_id) for each in (made, newer)}
+    # At last the old one is gone.
+    with started(tmp_path, {key: "planted-new"}) as node:
+        async with channels(node.sasl) as to:
+            await to.token("SCRAM-SHA-256", newer).request(metadata)
+            await to.token("SCRAM-SHA-256", made, secrets[made.token_id]).request(metadata)
+            with pytest.raises(ChannelClosed, match="due to invalid credentials"):
+                await to.token("SCRAM-SHA-256", made).request(metadata)
+        assert "planted" not in node.log.read_text()

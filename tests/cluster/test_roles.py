@@ -11,16 +11,21 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.server.config.dynamic import Source
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.cluster.roles import CLUSTER_ID, HOST, Process, Roles, separate_roles
@@ -95,6 +100,34 @@ def test_every_controller_is_registered_and_returned_to_clients_that_bootstrap_f
         with Wire(node.port) as wire:
             answer = wire.request(DescribeClusterRequest())
         assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+def test_a_controller_describes_configs_credentials_and_acls_to_clients_that_bootstrap_from_it(roles: Roles) -> None:
+    create(roles, "described")
+    for node in roles.controllers.values():
+        resources = [
+            DescribeConfigsResource(ResourceType.BROKER, str(node.id), None),
+            DescribeConfigsResource(ResourceType.BROKER, "11", None),
+            DescribeConfigsResource(ResourceType.TOPIC, "described", ["retention.ms"]),
+            DescribeConfigsResource(ResourceType.TOPIC, "missing", None),
+        ]
+
+        def described(port: int = node.port, asked: list[DescribeConfigsResource] = resources) -> list[int]:
+            with Wire(port) as wire:
+                own, other, topic, missing = wire.request(DescribeConfigsRequest(resources=asked)).results
+            values = {row.name: (row.value, row.config_source) for row in own.configs}
+            assert values["process.roles"] == ("controller", Source.STATIC_BROKER)
+            assert values["log.retention.hours"] == ("168", Source.DEFAULT)
+            assert other.error_code == ErrorCode.INVALID_REQUEST
+            assert [row.name for row in topic.configs] == (["retention.ms"] if topic.error_code == 0 else [])
+            assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return [topic.error_code]
+
+        eventually(lambda described=described: described() == [0], f"controller {node.id} to know the topic")
+        with Wire(node.port) as wire:
+            users = wire.request(DescribeUserScramCredentialsRequest(users=[UserName("unknown")]))
+            assert [each.error_code for each in users.results] == [ErrorCode.RESOURCE_NOT_FOUND]
+            assert wire.request(DescribeAclsRequest(resource_type_filter=1)).error_code == ErrorCode.SECURITY_DISABLED
 
 
 def test_without_its_active_controller_the_cluster_decides_on_and_the_controller_comes_back(roles: Roles) -> None:

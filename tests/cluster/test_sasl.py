@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -21,14 +25,23 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaConsumer
 
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.server.network.client import ChannelClosed
 from ottla.testing import Cluster
+from tests.clients.channels import Channels, channels
 from tests.ports import free_ports
 
 WAIT_S = 30
 SESSION_MS = 2_000
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-SECRETS = ("planted-node", "planted-alice", "planted-bob", "planted-wrong")
+#: What a busy machine may take beyond the time that is measured.
+BUSY_S = 10
+MECHANISM = "SCRAM-SHA-512"
+SECRETS = ("planted-",)
 
 
 def properties() -> dict[str, str]:
@@ -43,6 +56,7 @@ def properties() -> dict[str, str]:
         "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} user_alice="planted-alice";',
         "listener.name.sasl.scram-sha-512.sasl.jaas.config": f'{SCRAM} username="node" password="planted-node";',
         "connections.max.reauth.ms": str(SESSION_MS),
+        "delegation.token.secret.key": "planted-key",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:node;User:ANONYMOUS",
     }
@@ -61,6 +75,15 @@ class Secured:
 
     def create(self, topic: str) -> None:
         self.admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(WAIT_S)
+
+    def allow(self, user: str, topic: str) -> AclBinding:
+        literal = ResourcePatternType.LITERAL
+        entry = AclBinding(
+            ResourceType.TOPIC, topic, literal, f"User:{user}", "*", AclOperation.WRITE, AclPermissionType.ALLOW
+        )
+        for done in self.admin.create_acls([entry]).values():
+            done.result(WAIT_S)
+        return entry
 
     def client(self, user: str, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
         return {
@@ -85,6 +108,62 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield made
 
 
+class Sending:
+    """A load on all partitions of a topic: what was answered, and which errors the client has seen."""
+
+    def __init__(self, config: dict[str, str], topic: str) -> None:
+        self.accepted, self.accepted_at = 0, 0.0
+        self.refused: dict[int, int] = {}
+        self.errors: set[int] = set()
+        self._topic = topic
+        self._config = {**config, "acks": "all", "linger.ms": 0, "error_cb": self._failed}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Sending:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        producer, number = Producer(self._config), 0
+        while not self._stop.is_set():
+            producer.produce(self._topic, b"x", partition=number % 3, on_delivery=self._delivered)
+            producer.poll(0.01)
+            number += 1
+        producer.purge()
+
+    def _failed(self, error: KafkaError) -> None:
+        self.errors.add(error.code())
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.accepted, self.accepted_at = self.accepted + 1, time.monotonic()
+        else:
+            self.refused[message.partition()] = error.code()
+
+    def wait(self, more: int) -> None:
+        enough = self.accepted + more
+        wait_for(lambda: self.accepted >= enough)
+
+
+def can_log_in(config: dict[str, str]) -> bool:
+    errors: list[KafkaError] = []
+    admin = AdminClient({**config, "error_cb": errors.append})
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        if KafkaError._AUTHENTICATION in {error.code() for error in errors}:
+            return False
+        with contextlib.suppress(KafkaException):
+            admin.list_topics(timeout=0.5)
+            return True
+        admin.poll(0)
+    raise AssertionError("neither accepted nor refused")
+
+
 def write(config: dict[str, str], topic: str, count: int = 1) -> None:
     failures: list[object] = []
     producer = Producer({**config, "acks": "all", "message.timeout.ms": "20000"})
@@ -105,17 +184,7 @@ def test_a_principal_may_do_what_its_acls_allow(secured: Secured) -> None:
     bob = secured.client("bob", "planted-bob")
     error = Producer(bob).list_topics("guarded", WAIT_S).topics["guarded"].error
     assert error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    allow = AclBinding(
-        ResourceType.TOPIC,
-        "guarded",
-        ResourcePatternType.LITERAL,
-        "User:bob",
-        "*",
-        AclOperation.WRITE,
-        AclPermissionType.ALLOW,
-    )
-    for done in secured.admin.create_acls([allow]).values():
-        done.result(WAIT_S)
+    secured.allow("bob", "guarded")
     write(bob, "guarded", 3)
 
 
@@ -137,6 +206,81 @@ def test_a_client_and_the_nodes_outlive_their_sessions(secured: Secured) -> None
     assert len({record.value for record in consumer}) == count
     consumer.close()
     assert secured.cluster.log(1).count("Shrinking ISR") == shrunk
+
+
+def test_a_changed_password_ends_sessions_at_their_re_authentication_and_is_asked_for_at_once(secured: Secured) -> None:
+    secured.create("changed")
+    secured.add_user("carol", b"planted-carol")
+    secured.allow("carol", "changed")
+    with Sending(secured.client("carol", "planted-carol"), "changed") as load:
+        load.wait(20)
+        secured.add_user("carol", b"planted-changed")
+        changed = time.monotonic()
+        wait_for(lambda: not can_log_in(secured.client("carol", "planted-carol")))
+        assert can_log_in(secured.client("carol", "planted-changed"))
+        wait_for(lambda: KafkaError._AUTHENTICATION in load.errors)
+        ended = time.monotonic() - changed
+        with Sending(secured.client("carol", "planted-changed"), "changed") as other:
+            other.wait(20)
+    assert other.errors == set() and not load.refused and not other.refused
+    assert ended < SESSION_MS / 1000 + BUSY_S, "a session ends with its time; the rest is what a busy machine takes"
+
+
+def test_an_acl_that_is_removed_stops_a_load_on_all_nodes(secured: Secured) -> None:
+    secured.create("taken")
+    secured.add_user("dave", b"planted-dave")
+    entry = secured.allow("dave", "taken")
+    with Sending(secured.client("dave", "planted-dave"), "taken") as load:
+        load.wait(30)
+        same = AclBindingFilter(
+            entry.restype, entry.name, entry.resource_pattern_type, entry.principal, entry.host, entry.operation, entry.permission_type
+        )  # fmt: skip
+        for done in secured.admin.delete_acls([same]).values():
+            done.result(WAIT_S)
+        removed = time.monotonic()
+        wait_for(lambda: load.refused.keys() == {0, 1, 2})
+    assert set(load.refused.values()) == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    assert load.accepted_at - removed < BUSY_S, (
+        "on a quiet machine after a few milliseconds; in each case nothing later"
+    )
+
+
+async def test_a_delegation_token_that_is_expired_ends_on_all_nodes(secured: Secured) -> None:
+    """New logins fail at once; sessions end at their re-authentication."""
+    addresses = secured.bootstrap.split(",")
+    async with channels(addresses[0]) as to:
+        owner = to.plain("alice")
+        made = await owner.request(CreateDelegationTokenRequest())
+        assert made.error_code == ErrorCode.NONE
+        assert [await until(to, made, address, is_served=True) for address in addresses]
+        sessions = [to.token(MECHANISM, made, address=address) for address in addresses]
+        for session in sessions:
+            await session.request(MetadataRequest(topics=[]))
+        assert (await owner.request(ExpireDelegationTokenRequest(made.hmac, -1))).error_code == ErrorCode.NONE
+        assert [await until(to, made, address, is_served=False) for address in addresses]
+        began = time.monotonic()
+        for session in sessions:
+            with pytest.raises(ChannelClosed, match="due to invalid credentials"):
+                while time.monotonic() - began < SESSION_MS / 1000 + BUSY_S:
+                    await session.request(MetadataRequest(topics=[]))
+                    await asyncio.sleep(0.05)
+
+
+async def until(to: Channels, made: CreateDelegationTokenResponse, address: str, *, is_served: bool) -> bool:
+    """Log in by the token, with a new connection each time, until the node has seen the change."""
+    began = time.monotonic()
+    while time.monotonic() - began < BUSY_S:
+        try:
+            await to.token(MECHANISM, made, address=address).request(MetadataRequest(topics=[]))
+        except ChannelClosed as closed:
+            assert "due to invalid credentials" in str(closed)
+            if not is_served:
+                return True
+        else:
+            if is_served:
+                return True
+        await asyncio.sleep(0.02)
+    return False
 
 
 def test_a_node_comes_back(secured: Secured) -> None:

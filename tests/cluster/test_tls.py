@@ -32,7 +32,14 @@ from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer
 
 from ottla.certificates import Authority, Issued
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.testing import Cluster
+from tests.broker.wire import Wire
 from tests.ports import free_ports
 from tests.server.tiny_node import heartbeat
 
@@ -209,24 +216,40 @@ def exchange(secured: Secured, context: ssl.SSLContext) -> bytes:
 
 
 class Load:
-    """Produces all the time, with a new connection for each record, and counts what failed."""
+    """Produces all the time, with a new connection for each record, and counts what failed; a consumer keeps its connections."""
 
     def __init__(self, secured: Secured) -> None:
         self.done = 0
+        self.read = 0
         self.failures: list[str] = []
         self._secured = secured
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._threads = [threading.Thread(target=work) for work in (self._produce, self._consume)]
 
     def __enter__(self) -> Load:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        wait_for(lambda: self.read >= self.done)
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
+    def _consume(self) -> None:
+        settings = {"group.id": "load", "auto.offset.reset": "earliest", "error_cb": self._failed}
+        consumer = confluent_kafka.Consumer({**self._secured.librdkafka, **settings})
+        consumer.subscribe(["load"])
+        while not self._stop.is_set():
+            message = consumer.poll(0.1)
+            self.read += message is not None and message.error() is None
+        consumer.close()
+
+    def _failed(self, error: confluent_kafka.KafkaError) -> None:
+        self.failures.append(f"consumer: {error}")
+
+    def _produce(self) -> None:
         while not self._stop.is_set():
             producer = confluent_kafka.Producer(self._secured.librdkafka)
             producer.produce("load", b"x", callback=self._delivered)
@@ -258,6 +281,8 @@ def serial_number(port: int, secured: Secured) -> int:
 
 
 def test_certificates_are_rotated_node_by_node_under_load(secured: Secured) -> None:
+    admin = AdminClient(secured.librdkafka)
+    admin.create_topics([NewTopic("load", 3, 3)])["load"].result(WAIT_S)
     with Load(secured) as load:
         load.wait(3)
         for number, port in zip((1, 2, 3), secured.ports, strict=True):
@@ -308,6 +333,52 @@ def test_a_key_store_is_replaced_by_the_dynamic_configuration(secured: Secured) 
         future.result(WAIT_S)
     wait_for(lambda: serial_number(secured.ports[1], secured) == issued.certificate.serial_number)
     assert exchange(secured, secured.context())
+
+
+def test_a_key_store_that_cannot_be_used_is_refused_by_its_broker_and_changes_nothing(secured: Secured) -> None:
+    before = serial_number(secured.ports[1], secured)
+    name = "listener.name.tls.ssl.keystore.location"
+    (secured.directory / "other.pem").write_text(
+        (issued := Authority.create("other").issue("node-2", ["localhost", "127.0.0.1"])).encrypted_key_pem(SECRET)
+        + issued.chain_pem
+    )
+    admin = AdminClient(secured.librdkafka)
+    for wrong, why in (("none.pem", "there is no such file"), ("other.pem", "other nodes would refuse it")):
+        path = str(secured.directory / wrong)
+        entry = ConfigEntry(name, path, incremental_operation=AlterConfigOpType.SET)
+        requests = (
+            (admin.incremental_alter_configs, ConfigResource("broker", "2", incremental_configs=[entry])),
+            (admin.alter_configs, ConfigResource("broker", "2", set_config={name: path})),
+        )
+        for alter, resource in requests:
+            (future,) = alter([resource]).values()
+            with pytest.raises(confluent_kafka.KafkaException, match=why) as refused:
+                future.result(WAIT_S)
+            assert refused.value.args[0].code() == confluent_kafka.KafkaError.INVALID_REQUEST
+        (described,) = admin.describe_configs([ConfigResource("broker", "2")]).values()
+        stored = described.result(WAIT_S).get(name)
+        assert stored is None or stored.value != path
+    assert serial_number(secured.ports[1], secured) == before
+
+
+def test_what_else_a_request_changes_is_changed_when_its_key_store_is_refused(secured: Secured) -> None:
+    def resource(kind: ResourceType, of: str, name: str, value: str) -> AlterConfigsResource:
+        return AlterConfigsResource(
+            resource_type=kind.value, resource_name=of, configs=[AlterableConfig(name=name, value=value)]
+        )
+
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            resource(ResourceType.BROKER, "2", "listener.name.tls.ssl.keystore.location", "none.pem"),
+            resource(ResourceType.BROKER, "", "log.retention.ms", "7200000"),
+        ]
+    )
+    with Wire(secured.cluster.nodes[2].port) as wire:
+        answer = wire.request(request, 1)
+    assert sorted((each.resource_name, each.error_code) for each in answer.responses) == [
+        ("", ErrorCode.NONE),
+        ("2", ErrorCode.INVALID_REQUEST),
+    ]
 
 
 def test_access_is_decided_by_the_name_in_the_certificate(tmp_path: Path) -> None:

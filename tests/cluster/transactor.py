@@ -52,7 +52,7 @@ PASSING = frozenset(
 )
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """An error that does not pass."""
 
 
@@ -83,7 +83,7 @@ class Nodes:
                 error = ErrorCode.NETWORK_EXCEPTION
             if error not in PASSING:
                 if error:
-                    raise Refused(f"{type(request).__name__}: {error.name}")
+                    raise RequestRejected(f"{type(request).__name__}: {error.name}")
                 self._right[role] = node_id
                 return answer
             self._right.pop(role, None)
@@ -136,7 +136,7 @@ class Nodes:
 
 
 class Transactor(Nodes):
-    """See the module."""
+    """A transactional producer over raw requests."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
         super().__init__(cluster)

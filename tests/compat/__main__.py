@@ -1,5 +1,5 @@
 """`make compat`: runs the allowed tests of each suite against one fresh node and against three, one line a test; fails when one
-of them does not pass."""
+of them does not pass. Then the same over TLS and with logins, against one node; `--apache-kafka` shows what that gives there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
-from tests.compat import kafka_python, librdkafka
-from tests.compat.librdkafka import Case, Outcome
+from tests.compat import kafka_python, librdkafka, librdkafka_secured, logins
+from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.node import running_cluster, running_node
+from tests.compat.secured import LISTENERS, SecuredNode, secured_node
+from tools import apache_kafka
 
 HERE = Path(__file__).parent
 PORT = 27092
@@ -57,7 +60,7 @@ def run_librdkafka_consumer(logs: Path, names: list[str], nodes: int) -> list[Ou
     allowed = librdkafka.read_allow_list(HERE / "librdkafka_consumer_allow.txt")
     cases = [case for case in allowed if not names or case.number in names]
     with serving(nodes, logs, "consumer") as bootstrap:
-        return [report(librdkafka.run(case, bootstrap, logs, "consumer")) for case in cases]
+        return [report(librdkafka.run(case, Server(bootstrap), logs, "consumer")) for case in cases]
 
 
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
@@ -66,7 +69,7 @@ def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]
         if chosen:
             with serving(nodes, logs, scenario, auto_create_topics_enable=auto_create) as bootstrap:
                 for case in chosen:
-                    yield report(librdkafka.run(case, bootstrap, logs))
+                    yield report(librdkafka.run(case, Server(bootstrap), logs))
 
 
 def run_kafka_python(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
@@ -80,22 +83,76 @@ def run_kafka_python(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.name in allowed]
 
 
+def run_librdkafka_secured(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]:
+    """Each allowed test in each of its variants; names are those of tests, of variants, or both."""
+    if reason := librdkafka.missing():
+        print(f"librdkafka is left out: {reason}")
+        return []
+    librdkafka.build()
+    cases = list(librdkafka.read_allow_list(HERE / "librdkafka_secured_allow.txt"))
+    numbers = {name for name in names if name[:4].isdigit()}
+    found = []
+    for variant in sorted(librdkafka_secured.VARIANTS.keys() & set(names)) or librdkafka_secured.VARIANTS:
+        with librdkafka_secured.server(node, variant) as server:
+            (logs / variant).mkdir(exist_ok=True)
+            for case in cases:
+                if (not case.variants or variant in case.variants) and (not numbers or case.number in numbers):
+                    done = librdkafka.run(case, server, logs / variant)
+                    found.append(report(replace(done, name=f"{variant}/{done.name}")))
+    return found
+
+
+def run_kafka_python_secured(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]:
+    kafka_python.build()
+    ports = {protocol: node.listener_port(name) for name, (protocol, _) in LISTENERS.items()}
+    return [report(outcome) for outcome in kafka_python.run_secured(ports, node.files.ca, logs)]
+
+
+def run_logins(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]:
+    found = logins.in_python_all(node, report)
+    if reason := apache_kafka.missing():
+        print(f"Java is left out: {reason}")
+        return found
+    return found + logins.in_java_all(node, logs, report)
+
+
 SUITES = {
     "librdkafka": run_librdkafka,
     "librdkafka-consumer": run_librdkafka_consumer,
     "kafka-python": run_kafka_python,
 }
+#: Against one node with a listener for each security protocol.
+SECURED_SUITES = {
+    "librdkafka-secured": run_librdkafka_secured,
+    "kafka-python-secured": run_kafka_python_secured,
+    "logins": run_logins,
+}
+
+
+def run_secured(suite: str, names: list[str], logs: Path, with_apache_kafka: bool) -> list[Outcome]:
+    outcomes = []
+    logs.mkdir()
+    print(f"# secured, logs in {logs}", flush=True)
+    for name, run in SECURED_SUITES.items():
+        if suite in (name, "all"):
+            with secured_node(PORT, logs, name, apache_kafka=with_apache_kafka) as node:
+                outcomes += run(logs, names, node)
+    return outcomes
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.compat", description=__doc__)
-    parser.add_argument("suite", nargs="?", choices=[*SUITES, "all"], default="all")
+    parser.add_argument("suite", nargs="?", choices=[*SUITES, *SECURED_SUITES, "all"], default="all")
     parser.add_argument("names", nargs="*", help="only these tests")
     parser.add_argument("--nodes", type=int, choices=ALLOWED, help="only against so many (default: one, then three)")
+    parser.add_argument("--apache-kafka", action="store_true", help="the secured suites against Apache Kafka instead")
     args = parser.parse_args()
     top = Path(tempfile.mkdtemp(prefix="ottla-compat-logs-"))
     outcomes: list[Outcome] = []
-    for nodes in [args.nodes] if args.nodes else ALLOWED:
+    if args.suite in ("all", *SECURED_SUITES):
+        outcomes += run_secured(args.suite, args.names, top / "secured", args.apache_kafka)
+    plain = args.suite in ("all", *SUITES) and not args.apache_kafka
+    for nodes in ([args.nodes] if args.nodes else ALLOWED) if plain else ():
         logs = top / f"nodes-{nodes}"
         logs.mkdir()
         print(f"# nodes: {nodes}, logs in {logs}", flush=True)

@@ -32,6 +32,34 @@ class SpawnedService:
     def __init__(self, *args, **kw):
         raise RuntimeError("no servers are started here")
 """
+#: The SSL and SASL modules start brokers of their own: with this they find those listeners of one that runs already.
+SECURED = """
+import os
+from kafka import KafkaAdminClient
+from test.integration.fixtures import KafkaFixture
+
+PORTS = dict(pair.split("=") for pair in os.environ["SECURED_PORTS"].split(","))
+
+def instance(broker_id, transport="PLAINTEXT", sasl_mechanism=None, **_):
+    port = int(PORTS[transport])
+    broker = KafkaFixture("localhost", port, broker_id, transport=transport, sasl_mechanism=sasl_mechanism, external=True)
+    broker.open()
+    broker.child, broker.running, broker.ssl_dir = Child(), True, os.environ["SECURED_FILES"]
+    return broker
+
+class Child:
+    def dump_logs(self): pass
+
+def topics(broker):
+    admin = KafkaAdminClient(**broker._enrich_client_params({}))
+    try:
+        return admin.list_topics()
+    finally:
+        admin.close()
+
+KafkaFixture.instance = staticmethod(instance)
+KafkaFixture.get_topic_names = topics
+"""
 
 
 def build() -> None:
@@ -58,22 +86,38 @@ def build() -> None:
 def run(bootstrap: str, logs: Path, select: str = "") -> list[Outcome]:
     """Runs the suite once, at the first address: it takes only one.
 
-    The SSL and SASL modules start brokers of their own from a Kafka release and are left out.
+    The SSL and SASL modules are left out: they are `run_secured`.
     """
-    report = logs / "kafka-python.xml"
-    command = [
-        str(HOME / "venv/bin/python"), "-m", "pytest", "test/integration", "-q", "-o", "addopts=", "--timeout=120", "-p", "no:cacheprovider",
-        "--ignore=test/integration/test_ssl_integration.py", "--ignore=test/integration/test_sasl_integration.py", f"--junitxml={report}",
+    words = [
+        "test/integration",
+        *(f"--ignore=test/integration/test_{name}_integration.py" for name in ("ssl", "sasl")),
         *(["-k", select] if select else []),
-    ]  # fmt: skip
-    env = {
-        **os.environ,
-        "KAFKA_VERSION": "4.3.0",
-        "KAFKA_URI": f"kafka://{bootstrap.partition(',')[0]}",
-        "KAFKA_ROOT": str(SOURCE),
+    ]
+    return _pytest(words, logs, "kafka-python", {"KAFKA_URI": f"kafka://{bootstrap.partition(',')[0]}"})
+
+
+def run_secured(ports: dict[str, int], ca: str, logs: Path) -> list[Outcome]:
+    """Runs the SSL and SASL modules at the listeners of a node 0; `ports` by security protocol."""
+    (logs / "secured_brokers.py").write_text(SECURED)
+    shutil.copy(ca, logs / "ca-cert")
+    given = {
+        "PYTHONPATH": str(logs),
+        "SECURED_PORTS": ",".join(f"{protocol}={port}" for protocol, port in ports.items()),
+        "SECURED_FILES": str(logs),
     }
-    env.pop("PYTHONPATH", None)
-    with (logs / "kafka-python.log").open("wb") as output:
+    words = [f"test/integration/test_{name}_integration.py" for name in ("ssl", "sasl")]
+    return _pytest([*words, "-p", "secured_brokers"], logs, "kafka-python-secured", given)
+
+
+def _pytest(words: list[str], logs: Path, name: str, given: dict[str, str]) -> list[Outcome]:
+    report = logs / f"{name}.xml"
+    command = [
+        str(HOME / "venv/bin/python"), "-m", "pytest", "-q", "-o", "addopts=", "--timeout=120", "-p", "no:cacheprovider",
+        f"--junitxml={report}", *words,
+    ]  # fmt: skip
+    env = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    env |= {"KAFKA_VERSION": "4.3.0", "KAFKA_ROOT": str(SOURCE), **given}
+    with (logs / f"{name}.log").open("wb") as output:
         subprocess.run(command, cwd=SOURCE, env=env, stdout=output, stderr=output, timeout=SUITE_SECONDS_MAX)
     outcomes = []
     for case in ElementTree.parse(report).getroot().iter("testcase"):

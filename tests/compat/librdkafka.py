@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.apache_kafka import jars
@@ -19,6 +19,8 @@ HOME = jars.CACHE / "librdkafka-2.15.1"
 TESTS = HOME / "package/deps/librdkafka/tests"
 BUILD_SECONDS_MAX = 1200
 TEST_SECONDS_MAX = 120
+MARKS = {"full", "long", "sockem", "noautocreate"}
+ONLY = "only:"
 SUMMARY = re.compile(r"\| *(\d{4})_\S* *\| *([A-Z ]*[A-Z]) *\| *([\d.]+)s *\| *(.*)")
 
 
@@ -31,6 +33,25 @@ class Case:
     full: bool = False
     long: bool = False
     sockem: bool = False
+    #: Of the secured listeners only these variants; all if there is none.
+    variants: frozenset[str] = frozenset()
+    #: Only sub-tests with this in their names.
+    only: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.number}:{self.only}" if self.only else self.number
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the tests connect, with the client's settings that they need there."""
+
+    bootstrap: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: For Apache Kafka's tools, which the tests start without settings.
+    plaintext: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,22 +114,26 @@ def kafka_home() -> Path | None:
     return home
 
 
-def run(case: Case, bootstrap: str, logs: Path, group_protocol: str = "classic") -> Outcome:
+def run(case: Case, server: Server, logs: Path, group_protocol: str = "classic") -> Outcome:
     """Runs one test in a process of its own; its consumers speak the protocol."""
     conf = logs / "test.conf"
-    stretch = "test.timeout.multiplier=2\n" if case.full or case.long else ""
-    conf.write_text(f"bootstrap.servers={bootstrap}\ntest.topic.prefix=rdk{time.time_ns()}\n{stretch}")
+    settings = {"bootstrap.servers": server.bootstrap, "test.topic.prefix": f"rdk{time.time_ns()}", **server.settings}
+    if case.full or case.long:
+        settings["test.timeout.multiplier"] = "2"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     limit = TEST_SECONDS_MAX * (2 if case.full or case.long else 1) * (4 if case.long else 1)
     args = ["./test-runner", "-p1", "-L", *([] if case.sockem else ["-E"]), *([] if case.full else ["-Q"])]
     env = {
         **os.environ,
         "TESTS": case.number, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": "4.3.1", "TEST_SCENARIO": case.scenario,
         "TEST_CONSUMER_GROUP_PROTOCOL": group_protocol,
-        "LD_LIBRARY_PATH": "../src:../src-cpp", "BROKERS": bootstrap,
+        "LD_LIBRARY_PATH": "../src:../src-cpp", "BROKERS": server.plaintext or server.bootstrap, **server.environment,
     }  # fmt: skip
+    if case.only:
+        env["SUBTESTS"] = case.only
     if home := kafka_home():
         env["KAFKA_PATH"] = str(home)
-    log = logs / f"{case.number}.log"
+    log = logs / f"{case.name}.log"
     begin = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(args, cwd=TESTS, env=env, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
@@ -117,7 +142,7 @@ def run(case: Case, bootstrap: str, logs: Path, group_protocol: str = "classic")
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            return Outcome(case.number, "TIMEOUT", limit, f"after {limit} s")
+            return Outcome(case.name, "TIMEOUT", limit, f"after {limit} s")
     return _judge(case, code, time.monotonic() - begin, log)
 
 
@@ -125,20 +150,23 @@ def _judge(case: Case, code: int, seconds: float, log: Path) -> Outcome:
     text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
     rows = [found.groups() for line in text.splitlines() if (found := SUMMARY.search(line)) and found[1] == case.number]
     if "timed out (timeout set to" in text:
-        return Outcome(case.number, "TIMEOUT", seconds, "the test's own limit")
+        return Outcome(case.name, "TIMEOUT", seconds, "the test's own limit")
     if code != 0 or any(result in ("FAILED", "RUNNING") for _, result, _, _ in rows):
         reasons = re.findall(r'^### Test ".*" failed at .*###\n(.*)', text, re.MULTILINE)
-        return Outcome(case.number, "FAIL", seconds, reasons[0][:200] if reasons else f"exit code {code}")
+        return Outcome(case.name, "FAIL", seconds, reasons[0][:200] if reasons else f"exit code {code}")
     if any(result == "PASSED" and float(took) >= 0.005 for _, result, took, _ in rows):
-        return Outcome(case.number, "PASS", seconds)
-    return Outcome(case.number, "SKIP", seconds, next((why.strip() for _, _, _, why in rows), "did not run"))
+        return Outcome(case.name, "PASS", seconds)
+    return Outcome(case.name, "SKIP", seconds, next((why.strip() for _, _, _, why in rows), "did not run"))
 
 
 def read_allow_list(path: Path) -> Iterator[Case]:
-    """Lines `NUMBER [full] [long] [sockem] [noautocreate]`; # starts a comment."""
+    """Lines `NUMBER [full] [long] [sockem] [noautocreate] [only:NAME] [VARIANT ...]`; # starts a comment."""
     for line in path.read_text().splitlines():
         words = line.partition("#")[0].split()
         if words:
             marks = set(words[1:])
             scenario = "noautocreate" if "noautocreate" in marks else "default"
-            yield Case(words[0], scenario, "full" in marks, "long" in marks, "sockem" in marks)
+            only = next((mark for mark in marks if mark.startswith(ONLY)), "")
+            variants = frozenset(marks - MARKS - {only})
+            full, long, sockem = ("full" in marks, "long" in marks, "sockem" in marks)
+            yield Case(words[0], scenario, full, long, sockem, variants, only.removeprefix(ONLY))

@@ -14,11 +14,10 @@ from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.cluster.registration import BrokerIdentity
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.decisions.settings import ControlSettings
-from ottla.controller.metadata.brokers import Endpoint
+from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.config import RaftConfig
-from ottla.controller.raft.voters import Endpoint as VoterEndpoint
-from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decode, encode
 from ottla.protocol.headers import encode_request_header
@@ -30,8 +29,7 @@ from ottla.server.network.context import RequestContext
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.listener import Endpoint as ListenerEndpoint
-from ottla.server.network.listener import Listener
+from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import RealWorld
@@ -59,18 +57,19 @@ class Node:
         self.node_id = node_id
         self.port = ports[node_id]
         voters = [
-            Voter(ReplicaKey(voter), (VoterEndpoint("CONTROLLER", "127.0.0.1", port),)) for voter, port in ports.items()
+            Voter(ReplicaKey(voter), (QuorumEndpoint("CONTROLLER", "127.0.0.1", port),))
+            for voter, port in ports.items()
         ]
         config = RaftConfig(
             node_id=node_id,
             directory_id=bytes((node_id,)) * 16,
             cluster_id=CLUSTER_ID,
-            endpoints=(VoterEndpoint("CONTROLLER", "127.0.0.1", self.port),),
+            endpoints=(QuorumEndpoint("CONTROLLER", "127.0.0.1", self.port),),
             static_voters=VoterSet.of(voters),
         )
         self.metadata = MetadataNode(world, config, str(directory))
         defaults = {name: key.default for name, key in BROKER_CONFIGS.items() if not key.required}
-        endpoint = Endpoint("CONTROLLER", "127.0.0.1", self.port, 0)
+        endpoint = RegisteredEndpoint("CONTROLLER", "127.0.0.1", self.port, 0)
         settings = ControlSettings(node_id=node_id, cluster_id=CLUSTER_ID, metadata_max_idle_interval_ms=0)
         self.node = ControllerNode(world, self.metadata, settings, TableSchema(node_id, defaults), [endpoint])
         self.channel = ControllerChannel(world, node_id, self._locate)
@@ -82,7 +81,7 @@ class Node:
         dispatcher = Dispatcher(RouteTable(routes), world.clock, world.spawn)
         self.listener = Listener(
             world,
-            ListenerEndpoint("CONTROLLER", "127.0.0.1", self.port),
+            Endpoint("CONTROLLER", "127.0.0.1", self.port),
             dispatcher,
             ConnectionLimits(),
             ReceiveBuffer(1 << 20),
@@ -93,7 +92,7 @@ class Node:
         """Another broker process, sharing only the metadata."""
         given: dict[str, Any] = {
             "cluster_id": CLUSTER_ID,
-            "endpoints": [Endpoint("PLAINTEXT", "127.0.0.1", 9092, 0)],
+            "endpoints": [RegisteredEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0)],
             "directories": [bytes((node_id,)) * 16],
         }
         lifecycle = BrokerLifecycle(

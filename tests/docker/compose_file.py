@@ -9,7 +9,9 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = sorted((ROOT / "docker").glob("compose*.yml"))
+#: These need keys.
+SECURE = [ROOT / "docker" / f"compose.{kind}.yml" for kind in ("tls", "sasl")]
+OURS = sorted(set((ROOT / "docker").glob("compose*.yml")) - set(SECURE))
 SEEDS = sorted((Path(__file__).parent / "composes").glob("*.yml"))
 
 
@@ -32,6 +34,17 @@ class Service:
             "KAFKA_CFG_ADVERTISED_LISTENERS", ""
         )
         return dict(entry.split("://") for entry in text.split(",")) if text else {}
+
+    @property
+    def mounts(self) -> dict[str, str]:
+        """Files of the host, by their path in the container."""
+        parts = [volume.split(":") for volume in self.raw.get("volumes", ()) if volume.startswith("./")]
+        return {target: source for source, target, *_ in parts}
+
+    def read(self, path: str) -> bytes | None:
+        """A file as the container has it, if it is among the repository's."""
+        source = ROOT / "docker" / self.mounts.get(path, "none")
+        return source.read_bytes() if source.exists() else None
 
 
 def load(path: Path) -> dict[str, Any]:

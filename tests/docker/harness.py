@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +54,8 @@ class ContainerHarness(ABC):
     services: list[Service]
     folder: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    #: The folder of the compose file, to which its mounts are relative.
+    beside: Path = ROOT / "docker"
 
     @abstractmethod
     def address(self, service: Service) -> str: ...
@@ -102,7 +105,11 @@ class ContainerHarness(ABC):
 
     def start(self, service: Service) -> None:
         """The image's entry point."""
-        root = {"OTTLA_CONTAINER_ROOT": str(self.folder / service.name)}
+        folder = self.folder / service.name
+        for target, source in service.mounts.items():
+            (folder / target[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.beside / source, folder / target[1:])
+        root = {"OTTLA_CONTAINER_ROOT": str(folder)}
         self.processes[service.name] = subprocess.Popen(
             self.placed(service.name, [sys.executable, "-P", "-m", "ottla.main", "container", "run"]),
             env=PYTHON | root | self.environment(service),
@@ -113,7 +120,7 @@ class ContainerHarness(ABC):
     def log(self, service: Service) -> str:
         return (self.folder / f"{service.name}.log").read_text()
 
-    def run(self, where: str, *command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, where: str, *command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.placed(where, command), capture_output=True, text=True, timeout=60, cwd=ROOT, env=PYTHON
+            self.placed(where, command), capture_output=True, text=True, timeout=60, cwd=cwd, env=PYTHON
         )

@@ -12,16 +12,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 RECORDS = 50
 
 
-def main(bootstrap: str, copies: int) -> int:
+def main(bootstrap: str, copies: int, security: dict[str, str]) -> int:
     topic = f"t{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **security})
     admin.create_topics([NewTopic(topic, 3, copies)])[topic].result(20)
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 20_000})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 20_000, **security})
     failures: list[str] = []
     for number in range(RECORDS):
         producer.produce(topic, str(number), on_delivery=lambda error, _: error and failures.append(str(error)))
     left = producer.flush(25)
-    group = {"group.id": topic, "auto.offset.reset": "earliest", "bootstrap.servers": bootstrap}
+    group = {"group.id": topic, "auto.offset.reset": "earliest", "bootstrap.servers": bootstrap, **security}
     consumer = Consumer(group)
     consumer.subscribe([topic])
     read: set[bytes] = set()
@@ -36,4 +36,4 @@ def main(bootstrap: str, copies: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), dict(word.split("=", 1) for word in sys.argv[3:])))

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
-from tests.docker.compose_file import OURS, ROOT, SEEDS, Service, load, services
+from tests.docker.compose_file import OURS, ROOT, SECURE, SEEDS, Service, load, services
 from tests.docker.harness import READY, ContainerHarness
 from tests.docker.loopback_harness import LoopbackHarness
 from tests.docker.namespace_harness import NamespaceHarness, available
@@ -29,13 +29,13 @@ def name_of(path: Path) -> str:
     return path.stem
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
+@pytest.mark.parametrize("path", [*ALL, *SECURE], ids=name_of)
 def test_every_environment_is_understood(path: Path) -> None:
     found = services(path)
     assert found
     ids = set()
     for service in found:
-        config = check_properties(resolve(service.environment, lambda _: None))
+        config = check_properties(resolve(service.environment, service.read))
         ids.add(config.node_id)
         for listener, address in service.advertised.items():
             endpoint = next(e for e in config.broker_endpoints if e.name == listener)
@@ -43,14 +43,16 @@ def test_every_environment_is_understood(path: Path) -> None:
     assert len(ids) == len(found)
 
 
-@pytest.mark.parametrize("path", OURS, ids=name_of)
+@pytest.mark.parametrize("path", [*OURS, *SECURE], ids=name_of)
 def test_our_files_keep_data_restart_and_watch_health(path: Path) -> None:
     whole = load(path)
     for service in services(path):
-        assert any(volume.endswith(":/var/lib/kafka/data") for volume in service.raw["volumes"])
+        data = "/bitnami/kafka/data" if "KAFKA_CFG_NODE_ID" in service.environment else "/var/lib/kafka/data"
+        assert any(volume.endswith(f":{data}") for volume in service.raw["volumes"])
         assert service.raw["restart"] == "unless-stopped"
         assert service.raw["healthcheck"]["test"] == ["CMD", "/usr/local/bin/ottla-health"]
-        assert {volume.split(":")[0] for volume in service.raw["volumes"]} <= set(whole["volumes"])
+        named = {volume.split(":")[0] for volume in service.raw["volumes"] if not volume.startswith("./")}
+        assert named <= set(whole["volumes"])
     published = [host for service in services(path) for host, _ in service.ports]
     assert len(set(published)) == len(published)
 

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import hmac
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.login import LoginRules, Logins
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.security.principal import ANONYMOUS
-from ottla.server.security.sasl.client import ClientExchange, LoginRefused, OAuthBearerClient, PlainClient, ScramClient
+from ottla.server.security.sasl.client import ClientExchange, LoginRejected, OAuthBearerClient, PlainClient, ScramClient
 from ottla.server.security.sasl.exchange import Mechanism, SaslFailure, Slow
 from ottla.server.security.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, UnsecuredTokens
@@ -53,7 +53,7 @@ class Credential:
 _CREDENTIALS = {name: Credential(name) for name in HASHES}
 _USERS = ScramUsers(
     lambda mechanism, user: _CREDENTIALS[mechanism] if user == "alice" else None,
-    lambda token_id: TokenCredential(ANONYMOUS, 1, b"secret") if token_id == "token" else None,
+    lambda token_id: TokenCredential(ANONYMOUS, 1, (b"secret",)) if token_id == "token" else None,
     lambda user: hashlib.sha256(user.encode("utf-8", "replace")).digest(),
     lambda: "nonce",
 )
@@ -99,7 +99,7 @@ def tokens(data: bytes) -> None:
 
 
 def answers(data: bytes) -> None:
-    """A server's challenges, read by a client: an answer, the end, or LoginRefused."""
+    """A server's challenges, read by a client: an answer, the end, or LoginRejected."""
     if not data:
         return
     clients: list[ClientExchange] = [
@@ -166,15 +166,32 @@ class StoppedClock:
         return Timer()
 
 
+class TurnsClock(StoppedClock):
+    """No time passes, but what is to be called at once is called by `run`."""
+
+    def __init__(self) -> None:
+        self._due: list[Callable[[], object]] = []
+
+    def call_later(self, delay_ms: float, callback: Any) -> Timer:
+        if not delay_ms:
+            self._due.append(callback)
+        return Timer()
+
+    def run(self) -> None:
+        while self._due:
+            self._due.pop(0)()
+
+
 class OneWorld:
-    clock = StoppedClock()
+    def __init__(self, clock: StoppedClock) -> None:
+        self.clock = clock
 
     def spawn(self, work: Any, name: str) -> None:
         """Nothing is hashed here."""
         work.close()
 
 
-_WORLD: Any = OneWorld()
+_WORLD: Any = OneWorld(StoppedClock())
 
 
 def _served(request: Any, context: Any) -> Any:
@@ -183,7 +200,7 @@ def _served(request: Any, context: Any) -> Any:
     raise KafkaError(ErrorCode.INVALID_REQUEST, "fuzzed")
 
 
-_DISPATCHER = Dispatcher(
+DISPATCHER = Dispatcher(
     RouteTable(
         [
             Route(ApiKey.API_VERSIONS, _served),
@@ -197,23 +214,36 @@ _DISPATCHER = Dispatcher(
 )
 
 
+RULES = LoginRules(MECHANISMS, 100_000, 0, {"PLAIN": 60_000})
+ENDPOINT = Endpoint("EXTERNAL", "localhost", 0)
+
+
 def login(data: bytes) -> None:
     """A client's bytes: no request is served before a mechanism has accepted it, and each answer is a whole frame."""
-    wheel = TimerWheel(_WORLD.clock)
-    rules = LoginRules(MECHANISMS, 100_000, 0, {"PLAIN": 60_000})
-    logins = Logins(rules, _DISPATCHER, _WORLD, wheel)
-    listener = Listener(_WORLD, Endpoint("EXTERNAL", "localhost", 0), _DISPATCHER, LIMITS, INBOX, wheel, logins=logins)
-    client = Connection(listener, _DISPATCHER, 0)
+    answers_to(data)
+
+
+def answers_to(data: bytes) -> bytes:
+    """What the client is sent."""
+    clock = TurnsClock()
+    world: Any = OneWorld(clock)
+    wheel = TimerWheel(clock)
+    logins = Logins(RULES, DISPATCHER, world, wheel)
+    listener = Listener(world, ENDPOINT, DISPATCHER, LIMITS, INBOX, wheel, logins=logins)
+    client = Connection(listener, DISPATCHER, 0)
     logins.begin(client)
     transport = SentBytes()
     client.connection_made(transport)
     deliver(client, data, 1 << 16)
+    clock.run()
     if logins.counts.succeeded == 0 and client.principal != ANONYMOUS:
         raise Wrong("a principal without a login")
     client.connection_lost(None)
     equal(len(wheel), 0, "timers left")
-    _, left = plain_frames(b"".join(transport.sent))
+    sent = b"".join(transport.sent)
+    _, left = plain_frames(sent)
     equal(left, 0, "bytes behind the last answer")
+    return sent
 
 
 def login_seeds() -> Iterator[bytes]:
@@ -257,6 +287,6 @@ def jaas_seeds() -> Iterator[bytes]:
 TARGETS = [
     Target("login", login, login_seeds, bytes_max=1024, share=10),
     Target("sasl_tokens", tokens, token_seeds, (SaslFailure,), bytes_max=512, share=10),
-    Target("sasl_answers", answers, answer_seeds, (LoginRefused,), bytes_max=256, share=1),
+    Target("sasl_answers", answers, answer_seeds, (LoginRejected,), bytes_max=256, share=1),
     Target("sasl_jaas", jaas, jaas_seeds, (JaasError,), bytes_max=512, share=5),
 ]

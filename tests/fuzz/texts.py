@@ -8,7 +8,7 @@ from typing import Any
 from ottla.broker.transactions.describe import matcher
 from ottla.container.jaas import read_jaas
 from ottla.container.properties_text import read_file, write_file
-from ottla.container.settings import Refused
+from ottla.container.settings import ContainerError
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.server.admin import read_request
@@ -130,5 +130,5 @@ TARGETS = [
         256,
         5,
     ),
-    Target("texts", others, other_seeds, (Refused,), bytes_max=512, share=5),
+    Target("texts", others, other_seeds, (ContainerError,), bytes_max=512, share=5),
 ]

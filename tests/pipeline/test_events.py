@@ -1,4 +1,4 @@
-"""Decoding and judging: what is accepted, what is refused and for which reason; nothing a sender writes stops the stream."""
+"""Decoding and judging: what is accepted, what is rejected and for which reason; nothing a sender writes stops the stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.pipeline.events import (
     Event,
     Limits,
     Reason,
-    Refused,
+    RejectedEvent,
     judge,
     load_schemas,
     parsed,
@@ -36,13 +36,13 @@ LIMITS = Limits(SCHEMAS, 120_000, 5_000)
 EVENT = Event("id-1", NOW_MS, "anna", "/cart", 1500, "/search")
 
 
-def verdict(value: bytes | None) -> Event | Refused:
+def verdict(value: bytes | None) -> Event | RejectedEvent:
     return judge(value, NOW_MS, LIMITS)
 
 
 def reason(value: bytes | None) -> Reason:
     found = verdict(value)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RejectedEvent)
     return found.reason
 
 
@@ -106,7 +106,7 @@ def test_the_limits_of_lateness_are_still_good() -> None:
 @given(st.one_of(st.binary(max_size=200), st.binary(max_size=60).map(lambda tail: AVRO_FRAME.pack(0, 2) + tail)))
 def test_no_bytes_raise(value: bytes) -> None:
     found = verdict(value)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RejectedEvent)
     found.detail.encode()  # it becomes a header
 
 
@@ -127,7 +127,7 @@ def test_no_json_raises_and_what_is_accepted_can_be_stored(found: dict[str, Any]
     ("files", "said"),
     [({}, "no Avro schema in"), ({"1.avsc": '{"type":'}, "1.avsc is no Avro"), ({"1.avsc": '"strange"'}, "1.avsc")],
 )
-def test_a_schema_folder_that_cannot_be_used_is_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
+def test_a_schema_folder_that_cannot_be_used_is_rejected(tmp_path: Path, files: dict[str, str], said: str) -> None:
     """Otherwise every Avro event would silently become a dead letter."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.needs import needs_packages
 
@@ -18,9 +19,10 @@ needs_packages("pyspark")
 
 from ottla.pipeline import backfill, generate, read_topic, tables, topics, verify
 from ottla.pipeline import run as stages
-from ottla.pipeline.config import Config, changed
+from ottla.pipeline.config import Config, changed, load
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.events import Event, to_avro, to_json
+from ottla.testing import Cluster
 from tests.pipeline.conftest import Node
 
 pytestmark = pytest.mark.timeout(600)  # the first test of a worker starts Spark, on a machine that may be busy
@@ -42,6 +44,24 @@ def test_a_micro_batch_holds_no_more_offsets_than_allowed(spark: Any, node: Node
     lags = [(each.get("lag_offsets_before"), each["lag_offsets"]) for each in batches if each["rows"]]
     assert lags == [(None, 60), (60, 20), (20, 0)]
     assert values_of_bronze(config) == list(range(100))
+
+
+def test_spark_reads_and_writes_with_the_login_of_a_file_of_client_properties(spark: Any, tmp_path: Path) -> None:
+    with Cluster(1, secure=True) as cluster:
+        settings = (
+            f"kafka.bootstrap_servers={cluster.bootstrap}",
+            f"pipeline.output={tmp_path}",
+            "pipeline.trigger=once",
+        )
+        config = load(None, settings, cluster.client_file)
+        topics.ensure(config)
+        producer = Producer(cluster.client_settings)
+        for number in range(10):
+            producer.produce(config.kafka.events, b"%d" % number)
+        assert producer.flush(30) == 0
+        stages.run(config, ["bronze", "silver"])
+        assert values_of_bronze(config) == list(range(10))
+        assert len(list(read_topic.records(config, config.kafka.dead_letters))) == 10  # a number is no event
 
 
 def values_of_bronze(config: Config) -> list[int]:

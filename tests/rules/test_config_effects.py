@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from ottla.server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
-from ottla.server.config.effects import FAMILIES, NO_EFFECT, READ_OF_FAMILIES, REFUSED, Effect, effect_of
+from ottla.server.config.effects import FAMILIES, NO_EFFECT, READ_OF_FAMILIES, REJECTED, Effect, effect_of
 from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from ottla.storage.config import LogConfig
 from tests.rules.sources import sources
@@ -80,8 +80,8 @@ def test_the_table_names_properties_that_exist_and_each_once() -> None:
     known = BROKER_CONFIGS.keys() | DYNAMIC_ONLY.keys()
     single = [name for names in NO_EFFECT.values() for name in names]
     assert len(single) == len(set(single))
-    assert set(single) | set(REFUSED) | READ_OF_FAMILIES <= known
-    assert not set(single) & set(REFUSED)
+    assert set(single) | set(REJECTED) | READ_OF_FAMILIES <= known
+    assert not set(single) & set(REJECTED)
     for family in FAMILIES:
         assert any(name.startswith(family) for name in known), family
         assert not [name for name in single if name.startswith(family)], family

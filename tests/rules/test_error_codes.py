@@ -93,7 +93,7 @@ def test_every_error_code_that_is_answered_is_asserted() -> None:
 
 
 def test_every_error_code_in_a_handler_is_asserted_where_its_api_is_tested() -> None:
-    """Refusals by the authorizer are expected of every API in one table: tests/broker/authorization/test_each_api.py."""
+    """Rejections by the authorizer are expected of every API in one table: tests/broker/authorization/test_each_api.py."""
     missing = []
     for source in sources():
         name = Path(source.path).stem

@@ -51,9 +51,7 @@ LEGAL = {
 LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 
 #: How many are left in each folder. A number may only fall.
-LEFT: dict[str, int] = {
-    "tests": 31,
-}
+LEFT: dict[str, int] = {}
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
 SKIPPED = frozenset(("build", "node_modules", "data", "golden", "__pycache__"))

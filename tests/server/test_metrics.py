@@ -15,7 +15,7 @@ from ottla.server.clock import SystemClock
 from ottla.server.metrics import Family, Registry, counter, gauge, quantile_of_buckets
 from ottla.server.network.network_metrics import listener_metrics, request_metrics
 from ottla.server.network.route import Route
-from ottla.server.prometheus import PrometheusEndpoint, scrape
+from ottla.server.prometheus import PrometheusExporter, scrape
 from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
 
 
@@ -78,7 +78,7 @@ def test_quantiles_lie_in_the_bucket_they_fall_into(
 async def test_a_scrape_is_answered_while_the_node_runs_and_ends_with_it() -> None:
     registry = Registry()
     registry.add(lambda: [gauge("kafka_server_replicamanager_partitioncount", "Partitions", 3)])
-    endpoint = PrometheusEndpoint(registry, "127.0.0.1", 0)
+    endpoint = PrometheusExporter(registry, "127.0.0.1", 0)
     await endpoint.start()
     url = f"http://127.0.0.1:{endpoint.port}/metrics"
 

@@ -98,7 +98,7 @@ def _nothing_foreign(
 ) -> None:
     sent = sent | {value.encode() for send in sends for value in send.input[2]}
     if foreign := set(log.values()) - sent:
-        raise Violation("2", f"{partition} has what nobody sent: {sorted(foreign)[:3]}")
+        raise Violation("2", f"{partition} has records that were never sent: {sorted(foreign)[:3]}")
 
 
 def _nothing_twice(

@@ -16,7 +16,7 @@ class CleanerHistory(StorageHistory):
         ("flush_beside", 2),
         ("advance", 12),
         ("truncate", 4),
-        ("start_anew", 1),
+        ("truncate_fully", 1),
         ("retain", 3),
         ("delete_records", 3),
         ("compact", 16),

@@ -156,7 +156,7 @@ class HeldAnswers(StorageHistory):
     """Answers that the network has not sent, while the log under them is truncated, rolled and replaced."""
 
     faults = (("none", 1),)
-    operations = (("append", 50), ("hold", 25), ("roll", 8), ("truncate", 12), ("start_anew", 4), ("recreate", 2))
+    operations = (("append", 50), ("hold", 25), ("roll", 8), ("truncate", 12), ("truncate_fully", 4), ("recreate", 2))
 
 
 DIRECTED: tuple[type[StorageHistory], ...] = (

@@ -49,7 +49,7 @@ class Turn(NamedTuple):
 
 
 class Visit:
-    """See the module."""
+    """Records the hops of requests."""
 
     def __init__(self, file: str) -> None:
         self.file = file

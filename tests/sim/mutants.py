@@ -200,13 +200,13 @@ def stable_is_committed(log: Log) -> int:
     return log.high_watermark
 
 
-async def hear_everything(self: Any, introduce_publisher: Callable[[], Awaitable[None]]) -> None:
+async def publish_from_the_start(self: Any, introduce_publisher: Callable[[], Awaitable[None]]) -> None:
     """A broker follows the metadata from its first line on, and may lead by what was before its crash."""
 
-    async def heard() -> None: ...
+    async def caught_up() -> None: ...
 
     await introduce_publisher()
-    await _start_broker(self, heard)
+    await _start_broker(self, caught_up)
 
 
 def _mutant(text: str, *patches: tuple[Any, str, Any]) -> Mutant:
@@ -254,7 +254,8 @@ REPLICATION = {
         "consumers are given what lies above the high watermark", (fetching, "read", read_up_to_the_end)
     ),
     "old-metadata": _mutant(
-        "a broker takes up the roles of before its crash until it has read on", (BrokerNode, "start", hear_everything)
+        "a broker takes up the roles of before its crash until it has read on",
+        (BrokerNode, "start", publish_from_the_start),
     ),
     "sessions-without-turns": _mutant(
         "a partition of a fetch session that has returned data stays in front of the others",

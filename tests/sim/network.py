@@ -225,7 +225,7 @@ class SimTransport(asyncio.Transport):
     def _end(self, error: Exception | None) -> None:
         """The other side is gone. What came before is handed over first; what the process does not read is lost with it."""
         self._hand_over()
-        self.lose(error, tell_peer=False)
+        self.lose(error, notify_peer=False)
 
     def _time_out(self) -> None:
         if self.hub.is_cut(self.host, self.peer_host):
@@ -248,8 +248,8 @@ class SimTransport(asyncio.Transport):
                 self._incoming.clear()
                 self._protocol.data_received(data)
 
-    def lose(self, error: Exception | None, tell_peer: bool = True) -> None:
-        """The connection is over for this side, and with `tell_peer` a moment later for the other."""
+    def lose(self, error: Exception | None, notify_peer: bool = True) -> None:
+        """The connection is over for this side, and with `notify_peer` a moment later for the other."""
         if self._lost:
             return
         self._lost = self._closing = True
@@ -258,17 +258,17 @@ class SimTransport(asyncio.Transport):
         if not self._silent and self._protocol is not None:
             self._soon(self._protocol.connection_lost, error)
         peer = self.peer
-        if tell_peer and peer is not None and not peer._lost:
+        if notify_peer and peer is not None and not peer._lost:
             delay = self.hub.delay(self.host, self.peer_host)
-            self._loop.call_later(delay, self._tell_peer, error, context=OUTSIDE.context)
+            self._loop.call_later(delay, self._notify_peer, error, context=OUTSIDE.context)
 
-    def _tell_peer(self, error: Exception | None) -> None:
+    def _notify_peer(self, error: Exception | None) -> None:
         """A reset or an end travels as everything does: not over a cut link."""
         peer = self.peer
         if peer is None or peer._lost:
             return
         if self.hub.is_cut(self.host, self.peer_host):
-            self._loop.call_later(CUT_RETRY_SECONDS, self._tell_peer, error, context=OUTSIDE.context)
+            self._loop.call_later(CUT_RETRY_SECONDS, self._notify_peer, error, context=OUTSIDE.context)
         else:
             peer._soon(peer._end, error)
 
@@ -340,7 +340,7 @@ class SimNetwork:
         self._check_alive()
         entry = self._hub.listeners.get((host, port))
         if entry is None:
-            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(111, f"no listener on {host}:{port}")
         return self._join(entry, (host, port), protocol_factory)
 
     def _join(self, entry: Entry, remote: Address, protocol_factory: ProtocolFactory) -> SimTransport:

@@ -294,7 +294,7 @@ class Operations:
         assert log.high_watermark == model.high_watermark
 
     def truncate(self, partition: Partition) -> None:
-        """The leader's log parts from this one; below the high watermark only after an unclean election."""
+        """The leader's log diverges from this one; below the high watermark only after an unclean election."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None
         unclean = rng.random() < self.unclean
@@ -320,7 +320,7 @@ class Operations:
         model.truncate(offset)
         check_batches(log, model)
 
-    def start_anew(self, partition: Partition) -> None:
+    def truncate_fully(self, partition: Partition) -> None:
         """The leader's log begins behind the end of this one."""
         model, log, rng = partition.model, partition.log, self.rng
         assert log is not None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ottla.controller.decisions import leaving
 from ottla.controller.metadata import publisher
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.formatting import prepare
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.storage.log_dirs import read_meta_properties
@@ -132,7 +132,7 @@ def format_nodes(plan: Plan, cluster: SimCluster) -> None:
     directories = {node.number: _format(plan, node) for node in cluster.nodes}
     if plan.first_voters:
         voters = VoterSet.of(
-            Voter(ReplicaKey(n, directories[n]), (Endpoint("CONTROLLER", f"n{n}", CONTROLLER_PORT),))
+            Voter(ReplicaKey(n, directories[n]), (QuorumEndpoint("CONTROLLER", f"n{n}", CONTROLLER_PORT),))
             for n in plan.first_voters
         )
         for number in plan.first_voters:

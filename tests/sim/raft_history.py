@@ -18,14 +18,13 @@ from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.api import ApiKey
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.listener import Endpoint as ListenerEndpoint
-from ottla.server.network.listener import Listener
+from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.errors import StorageFailure
@@ -50,9 +49,9 @@ class Truth:
         self.committed_end = 0
 
     def committed(self, batch: CommittedBatch) -> None:
-        told = (batch.last_offset, batch.epoch, tuple(batch.records))
-        known = self.batches.setdefault(batch.base_offset, told)
-        assert known == told, f"at {batch.base_offset} was {known}, is {told}"
+        batch_read = (batch.last_offset, batch.epoch, tuple(batch.records))
+        known = self.batches.setdefault(batch.base_offset, batch_read)
+        assert known == batch_read, f"at {batch.base_offset} was {known}, is {batch_read}"
         self.committed_end = max(self.committed_end, batch.last_offset + 1)
 
     def led(self, epoch: int, replica: int, life: int) -> None:
@@ -112,7 +111,7 @@ class Replica:
         endpoint = self.config.endpoints[0]
         listener = Listener(
             world,
-            ListenerEndpoint(endpoint.name, endpoint.host, endpoint.port),
+            Endpoint(endpoint.name, endpoint.host, endpoint.port),
             Dispatcher(RouteTable(routes), world.clock, world.spawn),
             ConnectionLimits(),
             ReceiveBuffer(1 << 20),
@@ -147,7 +146,7 @@ class RaftHistory:
     async def _main(self) -> None:
         rng = self.rng
         self.hub = hub = SimHub(random.Random(rng.getrandbits(32)))
-        endpoints = [Endpoint("CONTROLLER", f"host{i}", PORT) for i in range(1, self.voters + 1)]
+        endpoints = [QuorumEndpoint("CONTROLLER", f"host{i}", PORT) for i in range(1, self.voters + 1)]
         voters = VoterSet.of(Voter(ReplicaKey(i + 1), (endpoint,)) for i, endpoint in enumerate(endpoints))
         segment_bytes, retention_bytes = rng.choice((2000, 10_000)), rng.choice((1000, 8000, 1 << 20))
         for i in range(1, self.voters + 1):

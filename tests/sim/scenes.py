@@ -1,9 +1,9 @@
-"""What chance seldom makes: every other seed begins with one of them, again and again, each time a little different.
+"""Scenes: sequences of faults that random faults seldom produce. Every other seed begins with one scene, which it repeats.
 
-A scene is a few faults in the order in which a mistake would show: who is struck, when, for how long and what else goes on is
-left to chance. All of it is within what is promised (docs/SIMULATOR.md). It ends when every broker is in every ISR again; where
-that, or a step, does not come in time, what is left is healed and the next round begins. Beside it the clients work and the
-administrator acts as in any seed, and after `SCENE_SHARE` of the time the faults of `faults.py` strike.
+A scene is a few faults in the order that would reveal a certain mistake. The nodes, the times and the accompanying events are
+random. All faults are within the fault model (docs/SIMULATOR.md). A scene ends when every broker is in every ISR again. If that,
+or a step, takes too long, the remaining faults are healed and the next round begins. Meanwhile the clients and the administrator
+act as in any seed, and after `SCENE_SHARE` of the time the random faults of `faults.py` follow.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tests.sim.plan import TWO_DIRECTORIES, Plan
 
 SCENE_SHARE = 0.75
 STEP_SECONDS_MAX, WHOLE_SECONDS_MAX = 12.0, 20.0
-#: How often the invariants are looked at where a mistake shows for moments only.
+#: The interval of checks of the invariants if a violation would be visible for moments only.
 CLOSE_SECONDS = 0.004
-#: Producers do not let a scene wait.
+#: The pause between sends, short so that no scene waits for producers.
 PRODUCER_PAUSE_SECONDS = 0.25
 
 BROKERS = {1: "broker", 2: "broker", 3: "broker"}
@@ -45,7 +45,7 @@ FOUR_BROKERS = {**BROKERS, 4: "broker", 5: "controller"}
 
 
 class NotReached(Exception):
-    """A step did not come in time: something else was faster, which is no mistake."""
+    """A step took too long because of another event, which is no failure of the test."""
 
 
 class NoController(NotReached):
@@ -56,7 +56,7 @@ class NoController(NotReached):
 class Scene:
     play: Callable[[Scenes], Awaitable[None]]
     roles: tuple[Mapping[int, str], ...] = (ONE_CONTROLLER, THREE_CONTROLLERS)
-    #: The session is short, or long enough that slow links end none.
+    #: The session timeout: short, or long enough for slow links.
     session_ms: int = 3000
     settings: Mapping[str, str] = field(default_factory=dict)
     small_slices: bool = False
@@ -71,7 +71,7 @@ def scene_of(seed: int) -> Scene | None:
 
 
 def staged(plan: Plan, seed: int) -> Plan:
-    """The plan with what the seed's scene needs: no flush, because most of them lose what was not synced."""
+    """Returns the plan with the settings of the seed's scene. There is no flush, because most scenes lose unsynced bytes."""
     scene = scene_of(seed)
     if scene is None:
         return plan
@@ -97,7 +97,7 @@ def staged(plan: Plan, seed: int) -> Plan:
 
 
 class Scenes:
-    """What a scene is made of."""
+    """The scenes, and the steps that they consist of."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Scenes:
             return False
 
     async def _look(self, is_over: Callable[[], bool], seconds: float) -> None:
-        """Closely, until it is over."""
+        """Check the invariants at short intervals until the scene ends."""
         try:
             await self._until(is_over, seconds, CLOSE_SECONDS)
         except NotReached:
@@ -189,7 +189,7 @@ class Scenes:
             await node.crash(power=False)
 
     async def _power(self, node: SimNode) -> None:
-        """Of one node at a time: it has to be in every ISR before another one may lose what it had not synced."""
+        """Cut the power of one node. It must be in every ISR again before another node may lose unsynced bytes."""
         self.faults.lossy = node
         await node.crash(power=True)
 
@@ -209,7 +209,7 @@ class Scenes:
                 self.hub.slow_down(target.host.name, source.host.name, ms)
 
     def _mend(self, one: SimNode, *others: SimNode) -> None:
-        """What is under way already arrives no sooner for it."""
+        """Remove the delays of links. Messages in flight keep their delay."""
         for other in others:
             self.hub.mend(one.host.name, other.host.name)
             self.hub.mend(other.host.name, one.host.name)
@@ -217,8 +217,8 @@ class Scenes:
     # -- Scenes ------------------------------------------------------------------------------------------------------
 
     async def one_in_sync(self) -> None:
-        """KIP-966: a broker loses power with one other in sync. What it had not synced is committed, and gone: it is neither
-        in sync nor eligible before it has caught up."""
+        """KIP-966: a broker loses power with one other in sync, and committed records that it had not synced are lost there. It
+        must be neither in sync nor eligible before it has caught up."""
         _, losing, third = self._shuffled()
         await self._kill(third)
         await self._out(third)
@@ -230,8 +230,8 @@ class Scenes:
         self._boot(third)
 
     async def late_request(self) -> None:
-        """A leader's AlterPartition arrives after the broker that it lets in has lost its power, or after another change of the
-        partition (KIP-497, KIP-903)."""
+        """A leader's AlterPartition arrives after the broker that it adds to the ISR has lost its power, or after another change
+        of the partition (KIP-497, KIP-903)."""
         leader, joining, _ = self._shuffled()
         pair = [leader.host.name], [joining.host.name]
         self.hub.partition(*pair)
@@ -247,7 +247,7 @@ class Scenes:
         await self._until(joins, every=CLOSE_SECONDS)
         self.hub.partition(*pair)
         if self.rng.random() < 0.5:
-            # The request stays under way; the leader gets the other change in time.
+            # The request stays in flight; the leader gets the other change in time.
             self._mend(leader, *self._controllers)
             proposed = {p.topic: p for p in led if p.proposed_isr is not None}
             await asyncio.gather(*(self._reassign((p.topic, p.index), p.replicas[::-1]) for p in proposed.values()))
@@ -265,12 +265,12 @@ class Scenes:
         )
 
     async def late_metadata(self) -> None:
-        """A leader gets the answer to AlterPartition long before the metadata that it is part of, and makes its next proposal on it."""
+        """A leader gets the response to AlterPartition long before its metadata, and bases its next proposal on the response."""
         leader, joining, _ = self._shuffled()
         led = [p for p in leader.partitions() if p.leader_log is not None]
         controllers = self._controllers
         self.hub.partition([leader.host.name], [joining.host.name])
-        # Its next request for metadata will be under way for long.
+        # Its next fetch of metadata will be in flight for long.
         await self._some(1.0)
         self._slow(leader, controllers, self.rng.uniform(3000, 6000))
         await self._some(1.0, 0.5)
@@ -286,7 +286,7 @@ class Scenes:
         await self._look(lambda: False, 6)
 
     async def directory_removed(self) -> None:
-        """Taken out of log.dirs between two clean stops: the marks of the others agree, the replica is empty all the same."""
+        """A directory is removed from log.dirs between two clean stops: the other directories' clean-shutdown marks agree, but its replica is empty."""
         having = [node for node in self._shuffled() if "," in node.properties["log.dirs"]]
         if not having:
             await self.one_in_sync()
@@ -304,7 +304,7 @@ class Scenes:
         await self._look(self._all_whole, 8)
 
     def _has_left(self, node: SimNode) -> bool:
-        """It leads nothing, and is in no ISR beside others."""
+        """Returns True if the broker leads no partition, and is in no ISR with other brokers."""
         return not any(r.leader == node.number or (node.number in r.isr and len(r.isr) > 1) for r in self._rows())
 
     def _lose_directory(self, node: SimNode) -> None:
@@ -314,7 +314,7 @@ class Scenes:
         node.properties["log.dirs"] = kept
 
     async def directory_fails(self) -> None:
-        """KIP-966: the replicas of a failed directory are not eligible, although their broker stops in order afterwards."""
+        """KIP-966: the replicas of a failed directory are not eligible, although their broker stops cleanly afterwards."""
         having = [node for node in self._shuffled() if "," in node.properties["log.dirs"]]
         if not having:
             await self.one_in_sync()
@@ -342,7 +342,7 @@ class Scenes:
         self._boot(third)
 
     async def last_known_leader(self) -> None:
-        """All crash, and the one that was fenced last comes back with an empty disk: the others have everything."""
+        """All brokers crash, and the one that was fenced last restarts with an empty disk. The others have all records."""
         await self._kill(*self.cluster.brokers)
         await self._until(lambda: all(r.leader < 0 for r in self._rows()))
         last = {number for r in self._rows() for number in (*r.isr, *r.last_known_elr)}
@@ -364,8 +364,8 @@ class Scenes:
         await self._look(self._all_whole, 6)
 
     async def all_die(self) -> None:
-        """The controllers too, so that no broker was fenced; each registration takes several batches and turns, and the brokers
-        read them one at a time."""
+        """All nodes crash, the controllers too, so that no broker was fenced. Each registration takes several batches and turns, and
+        the brokers read one batch at a time."""
         if self.rng.random() < 0.5:
             await self.admin.spawn(self.admin.create("more", self.rng.randint(2, 6), {}, 3), "creates")
             await self._some(1, 0.3)
@@ -378,12 +378,12 @@ class Scenes:
         await self._look(lambda: all(node.is_serving for node in self.cluster.nodes), 8)
 
     async def smaller_reassignment(self) -> None:
-        """To replicas none of which is in sync: it waits for them, however few they are to be."""
+        """A reassignment to fewer replicas, none of which is in sync, must wait for them."""
         leader, kept, late, other = self._shuffled()
         where = self.rng.choice(self.partitions)
         await self._reassign(where, [leader.number, kept.number, late.number])
         await self._until(lambda: set(self._row(where).isr) == {leader.number, kept.number, late.number})
-        # From the other brokers only: the controller takes it for a good replica.
+        # It is cut off from the other brokers only, so the controller considers it a live replica.
         self.hub.partition([late.host.name], [node.host.name for node in self.cluster.brokers if node is not late])
         await self._until(lambda: late.number not in self._row(where).isr)
         await self._some(1.5, 0.3)
@@ -401,7 +401,7 @@ class Scenes:
         return topic.partitions[where[1]]
 
     async def election_and_power(self) -> None:
-        """The leader of the quorum is gone, two voters stand in one epoch, and the third loses its power behind each vote."""
+        """The quorum leader has crashed, two voters are candidates of one epoch, and the third loses power after each vote."""
         active = self.cluster.active_controller
         if active is None:
             raise NoController

@@ -60,7 +60,7 @@ class Result:
 
 
 class Simulation:
-    """See the module."""
+    """One run of a seed."""
 
     def __init__(self, seed: int, seconds: float, *, verbose: bool = False) -> None:
         self.seed, self.seconds = seed, seconds

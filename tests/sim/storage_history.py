@@ -52,7 +52,7 @@ OPERATIONS = (
     ("flush_beside", 5),
     ("advance", 12),
     ("truncate", 4),
-    ("start_anew", 1),
+    ("truncate_fully", 1),
     ("retain", 4),
     ("delete_records", 4),
     ("compact", 4),
@@ -77,7 +77,7 @@ BESIDE = (
     "retain",
     "delete_records",
     "advance",
-    "start_anew",
+    "truncate_fully",
     "recreate",
 )
 
@@ -308,7 +308,7 @@ class StorageHistory:
 
         self.disk.on_call = meanwhile
         try:
-            self.rng.choice((self.ops.truncate, self.ops.start_anew))(partition)
+            self.rng.choice((self.ops.truncate, self.ops.truncate_fully))(partition)
         finally:
             self.disk.on_call = None
 

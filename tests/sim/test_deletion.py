@@ -90,7 +90,7 @@ def test_a_crash_at_any_step_of_a_deletion_leaves_no_partition_of_the_topic_to_b
         assert other is not None and fills(other) == [7]
 
 
-def test_a_topic_made_anew_before_the_old_directory_was_renamed_does_not_get_the_old_records() -> None:
+def test_a_topic_created_again_before_the_old_directory_was_renamed_does_not_get_the_old_records() -> None:
     for power in (False, True):
         node = with_partitions(3)
         delete_topic(node, 3)

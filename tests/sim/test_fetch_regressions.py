@@ -83,7 +83,7 @@ def test_a_session_that_is_closed_in_the_turn_of_an_append_costs_no_other_fetch_
         waiting += [asyncio.ensure_future(other.request(fetch(), version=BY_NAME)) for other in others]
         await asyncio.sleep(1)
         assert len(one.partition.watches.consumers) == 3
-        sessions = one.node.server.broker.parts.fetch_sessions
+        sessions = one.node.server.broker.components.fetch_sessions
         one.in_its_turn(one.append, lambda: sessions.close(opened.session_id))
         began = asyncio.get_running_loop().time()
         answers = await asyncio.gather(*waiting)
@@ -188,7 +188,7 @@ def test_the_time_of_delayed_fetches_is_measured_and_others_are_not_counted() ->
     async def main() -> None:
         one = OneNode()
         await one.begin()
-        parts, channel = one.node.server.broker.parts, one.channel()
+        parts, channel = one.node.server.broker.components, one.channel()
         await channel.request(fetch(max_wait_ms=300), version=BY_NAME)
         waiting = asyncio.ensure_future(channel.request(fetch(), version=BY_NAME))
         await asyncio.sleep(0.7)
@@ -235,7 +235,7 @@ def test_metadata_waits_for_a_loss_only_where_it_names_a_leader_that_is_followed
         await asyncio.sleep(1)
         topic = next(p for node in harness.cluster.brokers for p in node.partitions() if p.topic == "asked")
         other = next(node for node in harness.cluster.brokers if node.number != topic.leader_id)
-        held = other.server.broker.parts.held_answers
+        held = other.server.broker.components.held_answers
         settled: list[object] = []
         settle = held.settle
         held.settle = lambda *given: settled.append(given) or settle(*given)

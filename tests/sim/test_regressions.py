@@ -80,7 +80,7 @@ def test_a_leader_whose_clock_is_set_right_takes_no_follower_for_late_but_one_th
     run(main())
 
 
-def test_a_new_leader_tells_no_end_that_is_smaller_than_the_last_one_has_told() -> None:
+def test_a_new_leader_reports_no_end_below_the_one_that_the_last_leader_reported() -> None:
     """Its watermark is one fetch old, and the replica that it has to wait for is out of its reach."""
 
     async def main() -> None:

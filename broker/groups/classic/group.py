@@ -203,7 +203,7 @@ class ClassicGroup:
     # ---- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can take part with all present ones."""
+        """Returns True if the present members share one of these protocols."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
@@ -226,7 +226,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic. A consumer group with unreadable subscriptions counts as subscribed to every topic."""
+        """Returns True if a member subscribes to the topic. A consumer group with unreadable subscriptions counts as subscribed to every topic."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -263,7 +263,7 @@ class ClassicGroup:
         elif not transactional and self.state is not EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if not transactional and self.state is COMPLETING_REBALANCE:
-            # The member knows the new generation but not yet its assignment: whatever it commits is of the old one.
+            # The member has the new generation but no assignment yet, so that its commits belong to the old one.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def validate_offset_delete(self) -> None:
@@ -305,7 +305,7 @@ def subscription_topics(subscription: bytes) -> list[str]:
 
 
 def recorded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that a record describes, whatever records came before it."""
+    """Returns the group of a record, independent of earlier records."""
     group = ClassicGroup(group_id)
     group._become(value)
     return group

@@ -39,7 +39,7 @@ def join(
     if consumer_group is not None and consumer_group.members:
         return classic_members.join(shard, consumer_group, now_ms, request, client)
     if request.member_id:
-        return refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        return rejection(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     shard.config.groups.check(len(shard.groups) + len(shard.consumer_groups))
     # The group is in the log before a member gets an id. A consumer group without members gives its place up.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
@@ -65,20 +65,20 @@ def _join(
         full = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
         return Outcome(response=full, then=lambda: rebalance.complete_if_all_joined(shard, group, now_ms))
     if group.state is DEAD:
-        return refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
+        return rejection(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
     if not group.supports(request.protocol_type, protocols):
-        return refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
         return _join_known(shard, group, now_ms, request, protocols, client, reply)
     return _join_new(shard, group, now_ms, request, protocols, client, reply)
 
 
-def refusal(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupResponse]:
+def rejection(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupResponse]:
     return Outcome(response=JoinGroupResponse(error_code=error, member_id=member_id))
 
 
 def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
-    """Whether the group is below group.max.size. During a rebalance only rejoined members count: after the limit was lowered, the last ones are removed."""
+    """Returns True if the group is below group.max.size. During a rebalance only rejoined members count, so a lowered limit removes the last ones."""
     size_max = shard.config.group_max_size
     if group.state is PREPARING_REBALANCE:
         member = group.members.get(member_id)
@@ -117,7 +117,7 @@ def _join_new(
             request.session_timeout_ms,
             lambda: rebalance.expire_session(shard, group, member_id),
         )
-        return refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return rejection(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     return _add(shard, group, now_ms, request, protocols, client, reply, member_id)
 
 
@@ -178,14 +178,14 @@ def _join_known(
         return Outcome(response=JoinGroupResponse(error_code=error.code, member_id=member_id))
     member = group.members[member_id]
     if group.state is EMPTY:
-        return refusal(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        return rejection(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
     same = member.protocols == protocols
     if group.state is COMPLETING_REBALANCE and same:
         # Its first answer got lost.
         return Outcome(response=rebalance.joined(group, member_id))
     if group.state is STABLE and same and group.leader != member_id:
         return Outcome(response=rebalance.joined(group, member_id))
-    # Changed metadata, or the leader: it rejoins to have the group rebalanced, say for new partitions.
+    # A member with changed metadata, or the leader, rejoins to cause a rebalance, for example for new partitions.
     reason = f"leader {member_id} rejoins" if same else f"updating metadata for member {member_id}"
     reason += f" during {group.state.value}" + rebalance.client_reason(request.reason)
     replies = park(group, member, protocols, request, reply)
@@ -199,7 +199,7 @@ def park(
     request: JoinGroupRequest,
     reply: Reply[JoinGroupResponse],
 ) -> list[Response]:
-    """Take over what a rejoining member says, and keep its request; an older parked one gives way."""
+    """Take over the metadata of a rejoining member, and delay its request; an older delayed one is answered."""
     replies: list[Response] = []
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     if member.awaiting_join is None:

@@ -162,15 +162,15 @@ def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unaske
         log.info("Group %s with generation %d is now empty", group.group_id, group.generation)
         return Outcome()
 
-    def refused(error: KafkaError) -> Unasked:
+    def rejected(error: KafkaError) -> Unasked:
         shard.timers.schedule(join_key(group.group_id), EMPTY_RETRY_MS, lambda: _joins_due(shard, group))
         return Outcome()
 
-    return Outcome([group_metadata_record(group.group_id, value)], then=replayed, refused=refused)
+    return Outcome([group_metadata_record(group.group_id, value)], then=replayed, rejected=rejected)
 
 
 def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """The answer of the current generation; the leader's has all members in it."""
+    """Returns the JoinGroup response of the current generation; the leader's lists all members."""
     members = []
     if group.leader == member_id:
         members = [
@@ -192,7 +192,7 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
 
 
 def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[Response]:
-    """Answer every parked SyncGroup with an error; what was assigned no longer counts."""
+    """Answer every delayed SyncGroup with an error, because the assignment is void."""
     replies: list[Response] = []
     for member in group.members.values():
         member.assignment = b""

@@ -1,6 +1,6 @@
-"""The states of a classic group and every way from one to another. The table is the specification.
+"""The states of a classic group with their transitions. The table is the specification.
 
-A group that replay rebuilds is Empty or Stable, whatever it was before: the log knows no other state. The rest is a
+A group that replay rebuilds is Empty or Stable, because no other state is in the log. The rest is a
 rebalance in progress, which lives in memory only.
 """
 
@@ -47,5 +47,5 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     DEAD: {},
 }
 
-# Where a rebalance can start; in PreparingRebalance it goes on.
+# The states in which a rebalance can start; in PreparingRebalance it continues.
 CAN_REBALANCE = frozenset(state for state, following in TRANSITIONS.items() if PREPARING_REBALANCE in following)

@@ -32,13 +32,13 @@ def sync(
         return classic_members.sync(shard, consumer_group, request)
     group = shard.groups.get(request.group_id)
     if group is None or group.state is EMPTY:
-        return _refusal(ErrorCode.UNKNOWN_MEMBER_ID)
+        return _rejection(ErrorCode.UNKNOWN_MEMBER_ID)
     try:
         _validate(group, request)
     except KafkaError as error:
-        return _refusal(error.code)
+        return _rejection(error.code)
     if group.state is PREPARING_REBALANCE:
-        return _refusal(ErrorCode.REBALANCE_IN_PROGRESS)
+        return _rejection(ErrorCode.REBALANCE_IN_PROGRESS)
     member = group.members[request.member_id]
     if group.state is not COMPLETING_REBALANCE:
         _synced(shard, group, member)
@@ -54,7 +54,7 @@ def sync(
     return Outcome(replies=replies, then=lambda: _assign(shard, group, request, now_ms))
 
 
-def _refusal(error: ErrorCode) -> Outcome[SyncGroupResponse]:
+def _rejection(error: ErrorCode) -> Outcome[SyncGroupResponse]:
     return Outcome(response=SyncGroupResponse(error_code=error))
 
 
@@ -106,12 +106,12 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
                 rebalance.restart_session(shard, group, member)
         return Outcome(replies=replies)
 
-    def refused(error: KafkaError) -> Unasked:
+    def rejected(error: KafkaError) -> Unasked:
         replies = rebalance.fail_syncs(shard, group, error.code)
         reason = f"{error.code.name} when storing the assignment of member {request.member_id}"
         return Outcome(replies=replies, then=lambda: rebalance.prepare(shard, group, now_ms, reason))
 
-    return Outcome([group_metadata_record(group.group_id, value)], then=replayed, refused=refused)
+    return Outcome([group_metadata_record(group.group_id, value)], then=replayed, rejected=rejected)
 
 
 def _assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:

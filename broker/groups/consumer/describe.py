@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: epochs, members, what each has and what it shall have."""
+"""ConsumerGroupDescribe: the epochs of a group, and its members with their current and target assignments."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _member(group: ConsumerGroup, member: GroupMember, topics: TopicsImage) -> M
 
 
 def _held(member: GroupMember) -> Partitions:
-    """Also what it has to give up, and may have still."""
+    """Returns the current assignment with the partitions pending revocation, because the member may still own them."""
     held = dict(partitions_of(member.current.assigned))
     for topic_id, partitions in partitions_of(member.current.pending_revocation).items():
         held[topic_id] = held.get(topic_id, frozenset()) | partitions
@@ -65,7 +65,7 @@ def _held(member: GroupMember) -> Partitions:
 
 
 def _assignment(assignment: Partitions, topics: TopicsImage) -> Assignment:
-    """Topics that were deleted since are left out."""
+    """Returns the assignment by topic name, without topics that have been deleted."""
     return Assignment(
         [
             TopicPartitions(topic_id, topic.name, sorted(partitions))

@@ -1,4 +1,4 @@
-"""A consumer group: what its records in the log say, and what follows from that.
+"""The state of a consumer group, replayed from its records in the log, and values derived from it.
 
 Everything here is hard state but what is marked as soft. Replay alone changes it, and takes records in any order, as
 compaction leaves them.
@@ -44,7 +44,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
-    """Made empty, at epoch 0."""
+    """A consumer group; a new one has no members and epoch 0."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -59,7 +59,7 @@ class ConsumerGroup:
         # How many members are subscribed to each regular expression, and what these were resolved to.
         self.expressions: Counter[str] = Counter()
         self.regexes: dict[str, ResolvedRegex] = {}
-        # Topic id -> partition -> the member that holds it, or still has to give it up.
+        # Topic id -> partition -> the member that owns it or still has to revoke it.
         self._holders: dict[bytes, dict[int, str]] = {}
         # ---- soft
         # The metadata that the hash was last compared with.
@@ -163,7 +163,7 @@ class ConsumerGroup:
         return self.targets.get(member_id, NOTHING)
 
     def assignor_name(self, default: str) -> str:
-        """The assignor that most members ask for."""
+        """Returns the assignor that most members prefer."""
         votes = Counter(member.metadata.server_assignor for member in self.members.values())
         del votes[None]
         return min(votes, key=lambda name: (-votes[name], name or "")) or default if votes else default
@@ -205,7 +205,7 @@ class ConsumerGroup:
     # ---- requests of members
 
     def member(self, member_id: str) -> Member:
-        """KafkaError UNKNOWN_MEMBER_ID if there is none."""
+        """Raises KafkaError UNKNOWN_MEMBER_ID if there is no such member."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -249,7 +249,7 @@ class ConsumerGroup:
             raise (_other_generation if member.is_classic else _stale)(epoch, member.current.epoch)
 
     def validate_offset_delete(self) -> None:
-        """A group with members may lose offsets of topics that it is not subscribed to."""
+        """Offsets of a group with members may be deleted only for topics that no member subscribes to."""
 
     def validate_delete(self) -> None:
         if self.members:
@@ -271,7 +271,7 @@ def _other_generation(received: int, expected: int) -> KafkaError:
 
 
 def is_subset(owned: Assignment | None, assigned: Holdings) -> bool:
-    """Whether a member says what it has, and that is not more than it was given."""
+    """Returns True if the request names the owned partitions, and all of them were assigned to the member."""
     if owned is None:
         return False
     given = partitions_of(assigned)

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, changes its subscription, takes a step towards its target, or says that it lives.
+"""ConsumerGroupHeartbeat: a member joins, changes its subscription, reconciles towards its target, or keeps its session.
 
 A heartbeat is up to four decisions, each appended and replayed before the next: a static member takes the place of its former
 process; the member's metadata and the group's epoch; the target of that epoch; the member's next step. Each leaves a state
@@ -45,7 +45,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
     validate(request, client.api_version, shard.config.consumer_group_assignors)
     if request.member_epoch < JOINING_EPOCH:
         return leave(shard, request)
-    # Ids of the members of v0 are made here.
+    # In v0 the coordinator generates member ids.
     request.member_id = request.member_id or shard.new_uuid()
     group = shard.consumer_groups.get(request.group_id)
     return (
@@ -102,7 +102,7 @@ def _beat(
 def _static_member(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, instance_id: str, is_joining: bool
 ) -> Member | None:
-    """The member with the request's instance id, which a joining one may replace only after it left for a while."""
+    """Returns the member with the request's instance id. A joining member may replace it only after it left with epoch -2."""
     holder = group.members.get(group.static_members.get(instance_id, ""))
     if holder is None:
         if is_joining:
@@ -123,7 +123,7 @@ def _static_member(
 
 
 def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatRequest) -> None:
-    """The previous epoch is accepted once more: the answer with the new one may be lost. A member may always join again."""
+    """The previous epoch is accepted, because the response with the new one may be lost. Epoch 0 is always accepted: it is a rejoin."""
     epoch = request.member_epoch
     if epoch in (current.epoch, JOINING_EPOCH):
         return
@@ -140,7 +140,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
     return None if request.topic_partitions is None else assignment_of(request.topic_partitions)
 
 
-# ---- 1: a static member comes back
+# ---- 1: a static member rejoins
 
 
 def _replace(
@@ -152,7 +152,7 @@ def _replace(
     former: Member,
     records: list[CoordinatorRecord],
 ) -> Decision:
-    """The new process gets what the former one had, at epoch 0, in the response to this heartbeat."""
+    """The new process of a static member takes over the assignment of the former one at epoch 0."""
     group_id, member_id = group.group_id, request.member_id
     records.extend(replacement_records(group, former, member_id))
     log.info(
@@ -204,7 +204,7 @@ def _subscribe(
 def _updated(
     before: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMemberMetadataValue:
-    """What the request leaves out stays as it was."""
+    """Returns the member with the fields of the request; absent fields keep their values."""
     names = request.subscribed_topic_names
     return ConsumerGroupMemberMetadataValue(
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
@@ -224,7 +224,7 @@ def _updated(
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A member that joins, or that may have missed answers, says everything and gets everything."""
+    """Returns True for a full request, of a member that joins or has missed responses. Its response is full, too."""
     return request.member_epoch == JOINING_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -1,4 +1,4 @@
-"""A member leaves by a last heartbeat: for good (epoch -1), or, a static one, until its process is back (epoch -2)."""
+"""A member leaves with a last heartbeat: for good (epoch -1), or temporarily, which static members do at a restart (epoch -2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Outcome[
             member.member_id,
             request.instance_id,
         )
-        # It keeps what it has, and its session goes on.
+        # The static member keeps its assignment until its session expires.
         current = replace(member.current, epoch=STATIC_LEAVING_EPOCH, pending_revocation={})
         return Outcome([current_record(group.group_id, member.member_id, current)], response)
     log.info("[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id)

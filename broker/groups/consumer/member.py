@@ -1,4 +1,4 @@
-"""One member of a consumer group: what it asked for, and what it holds. All of it is hard state."""
+"""One member of a consumer group: its subscription and its current assignment. All of it is hard state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
 
-#: Topic id -> partition -> the epoch at which the member got it (KIP-1251).
+#: Topic id -> partition -> the member epoch at which it was assigned (KIP-1251).
 Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
 
 # Without classic_member_metadata=None the record would be that of a classic member: its default is not null.
@@ -29,7 +29,7 @@ EMPTY_METADATA = ConsumerGroupMemberMetadataValue(
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """How far the member has come: ConsumerGroupCurrentMemberAssignmentValue."""
+    """The reconciliation state of a member, as in ConsumerGroupCurrentMemberAssignmentValue."""
 
     epoch: int = JOINING_EPOCH
     previous_epoch: int = JOINING_EPOCH
@@ -77,7 +77,7 @@ def partitions_of(holdings: Holdings) -> Assignment:
 
 
 def _holdings(topics: list[ConsumerGroupTopicPartitions], epoch: int) -> Holdings:
-    """Records before Kafka 4.3 have no epochs of their own: the member's is one that no earlier commit has."""
+    """Reads the epochs at which the partitions were assigned. Records before Kafka 4.3 lack them, so the member epoch counts."""
     return {
         topic.topic_id: dict(zip(topic.partitions, topic.assignment_epochs, strict=True))
         if topic.assignment_epochs

@@ -1,7 +1,7 @@
-"""The next step of a member towards its target: first it gives up what it has to, then it gets what others gave up.
+"""Reconciliation of a member with its target: first it revokes partitions, then it gets those that other members revoked.
 
-A pure function. The member stays in its epoch until it has given everything up, so that its commits for those partitions
-are taken; it gets a partition only when no other member has it.
+A pure function. The member stays in its epoch until it has revoked everything, so that its commits for those partitions
+are accepted; it gets a partition only when no other member owns it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def reconciled(
     is_free: Callable[[bytes, int], bool],
     owned: Assignment | None,
 ) -> CurrentAssignment:
-    """`owned` is what the member says it has, None if its heartbeat does not say; gives `current` itself if nothing changes."""
+    """Returns the next current assignment, or `current` itself if nothing changes.
+
+    `owned`: the partitions that the heartbeat names as owned; None if it does not have that field.
+    """
     epoch = current.epoch
     if current.state is STABLE and epoch == target.epoch:
         return _without_left_topics(current, target, owned) if target.is_other_subscription else current
@@ -107,7 +110,7 @@ def _moved(
     current: CurrentAssignment, state: MemberState, epoch: int, assigned: Holdings, pending: Holdings
 ) -> CurrentAssignment:
     assert state is current.state or state in TRANSITIONS[current.state], f"{current.state} to {state}"
-    # A member may miss the answer that raises its epoch: it is known by the previous one once more.
+    # The response with the new epoch may be lost, so the previous epoch stays valid.
     return replace(
         current,
         epoch=epoch,
@@ -119,7 +122,7 @@ def _moved(
 
 
 def _has_any(owned: Assignment | None, revoked: Holdings) -> bool:
-    """A member that does not say what it has may have everything."""
+    """Returns True if the member may own one of the partitions. Without the field `owned` it may own all of them."""
     if owned is None:
         return True
     return any(owned.get(topic_id, frozenset()) & partitions.keys() for topic_id, partitions in revoked.items())

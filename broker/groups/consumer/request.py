@@ -1,4 +1,4 @@
-"""What is wrong with a ConsumerGroupHeartbeat whatever group it is for."""
+"""Validation of a ConsumerGroupHeartbeat that does not depend on the state of the group."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ottla.broker.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, ST
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-#: Clients make their member ids since v1 (KIP-1082).
+#: From v1 on clients generate their member ids (KIP-1082).
 OWN_MEMBER_ID_SINCE = 1
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
-    """KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= OWN_MEMBER_ID_SINCE or epoch != JOINING_EPOCH:
         _check(request.member_id.strip(), "MemberId can't be empty.")

@@ -1,4 +1,4 @@
-"""Members that fall silent, or do not give partitions up in time, are removed."""
+"""Session and rebalance timeouts of consumer groups: a member without heartbeats, or with overdue revocations, is removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def keep_alive(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
-    """Begin the member's session again, and watch over what it has to give up."""
+    """Restart the member's session timer, and its rebalance timer if it has to revoke partitions."""
     group_id, member_id = group.group_id, member.member_id
     classic = member.metadata.classic_member_metadata
     if classic is None:
@@ -55,11 +55,11 @@ def _time_out(shard: GroupShard, group_id: str, member_id: str, epoch: int) -> U
 def fence(shard: GroupShard, group: ConsumerGroup, member_id: str, why: str) -> Unasked:
     log.info("[GroupId %s] Member %s fenced from the group because %s.", group.group_id, member_id, why)
 
-    def refused(error: KafkaError) -> Unasked:
-        """The member stays, so it needs a session that ends."""
+    def rejected(error: KafkaError) -> Unasked:
+        """The member stays because the append failed, so its session timer starts again."""
         keep_alive(shard, group, group.members[member_id])
         return Outcome()
 
     outcome: Unasked = remove(shard, group, {member_id}, None)
-    outcome.refused = refused
+    outcome.rejected = rejected
     return outcome

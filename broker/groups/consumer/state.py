@@ -1,4 +1,4 @@
-"""The states of a consumer group's member and every way from one to another, and the states of the group that follow from them.
+"""The states of a consumer group's member with their transitions, and the states of the group, which are derived from them.
 
 A member's state is in the log (ConsumerGroupCurrentMemberAssignmentValue). A group's state is not: it is read from the epochs.
 """
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class MemberState(Enum):
-    """Values are the numbers in the record."""
+    """The state of a member. Values are the numbers in the record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -47,7 +47,7 @@ TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
 
 
 class GroupState(Enum):
-    """Values are the names on the wire."""
+    """The state of a group. Values are the names on the wire."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -56,7 +56,7 @@ class GroupState(Enum):
 
 
 def member_state(number: int) -> MemberState:
-    """The state of a record; UNKNOWN for one that a newer coordinator wrote."""
+    """Returns the state in a record; UNKNOWN for a state of a newer version."""
     return MemberState(number) if number in _NUMBERS else UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""The target assignment of a group: what its assignor gives each member, in records that say what changed."""
+"""The target assignment of a group: the assignor computes it, and records hold its changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ottla.controller.metadata.topics import TopicsImage
 
 log = logging.getLogger(__name__)
 
-#: By the names that members ask for.
+#: The server's assignors by their names in requests.
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform.assign, "range": range.assign}
 
 
 def new_target(
     group: ConsumerGroup, topics: TopicsImage, default_assignor: str, now_ms: int
 ) -> list[CoordinatorRecord]:
-    """The records of the target of the group's epoch."""
+    """Returns the records of a new target for the current group epoch."""
     ids_of: dict[tuple[str, ...], frozenset[bytes]] = {}
     members = {}
     for member in group.members.values():

@@ -1,1 +1,1 @@
-"""What the groups of Kafka 4 have in common, whatever protocol their members speak: assignments and the server's assignors."""
+"""Shared by the group types of Kafka 4 (consumer, share, streams): assignments and the server's assignors."""

@@ -1,4 +1,4 @@
-"""Which partitions of which topics: what an assignor gives a member, and what the member holds at present."""
+"""Assignments: sets of partitions by topic, of a member's target or its current assignment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING: Assignment = {}
 
 
 class Subscriber(NamedTuple):
-    """A member as assignors see it: what it is subscribed to, and what the target gave it so far."""
+    """The input of an assignor for one member: its subscription and its present target."""
 
     topics: frozenset[bytes]
     current: Assignment = NOTHING
@@ -24,7 +24,7 @@ Assignor: TypeAlias = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], 
 
 
 class TopicPartitions(Protocol):
-    """Requests, responses and records have a struct of their own each, with these fields."""
+    """The fields that the structs of requests, responses and records have in common."""
 
     topic_id: bytes
     partitions: list[int]
@@ -38,7 +38,7 @@ def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
 
 
 def structs_of(assignment: Assignment, struct: Callable[[bytes, list[int]], StructT]) -> list[StructT]:
-    """In the order of topic ids and partitions, so that equal assignments have equal bytes."""
+    """Returns the structs in the order of topic ids and partitions, so that equal assignments have equal bytes."""
     return [struct(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
 
 

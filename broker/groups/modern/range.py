@@ -30,5 +30,5 @@ def assign(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, i
 
 
 def _order(member_id: str, member: Subscriber) -> tuple[bool, str, str]:
-    """Static members come before dynamic ones."""
+    """Returns the sort key of a member. Static members come before dynamic ones."""
     return member.instance_id is None, member.instance_id or "", member_id

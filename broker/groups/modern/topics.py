@@ -1,4 +1,4 @@
-"""The topics of a group in the metadata: which of them exist, and a hash that changes with them (KIP-1101).
+"""The existing topics of a group's subscription, and the metadata hash that changes with them (KIP-1101).
 
 The hash is Kafka's, so that a group which moves from one to the other is not assigned once more: XXH3 over the fields as hash4j writes
 them, numbers with the low byte first, and texts in UTF-16 followed by their length.
@@ -73,7 +73,7 @@ def _text(text: str) -> bytes:
 
 
 def topic_ids(topics: TopicsImage, names: Iterable[str]) -> frozenset[bytes]:
-    """Those of the topics that exist."""
+    """Returns the ids of the topics that exist."""
     return frozenset(topic_id for name in names if (topic_id := topics.id_of(name)) is not None)
 
 

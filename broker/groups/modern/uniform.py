@@ -1,4 +1,4 @@
-"""The uniform assignor: every member gets as many partitions as any other, and no partition moves without need.
+"""The uniform assignor balances the partitions among the members and moves as few of them as possible.
 
 Members of one subscription each get the whole number of partitions per member, and some one more: those that have more
 already are the first to keep it. With different subscriptions no subscriber of a partition has two partitions less than the
@@ -29,7 +29,7 @@ def assign(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, i
 
 
 def _kept(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> tuple[Owned, list[Partition]]:
-    """What members may go on having, and the partitions that no member has."""
+    """Returns the partitions that each member keeps, and those without an owner."""
     free = {topic_id: set(range(count)) for topic_id, count in _subscribed(members, partition_counts)}
     owned: Owned = {}
     for member_id, member in members.items():
@@ -55,7 +55,7 @@ def _divide_equally(owned: Owned, free: list[Partition]) -> None:
     loads = {member_id: _load(topics) for member_id, topics in owned.items()}
     each, extra = divmod(sum(loads.values()) + len(free), len(owned))
     quotas = {}
-    # Those that have most come first, so that no partition moves only because its member came late to the extra ones.
+    # Members that own most come first and keep their extra partition, so that it does not move.
     for index, member_id in enumerate(sorted(owned, key=lambda member_id: (-loads[member_id], member_id))):
         quotas[member_id] = each + (index < extra)
         _take_surplus(owned[member_id], loads[member_id] - quotas[member_id], free)
@@ -67,7 +67,7 @@ def _divide_equally(owned: Owned, free: list[Partition]) -> None:
 
 
 def _take_surplus(topics: dict[bytes, set[int]], surplus: int, free: list[Partition]) -> None:
-    """The last partitions go, as in Kafka."""
+    """Takes partitions from a member above its quota; the last ones first, as in Kafka."""
     for topic_id in reversed(topics):
         if surplus <= 0:
             return
@@ -85,7 +85,7 @@ def _load(topics: Mapping[bytes, set[int]]) -> int:
 
 
 def _give_to_the_least_loaded(members: Mapping[str, Subscriber], owned: Owned, free: list[Partition]) -> None:
-    """Topics with few subscribers first: theirs is the smaller choice."""
+    """Assigns the partitions without an owner. Topics with few subscribers come first, because they have fewer candidates."""
     subscribers = _subscribers(members)
     loads = {member_id: _load(topics) for member_id, topics in owned.items()}
     unowned: dict[bytes, list[int]] = {}
@@ -124,7 +124,7 @@ def _balance_topic(topic_id: bytes, subscribers: list[str], owned: Owned, loads:
     while givers:
         giver = heappop(givers)[1]
         while takers[0][0] != loads[takers[0][1]]:
-            # It gave or took since: its place is another one.
+            # The member's load has changed, so its position in the heap changes.
             heapreplace(takers, (loads[takers[0][1]], takers[0][1]))
         taker = takers[0][1]
         partitions = owned[giver].get(topic_id)

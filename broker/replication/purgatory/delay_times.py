@@ -1,4 +1,4 @@
-"""How long delayed operations have waited: Kafka's RemoteTimeMs. Operations that are answered at once are not counted."""
+"""The times that delayed operations have waited: Kafka's RemoteTimeMs. Operations that are answered at once are not counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class DelayTimes:
     def __init__(self) -> None:
         self.count = 0
         self.total_ns = 0
-        # As a route's: by the bit length of units of 1024 ns.
+        # The bucket of a time is the bit length of its units of 1024 ns, as in a route.
         self.buckets = [0] * LATENCY_BUCKETS
 
     def add(self, elapsed_ns: int) -> None:

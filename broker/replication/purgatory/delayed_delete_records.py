@@ -1,7 +1,7 @@
 """DeleteRecords requests that wait until every live replica has moved its log start (Kafka's DelayedDeleteRecords).
 
-The records are gone from the leader when one of these is made, for good. What it waits for is that no other replica brings them
-back: by leading with a log that still begins before. A replica whose broker is fenced cannot, and is notified when it returns.
+The leader has deleted the records for good when such a request is delayed. The wait ensures that no other replica brings them
+back, as a leader whose log still begins before them. A replica whose broker is fenced cannot, and is notified when it returns.
 """
 
 from __future__ import annotations

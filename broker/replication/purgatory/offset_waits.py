@@ -28,13 +28,13 @@ class OffsetWaits:
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        #: Each append asks whether there are any: the deque itself answers in a fifth of the time of a method.
+        #: Each append checks whether there are any; the deque is checked in a fifth of the time of a method call.
         self.waiting: deque[OffsetWait] = deque()
 
     def add(self, wait: OffsetWait) -> None:
         waiting = self.waiting
         while waiting and waiting[0].callback is None:
-            waiting.popleft()  # timed out: while the watermark stands, nothing else would take them away
+            waiting.popleft()  # The operation has timed out. It is removed here, because the high watermark may not advance for long.
         if waiting and waiting[-1].required_offset > wait.required_offset:
             # A duplicate batch is answered by its first append, which lies behind newer ones.
             position = next(i for i, each in enumerate(waiting) if each.required_offset > wait.required_offset)

@@ -31,7 +31,7 @@ ANY_EPOCH = -1
 Asked: TypeAlias = dict[tuple[bytes, int], tuple[Partition, frozenset[int]]]
 
 
-class IsrChanges:
+class AlterPartitionSender:
     """The ISR proposals of one node to the controller."""
 
     def __init__(
@@ -78,7 +78,7 @@ class IsrChanges:
                     continue  # newer metadata arrived before the response
                 if answer.error_code == ErrorCode.NONE:
                     partition.isr_altered(answer.leader_epoch, answer.partition_epoch, answer.isr)
-                elif partition.isr_refused(ErrorCode(answer.error_code)):
+                elif partition.isr_rejected(ErrorCode(answer.error_code)):
                     again.append(partition)
         return again
 

@@ -24,7 +24,7 @@ from ottla.controller.raft.messages import (
     VoteReply,
 )
 from ottla.controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
-from ottla.controller.raft.voters import Endpoint, Endpoints, ReplicaKey, Voter
+from ottla.controller.raft.voters import QuorumEndpoint, QuorumEndpoints, ReplicaKey, Voter
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import begin_quorum_epoch as begin_api
@@ -169,8 +169,8 @@ def _meant_for(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
     return ReplicaKey(voter_id, bytes(directory_id)) if voter_id >= 0 else None
 
 
-def _endpoints(listeners: list[Any]) -> Endpoints:
-    return tuple(Endpoint(listener.name, listener.host, listener.port) for listener in listeners)
+def _endpoints(listeners: list[Any]) -> QuorumEndpoints:
+    return tuple(QuorumEndpoint(listener.name, listener.host, listener.port) for listener in listeners)
 
 
 def _only_partition(request: Any) -> Any:
@@ -290,12 +290,12 @@ def _voter_change_response(reply: VoterChangeReply, pending: PendingResponse) ->
     return response
 
 
-def _leader_endpoint(reply: Any, pending: PendingResponse) -> Endpoints:
+def _leader_endpoint(reply: Any, pending: PendingResponse) -> QuorumEndpoints:
     if reply.leader_id < 0 or pending.version < _ENDPOINTS_SINCE[pending.api_key]:
         return ()
     return _endpoint_named(reply.leader_endpoints, pending)
 
 
-def _endpoint_named(endpoints: Endpoints, pending: PendingResponse) -> Endpoints:
+def _endpoint_named(endpoints: QuorumEndpoints, pending: PendingResponse) -> QuorumEndpoints:
     """Returns the endpoint of the listener on which the request arrived, because the sender can reach that one."""
     return tuple(endpoint for endpoint in endpoints if endpoint.name == pending.listener_name)[:1]

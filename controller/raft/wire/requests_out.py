@@ -31,7 +31,7 @@ from ottla.controller.raft.messages import (
     VoteReply,
 )
 from ottla.controller.raft.metadata_log import PARTITION, TOPIC, TOPIC_ID
-from ottla.controller.raft.voters import Endpoint, Endpoints
+from ottla.controller.raft.voters import QuorumEndpoint, QuorumEndpoints
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from ottla.protocol.features import KRAFT_VERSION
 from ottla.protocol.messages import begin_quorum_epoch as begin_api
@@ -225,7 +225,7 @@ def _vote_reply(response: vote_api.VoteResponse, listener_name: str) -> VoteRepl
     return VoteReply(error_of(part.error_code), part.leader_epoch, part.leader_id, endpoints, part.vote_granted)
 
 
-def _epoch_reply(response: Any, listener_name: str) -> tuple[ErrorCode, int, int, Endpoints]:
+def _epoch_reply(response: Any, listener_name: str) -> tuple[ErrorCode, int, int, QuorumEndpoints]:
     if response.error_code:
         return error_of(response.error_code), -1, -1, ()
     part = _only_partition(response)
@@ -252,7 +252,7 @@ def _fetch_snapshot_reply(response: snapshot_api.FetchSnapshotResponse, listener
 
 def _update_reply(response: update_api.UpdateRaftVoterResponse, listener_name: str) -> VoterChangeReply:
     leader = response.current_leader
-    endpoints = (Endpoint(listener_name, leader.host, leader.port),) if leader.host else ()
+    endpoints = (QuorumEndpoint(listener_name, leader.host, leader.port),) if leader.host else ()
     return VoterChangeReply(error_of(response.error_code), None, leader.leader_epoch, leader.leader_id, endpoints)
 
 
@@ -273,6 +273,6 @@ def _only_partition(response: Any) -> Any:
     return response.topics[0].partitions[0]
 
 
-def _endpoint_of(leader_id: int, nodes: list[Any], listener_name: str) -> Endpoints:
+def _endpoint_of(leader_id: int, nodes: list[Any], listener_name: str) -> QuorumEndpoints:
     """Returns the leader's endpoint. It is empty from an old peer; the voter set then has the endpoint."""
-    return tuple(Endpoint(listener_name, node.host, node.port) for node in nodes if node.node_id == leader_id)
+    return tuple(QuorumEndpoint(listener_name, node.host, node.port) for node in nodes if node.node_id == leader_id)

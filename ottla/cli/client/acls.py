@@ -14,7 +14,7 @@ from ottla.server.security.operations import ANY, MATCH
 
 
 class AclFilter(NamedTuple):
-    """What entries must have; what is left out may be anything."""
+    """A filter of entries: its fields must match, absent ones match everything."""
 
     resource_type: int = ANY
     resource_name: str | None = None
@@ -25,7 +25,7 @@ class AclFilter(NamedTuple):
     permission_type: int = ANY
 
     def fields(self) -> dict[str, Any]:
-        """As requests name them."""
+        """Returns the fields by their names in requests."""
         return {
             "resource_type_filter": self.resource_type,
             "resource_name_filter": self.resource_name,
@@ -77,7 +77,7 @@ async def create_acl(cluster: ClusterClient, entry: AccessControlEntry) -> None:
 
 
 async def delete_acls(cluster: ClusterClient, wanted: AclFilter) -> int:
-    """How many there were."""
+    """Delete the matching entries; returns their number."""
     cluster.doing = "removing access control entries"
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted.fields())])
     answer: DeleteAclsResponse = await cluster.request(request)

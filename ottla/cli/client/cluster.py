@@ -34,7 +34,7 @@ GROUP_KEY_TYPE = 0
 
 
 class NoConnection(CommandFailed):
-    """No broker, or not the one that is needed, can be reached."""
+    """The required broker, or every broker, cannot be reached."""
 
 
 class ClusterClient:

@@ -67,5 +67,5 @@ async def alter_configs(
 
 
 def _node_for(kind: str, name: str) -> int | None:
-    """A broker's own settings are known to itself; everything else to all."""
+    """Returns the broker for the request: only the broker itself knows its own settings; any broker knows the others."""
     return int(name) if RESOURCE_TYPES[kind] == _BROKER and name else None

@@ -41,7 +41,7 @@ def code_of(number: int) -> ErrorCode:
 def failure(
     place: str, number: int, message: str | None = None, *, name: str = "", known: Iterable[str] = ()
 ) -> CommandFailed:
-    """The failure that the code stands for. Where there is no `name`, one of the `known` may have been meant."""
+    """Returns the failure for an error code. If `name` does not exist, it suggests similar names of `known`."""
     code = code_of(number)
     hint = (did_you_mean(name, known) if code in NOT_THERE else None) or HINTS.get(code)
     exit_code = TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else FAILED

@@ -1,4 +1,4 @@
-"""Which partition a key goes to: murmur2 as Java's default partitioner has it, so that all clients agree."""
+"""Maps keys to partitions by murmur2, like Java's default partitioner, so that all clients agree."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _RECORD_OVERHEAD_BYTES = 20
 
 
 class Producer:
-    """`send()` until done, then `flush()`."""
+    """A producer for commands. `send()` collects records, and `flush()` waits for their acknowledgements."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Producer:
         self._pending_bytes[partition] = self._pending_bytes.get(partition, 0) + size
 
     async def flush(self) -> None:
-        """Send what is pending and wait until all of it is acknowledged."""
+        """Send the pending records and wait until all of them are acknowledged."""
         pending, self._pending, self._pending_bytes = self._pending, {}, {}
         self._sticky += 1
         batches = {index: build_batch(records, compression=self.compression) for index, records in pending.items()}
@@ -97,7 +97,7 @@ class Producer:
         return ProduceRequest(acks=ACKS_ALL, timeout_ms=self.cluster.timeout_ms, topic_data=[topic])
 
     def _acknowledged(self, result: PartitionProduceResponse) -> bool:
-        """Whether the partition took its batch; False means try again."""
+        """Returns True if the partition acknowledged its batch; False if the batch must be sent again."""
         if not result.error_code:
             return True
         if code_of(result.error_code).retriable:

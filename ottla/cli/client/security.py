@@ -1,4 +1,4 @@
-"""How a command connects, by the properties of Kafka's own clients: `security.protocol`, `ssl.*` and `sasl.*`."""
+"""Security of a command's connections, by the properties of Kafka's own clients: `security.protocol`, `ssl.*` and `sasl.*`."""
 
 from __future__ import annotations
 
@@ -19,27 +19,7 @@ from ottla.server.world import World
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-BOOTSTRAP = "bootstrap.servers"
 NONCE_BITS = 130
-
-
-def read_client_properties(path: str) -> dict[str, str]:
-    """Read a file of client properties.
-
-    Raises:
-        CommandFailed: it cannot be read, or has a line that is no property.
-    """
-    from ottla.server.config.load import read_properties
-
-    try:
-        with open(path, "rb") as file:
-            return read_properties(file.read(), path)
-    except OSError as failure:
-        raise CommandFailed(
-            f"{path} cannot be read: {failure.strerror}", "--config wants a file of client properties", USAGE
-        ) from None
-    except ValueError as failure:
-        raise CommandFailed(str(failure), None, USAGE) from None
 
 
 def peer_security(world: World, properties: Mapping[str, str], path: str) -> PeerSecurity:

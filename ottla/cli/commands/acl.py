@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -36,11 +37,31 @@ app = App(
 )
 
 COLUMNS = ("permission", "user", "operation", "resource", "pattern", "host")
-#: That of another address.
+#: An address that no client has: only entries for all hosts apply to it.
 NO_HOST = "0.0.0.0"
-Prefixed = Annotated[bool, Parameter(negative="", help="The name is the beginning of the names that are meant.")]
-Deny = Annotated[bool, Parameter(negative="", help="Deny instead of allow.")]
-Host = Annotated[str, Parameter(help="An address, or a network such as 10.0.0.0/8; * for all.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Form:
+    """The form of an entry: what it does, which names it is about, and the client's address."""
+
+    deny: Annotated[bool, Parameter(negative="", help="Deny instead of allow.")] = False
+    prefixed: Annotated[bool, Parameter(negative="", help="The name is the beginning of the names that are meant.")] = (
+        False
+    )
+    host: Annotated[str, Parameter(help="An address, or a network such as 10.0.0.0/8; * for all.")] = "*"
+
+    @property
+    def pattern(self) -> int:
+        return PREFIXED if self.prefixed else LITERAL
+
+    @property
+    def permission(self) -> int:
+        return DENY if self.deny else ALLOW
+
+
+FORM = Form()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -72,15 +93,13 @@ async def add(
     resource: str,
     /,
     *,
-    deny: Deny = False,
-    prefixed: Prefixed = False,
-    host: Host = "*",
+    form: Form = FORM,
     connection: Connection = CONNECTION,
 ) -> None:
     """Allow (or deny) USER the OPERATION on RESOURCE."""
     kind, name = read_resource(resource)
-    pattern, permission = PREFIXED if prefixed else LITERAL, DENY if deny else ALLOW
-    entry = AccessControlEntry(kind, name, pattern, read_principal(user), host, read_operation(operation), permission)
+    principal, code = read_principal(user), read_operation(operation)
+    entry = AccessControlEntry(kind, name, form.pattern, principal, form.host, code, form.permission)
     async with connect(connection) as cluster:
         await create_acl(cluster, entry)
     note(f"added: {text_of(entry)}")
@@ -93,17 +112,13 @@ async def remove(
     resource: str,
     /,
     *,
-    deny: Deny = False,
-    prefixed: Prefixed = False,
-    host: Host = "*",
+    form: Form = FORM,
     connection: Connection = CONNECTION,
 ) -> None:
     """Remove the entry that `ottla acl add` with the same words has added; `any` as OPERATION means all of them."""
     kind, name = read_resource(resource)
     code = ANY if operation.lower() == "any" else read_operation(operation)
-    wanted = AclFilter(
-        kind, name, PREFIXED if prefixed else LITERAL, read_principal(user), host, code, DENY if deny else ALLOW
-    )
+    wanted = AclFilter(kind, name, form.pattern, read_principal(user), form.host, code, form.permission)
     async with connect(connection) as cluster:
         removed = await delete_acls(cluster, wanted)
     if not removed:

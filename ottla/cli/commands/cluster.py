@@ -46,7 +46,7 @@ async def info(*, output: Output = "table", connection: Connection = CONNECTION)
 
 @app.command(name="health")
 async def show_health(*, output: Output = "table", connection: Connection = CONNECTION) -> int:
-    """Look for what is wrong; exit code 3 when there is something."""
+    """Check the cluster; the exit code is 3 if a check fails."""
     async with connect(connection) as cluster:
         problems = await health.find_problems(cluster)
     if problems:

@@ -38,11 +38,11 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     # Imported late, so that a wrong argument is answered at once.
-    from ottla.container.settings import Refused
+    from ottla.container.settings import ContainerError
 
     try:
         properties, log_level = _prepare(arguments)
-    except Refused as refusal:
+    except ContainerError as refusal:
         print(f"{PROGRAM}: {refusal}", file=sys.stderr)
         return FAILED
     if arguments.check or arguments.step == "configure":

@@ -115,7 +115,7 @@ def _command() -> str:
 
 
 def watch(nodes: Sequence[Node]) -> int:
-    """Until a signal, or until the last node has gone: a cluster is there to have single nodes killed."""
+    """Wait for a signal or the end of the last node. Single nodes may end, because users kill them to try a failover."""
     while True:
         for node in nodes:
             if node.process is not None and not node.ended and node.process.poll() is not None:

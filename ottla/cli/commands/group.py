@@ -162,7 +162,7 @@ async def _places(cluster: ClusterClient, wanted: Sequence[str]) -> list[TopicPa
 async def _targets(
     cluster: ClusterClient, places: Sequence[TopicPartition], to: str, committed: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The offset to set for each place, kept within what the partition holds."""
+    """Returns the offset to set for each place, kept within what the partition holds."""
     targets: dict[TopicPartition, int] = {}
     for name in sorted({name for name, _ in places}):
         indexes = [index for topic, index in places if topic == name]

@@ -18,7 +18,7 @@ from ottla.server.quotas.table import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREAT
 app = App(name="quota", version_flags=[], help="Quotas of users, client ids and addresses: list, set, unset.")
 
 COLUMNS = ("user", "client_id", "ip", "quota", "value")
-#: How the default of a type is written, as Kafka's own tools show it.
+#: The name of a type's default, as in Kafka's own tools.
 DEFAULT = "<default>"
 Name = Annotated[str | None, Parameter(help=f"A name, or {DEFAULT} for all that have no quota of their own.")]
 

@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def default_log_dir() -> str:
-    """./data where that can be made, else below /tmp as Kafka does."""
+    """Returns ./data if it can be created, else a directory below /tmp as in Kafka."""
     return os.path.join(os.getcwd(), "data") if os.access(os.getcwd(), os.W_OK) else "/tmp/ottla-logs"
 
 

@@ -1,4 +1,4 @@
 """Look-alikes of Kafka's command-line tools for scripts and health checks: same flags, same text, same exit codes.
 
-Not a second command line: people are better served by `ottla`. What a tool here does not know it refuses.
+They are no second command line for users, who should take `ottla`. A tool rejects options that it does not know.
 """

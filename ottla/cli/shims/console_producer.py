@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--property", "--reader-property", action="append", dest="properties")
     parser.add_argument("--producer-property", "--command-property", action="append", dest="producer_properties")
     parser.add_argument("--compression-codec", nargs="?", const="gzip", default="none", choices=sorted(CODEC_IDS))
-    # These options ask for what is always done: acks=all, with a wait at the end of each chunk of lines.
+    # These options have no effect, because acks=all and a wait after each chunk of lines are always used.
     parser.add_argument("--sync", action="store_true")
     for name in ("request-required-acks", "batch-size", "timeout", "max-block-ms", "max-memory-bytes", "line-reader"):
         parser.add_argument(f"--{name}")

@@ -9,7 +9,7 @@ import sys
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.health import describe_cluster
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import read_client_properties, with_cluster
+from ottla.cli.shims.tool import client_properties, with_cluster
 
 RETRY_S = 0.5
 
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("brokers", type=int)
     parser.add_argument("seconds", type=int)
     options = parser.parse_args(arguments)
-    options.client_properties = read_client_properties(options.command_config) if options.command_config else {}
+    options.client_properties = client_properties(options.command_config)
 
     async def wait(cluster: ClusterClient) -> int:
         while True:

@@ -1,4 +1,4 @@
-"""kafka-server-start: a node from a properties file, in the foreground. -daemon is refused: a container has no use for it."""
+"""kafka-server-start: a node from a properties file, in the foreground. It rejects -daemon, because a container keeps it in the foreground."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import sys
 from random import SystemRandom
 from typing import NoReturn
 
-from ottla.cli.shims.tool import read_client_properties
+from ottla.cli.shims.tool import client_properties
 from ottla.protocol.primitives import new_uuid
 from ottla.server.config.errors import ConfigError
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
@@ -57,7 +57,7 @@ def _on_directories(options: argparse.Namespace) -> int:
     # Raft and the node's configuration: half a second of imports on a small machine, for these two commands only.
     from ottla.cli.shims.storage_format import CannotFormat, directories_of, format_directories
 
-    properties = read_client_properties(options.config)
+    properties = client_properties(options.config)
     try:
         if options.command == "info":
             return info(directories_of(properties))

@@ -15,9 +15,9 @@ from random import Random
 from ottla.cli.shims.add_scram import read_add_scram
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.formatting import new_directory_id
-from ottla.node_parts import registered_host
+from ottla.node_settings import registered_host
 from ottla.protocol.features import (
     FEATURES,
     KRAFT_VERSION,
@@ -41,7 +41,7 @@ SCRAM_METADATA_VERSION = metadata_version_level("3.5-IV2")
 
 
 class CannotFormat(Exception):
-    """Nothing was formatted; the text says why."""
+    """No directory was formatted, for the reason in the text."""
 
 
 def directories_of(properties: Mapping[str, str]) -> list[str]:
@@ -150,7 +150,7 @@ def _initial_voters(config: NodeConfig | None, options: argparse.Namespace, dire
     if options.initial_controllers:
         return read_initial_controllers(options.initial_controllers, config.controller_names[0])
     endpoints = [
-        Endpoint(each.name, registered_host(each), each.advertised_port or each.port)
+        QuorumEndpoint(each.name, registered_host(each), each.advertised_port or each.port)
         for each in config.controller_endpoints
     ]
     return VoterSet.of([Voter(ReplicaKey(config.node_id, directory_id), tuple(endpoints))])
@@ -171,7 +171,7 @@ def read_initial_controllers(text: str, listener: str) -> VoterSet:
             raise CannotFormat(f"--initial-controllers wants a node id and a directory id, not {entry!r}")
         if key.id in voters:
             raise CannotFormat(f"--initial-controllers names node {key.id} twice")
-        voters[key.id] = Voter(key, (Endpoint(listener, host, port),))
+        voters[key.id] = Voter(key, (QuorumEndpoint(listener, host, port),))
     return VoterSet.of(voters.values())
 
 

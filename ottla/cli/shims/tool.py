@@ -6,14 +6,11 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import NoReturn
 
-from ottla.cli.client.addresses import parse_bootstrap
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.cli.errors import CommandFailed
-from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
-from ottla.server.world import RealWorld, World
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -46,19 +43,16 @@ class Parser(argparse.ArgumentParser):
             print(f"4.3.1 (Ottla {version('ottla')})")
             raise SystemExit(0)
         parsed = self.parse_args(arguments)
-        path = getattr(parsed, "command_config", None)
-        parsed.client_properties = read_client_properties(path) if path else {}
+        parsed.client_properties = client_properties(getattr(parsed, "command_config", None))
         return parsed
 
 
-def read_client_properties(path: str) -> dict[str, str]:
-    from ottla.server.config.load import read_properties
-
+def client_properties(path: str | None) -> dict[str, str]:
+    """Read the file, or end the tool with 1 as Kafka's do."""
     try:
-        with open(path, "rb") as file:
-            return read_properties(file.read(), path)
-    except (OSError, ValueError) as fault:
-        print(f"{path}: {fault}", file=sys.stderr)
+        return {} if path is None else read_client_properties(path)
+    except CommandFailed as failure:
+        print(failure.cause, file=sys.stderr)
         raise SystemExit(1) from None
 
 
@@ -89,34 +83,14 @@ def with_cluster(
     """
 
     async def run() -> int:
-        addresses = parse_bootstrap(options.bootstrap_server)
-        real = RealWorld(asyncio.get_running_loop())
-        try:
-            security = _security(real.world, options)
-        except CommandFailed:
-            await real.close()
-            raise
-        cluster = ClusterClient(real.world, addresses, timeout_ms, security)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000 if limited else None):
-                return await work(cluster)
-        except TimeoutError:
-            raise CommandFailed(f"Timed out waiting for a node assignment. Call: {cluster.doing}") from None
-        finally:
-            with suppress(Exception):
-                await cluster.close()
-            await real.close()
+        servers, path = options.bootstrap_server, options.command_config
+        async with open_cluster(servers, options.client_properties, path, timeout_ms, limited=limited) as cluster:
+            return await work(cluster)
 
-    return asyncio.run(run())
-
-
-def _security(world: World, options: argparse.Namespace) -> PeerSecurity:
-    if not options.client_properties:
-        return PLAINTEXT
-    # Not at the top: the tables of Kafka's properties and the mechanisms are slow to import.
-    from ottla.cli.client.security import peer_security
-
-    return peer_security(world, options.client_properties, options.command_config)
+    try:
+        return asyncio.run(run())
+    except TimeUp as end:
+        raise CommandFailed(f"Timed out waiting for a node assignment. Call: {end.doing}") from None
 
 
 def reason(failure: CommandFailed) -> str:

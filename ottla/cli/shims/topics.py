@@ -30,7 +30,7 @@ COLLISION = (
 )
 FILTERS = ("under-replicated-partitions", "unavailable-partitions", "under-min-isr-partitions", "at-min-isr-partitions")
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-#: Where a config of DescribeConfigs was set: the topic, the broker, all brokers, the properties file.
+#: The sources of DescribeConfigs that are shown: the topic, the broker, all brokers, the properties file.
 SHOWN_SOURCES = (1, 2, 3, 4)
 
 
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
-    """The topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
+    """Returns the topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
     found = sorted((await cluster.metadata(None)).topics, key=lambda topic: str(topic.name))
     if options.topic_id:
         found = [topic for topic in found if id_to_text(topic.topic_id) == options.topic_id]

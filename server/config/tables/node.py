@@ -1,4 +1,4 @@
-"""What a node is, where it listens, the quorum and the metadata log."""
+"""Properties of the node: its roles, listeners, quorum and metadata log."""
 
 from __future__ import annotations
 

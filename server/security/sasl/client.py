@@ -1,4 +1,4 @@
-"""The client's side of SASL, for connections to other nodes: the answer to each challenge, and whether the server is the right one.
+"""The client's side of SASL, for connections to other nodes: it answers challenges, and SCRAM verifies the server, too.
 
 A step may need a password hashed (SCRAM), which takes milliseconds: the caller runs `answer` on a worker.
 """
@@ -30,12 +30,12 @@ ITERATIONS_ACCEPTED_MAX = 1_000_000
 NO_CHANNEL_BINDING = base64.b64encode(b"n,,").decode()
 
 
-class LoginRefused(Exception):
+class LoginRejected(Exception):
     """The server does not prove who it is, or does not speak the mechanism."""
 
 
 class ClientExchange(Protocol):
-    """One login."""
+    """The client's side of one login."""
 
     @property
     def is_slow(self) -> bool:
@@ -45,7 +45,7 @@ class ClientExchange(Protocol):
         """Returns the token for a challenge, the first of which is empty; None when nothing is left to send.
 
         Raises:
-            LoginRefused: this is not the server that it should be.
+            LoginRejected: this is not the server that it should be.
         """
 
 
@@ -61,7 +61,7 @@ class PlainClient:
 
 
 class ScramClient:
-    """See scram.py for the server's side."""
+    """SCRAM (RFC 5802). scram.py is the server's side."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, token: bool = False) -> None:
         """`token`: the user is the id of a delegation token, and the password its HMAC."""
@@ -81,7 +81,7 @@ class ScramClient:
         try:
             return self._step(challenge)
         except ValueError as error:
-            raise LoginRefused(str(error)) from None
+            raise LoginRejected(str(error)) from None
 
     def _begin(self, challenge: bytes) -> bytes:
         self._step = self._prove
@@ -90,9 +90,9 @@ class ScramClient:
     def _prove(self, challenge: bytes) -> bytes:
         server = read_server_first(challenge)
         if not server.nonce.startswith(self._nonce) or server.nonce == self._nonce:
-            raise LoginRefused("Invalid server nonce: does not start with client nonce")
+            raise LoginRejected("Invalid server nonce: does not start with client nonce")
         if not ITERATIONS_MIN <= server.iterations <= ITERATIONS_ACCEPTED_MAX:
-            raise LoginRefused(
+            raise LoginRejected(
                 f"Requested iterations {server.iterations} is not between {ITERATIONS_MIN} and {ITERATIONS_ACCEPTED_MAX} for "
                 f"{self._mechanism}"
             )
@@ -109,9 +109,9 @@ class ScramClient:
     def _verify(self, challenge: bytes) -> None:
         server = read_server_final(challenge)
         if server.error:
-            raise LoginRefused(f"{self._mechanism} failed with error: {server.error}")
+            raise LoginRejected(f"{self._mechanism} failed with error: {server.error}")
         if not hmac.compare_digest(server.signature, self._signature):
-            raise LoginRefused("Invalid server signature in server final message")
+            raise LoginRejected("Invalid server signature in server final message")
 
 
 class OAuthBearerClient:
@@ -124,5 +124,5 @@ class OAuthBearerClient:
         if self._token:
             token, self._token = self._token, ""
             return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
-        # The server has refused the token, and says why only after this.
+        # The server has rejected the token, and sends the reason only after this byte (RFC 7628).
         return b"\x01" if challenge else None

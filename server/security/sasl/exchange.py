@@ -1,4 +1,4 @@
-"""The server's side of a SASL exchange, whatever the mechanism: a token of the client in, a challenge or the end of it out."""
+"""The server's side of a SASL exchange, for every mechanism: each token of the client is answered with a challenge or the outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Authenticated(NamedTuple):
 
 
 class Slow(NamedTuple):
-    """The next step takes milliseconds (PBKDF2): the caller runs it on a worker, and nothing else of this exchange meanwhile."""
+    """The next step takes milliseconds (PBKDF2): the caller runs it on a worker, and no other step of the exchange meanwhile."""
 
     step: Callable[[], bytes | Authenticated]
 
@@ -35,10 +35,10 @@ class SaslFailure(Exception):
 
 
 class Exchange(Protocol):
-    """One attempt of one client."""
+    """One authentication attempt of a client."""
 
     def evaluate(self, token: bytes) -> bytes | Authenticated | Slow:
-        """Returns the challenge, or the end of a successful exchange, or what computes one of the two.
+        """Returns the next challenge, or the outcome, or a slow step that computes one of the two.
 
         Raises:
             SaslFailure: the exchange has failed.

@@ -30,7 +30,7 @@ class JaasError(ValueError):
 class LoginModule(NamedTuple):
     class_name: str
     flag: str
-    options: tuple[tuple[str, str], ...]  # values as they were written, with their quotes
+    options: tuple[tuple[str, str], ...]  # values still have their quotes
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class LoginModule(NamedTuple):
         return {key: _unquoted(value) for key, value in self.options}
 
     def text(self) -> str:
-        """The value of a sasl.jaas.config."""
+        """Returns the value of a sasl.jaas.config."""
         return " ".join([self.class_name, self.flag, *(f"{key}={value}" for key, value in self.options)]) + ";"
 
     def __repr__(self) -> str:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A token with an unknown key id has the keys fetched early, but clients must not make the node ask all the time.
+#: A token with an unknown key id causes an early refresh. This interval limits how often clients can cause one.
 EARLY_REFRESH_INTERVAL_MS = 10_000
 
 
 class KeySet:
-    """A validation takes the keys that are there; they are fetched by a task of the node."""
+    """The keys that validations use at present. A task of the node fetches them."""
 
     def __init__(self, world: World, url: str, refresh_ms: int, retry_ms: int, retry_ms_max: int) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class KeySet:
         world.spawn(self._run(), f"keys of {url}")
 
     def missing(self) -> None:
-        """A token names a key that is not there."""
+        """Request an early refresh, because a token names an unknown key."""
         if self._world.clock.mono_ms() - self._fetched_ms >= EARLY_REFRESH_INTERVAL_MS:
             self._early.set()
 
@@ -57,7 +57,7 @@ class KeySet:
             await self._wait()
 
     async def _wait(self) -> None:
-        """Until the keys are old, or one is missing."""
+        """Wait until the keys are due for a refresh, or a key is missing."""
         timer = self._world.clock.call_later(self._refresh_ms, self._early.set)
         try:
             await self._early.wait()

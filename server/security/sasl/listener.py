@@ -1,6 +1,6 @@
-"""From a node's configuration to the SASL mechanisms of one of its listeners, with Kafka's property names.
+"""Reads the SASL mechanisms of a listener from the node's configuration, with Kafka's property names.
 
-sasl.enabled.mechanisms                                     which, also under the listener's prefix
+sasl.enabled.mechanisms                                     the mechanisms, also under the listener's prefix
 listener.name.<listener>.<mechanism>.sasl.jaas.config       the login module of one: PLAIN's users, the node's own login
 listener.name.<listener>.<mechanism>.connections.max.reauth.ms
 """
@@ -38,7 +38,7 @@ def login_rules(config: NodeConfig, listener: str, users: ScramUsers, tokens: OA
     """Returns the rules of a SASL listener.
 
     Raises:
-        ConfigError: a mechanism is not there, or lacks its configuration.
+        ConfigError: a mechanism is unknown, or lacks its configuration.
     """
     values = {**config.values, **config.of_listener(listener)}
     enabled = values["sasl.enabled.mechanisms"]
@@ -84,10 +84,10 @@ def _mechanism(
 
 
 def peer_tokens(config: NodeConfig, listener: str, tokens: OAuthTokens) -> Callable[[], Awaitable[str]]:
-    """Returns what gets the tokens with which this node logs in at a listener of other nodes by OAUTHBEARER.
+    """Returns the source of the tokens with which this node logs in at a listener of other nodes by OAUTHBEARER.
 
     Raises:
-        ConfigError: it is not said where they come from.
+        ConfigError: their source is not configured.
     """
     values = {**config.values, **config.of_listener(listener)}
     name = "sasl.login.callback.handler.class"

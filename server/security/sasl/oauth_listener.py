@@ -1,4 +1,4 @@
-"""From a node's configuration to OAUTHBEARER: who validates the tokens of a listener, and where the node's own ones come from."""
+"""Reads the OAUTHBEARER settings from a node's configuration: the validator of a listener's tokens, and the source of the node's own."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-#: Kafka's own classes, whose work is done here; others are not run.
+#: Kafka's own classes, which are implemented here; other classes are not run.
 SIGNED_VALIDATORS = (
     f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler",
     f"{_PACKAGE}.secured.OAuthBearerValidatorCallbackHandler",
 )
 UNSECURED_VALIDATOR = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+#: Where the tokens of a node or client come from; the default is client credentials.
+RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
+JWT_BEARER = f"{_PACKAGE}.JwtBearerJwtRetriever"
+RETRIEVERS = (f"{_PACKAGE}.DefaultJwtRetriever", f"{_PACKAGE}.ClientCredentialsJwtRetriever", JWT_BEARER)
 VALIDATORS = (*SIGNED_VALIDATORS, UNSECURED_VALIDATOR)
 
 
@@ -36,10 +40,10 @@ class OAuthTokens:
         """`options` of the JAAS entry; `handler`: sasl.server.callback.handler.class.
 
         Raises:
-            ConfigError: it is not said whose tokens are valid.
+            ConfigError: no issuer of valid tokens is configured.
         """
         if values[JWKS_URL] is None:
-            # Kafka takes unsigned tokens where no class is set. Here the configuration has to say that they are to be taken.
+            # Kafka accepts unsigned tokens if no class is set. Here the configuration must permit them explicitly.
             if handler == UNSECURED_VALIDATOR or any(name.startswith("unsecured") for name in options):
                 return UnsecuredTokens(options, self._world.clock.wall_ms)
             raise ConfigError(
@@ -75,13 +79,20 @@ class OAuthTokens:
         return SignedTokens(lambda: key_set.keys, key_set.missing, expected, self._world.clock.wall_ms)
 
     def source(self, listener: str, values: Values, options: Mapping[str, str]) -> Callable[[], Awaitable[str]]:
-        """Returns what gets the tokens with which this node logs in.
+        """Returns the source of the tokens with which this node logs in.
 
         Raises:
-            ConfigError: it is not said where they come from.
+            ConfigError: their source is not configured.
         """
+        retriever = values[RETRIEVER]
+        if retriever not in RETRIEVERS:
+            raise ConfigError(RETRIEVER, retriever, "Java classes are not run", f"one of {', '.join(RETRIEVERS)}")
+        if values[ENDPOINT] is not None and retriever == JWT_BEARER:
+            # Not at the top, like the other one: PyJWT and cryptography take 60 ms to import, urllib 20 ms.
+            from ottla.server.security.sasl.jwt_bearer import JwtBearer
+
+            return JwtBearer(self._world, values, options).token
         if values[ENDPOINT] is not None:
-            # Not at the top: urllib takes 20 ms to import.
             from ottla.server.security.sasl.client_credentials import ClientCredentials
 
             return ClientCredentials(self._world, values, options).token
@@ -100,7 +111,7 @@ class OAuthTokens:
         return token
 
 
-#: What must be expected, and what says that it need not be.
+#: Properties that restrict the accepted tokens, and the option that permits leaving them out.
 EXPECTED = (
     ("sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.allow.unverified.issuer"),
     ("sasl.oauthbearer.expected.audience", "sasl.oauthbearer.allow.unverified.audience"),
@@ -108,7 +119,7 @@ EXPECTED = (
 
 
 def _check_expected(listener: str, values: Values) -> None:
-    """A token that the provider has signed for another service must not be taken by mistake."""
+    """Checks that an audience or issuer is configured, because the provider also signs tokens for other services."""
     for name, allow in EXPECTED:
         if not values[name] and not values[allow]:
             raise ConfigError(

@@ -4,7 +4,7 @@
                              invalid -> challenge: the error as JSON
     expecting \\x01           SaslFailure with that JSON, which Kafka's clients show
 
-Who validates is another matter: `SignedTokens` (signed_tokens.py), or `UnsecuredTokens` here, which trusts whatever the client says.
+The validator is `SignedTokens` (signed_tokens.py), or `UnsecuredTokens` here, which trusts every client.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SEGMENTS = 3
 
 
 class Token(NamedTuple):
-    """What a valid token says."""
+    """The claims of a valid token."""
 
     subject: str
     expires_ms: int
 
 
-class TokenRefused(Exception):
-    """The reason is for the log. `scope`: what the token lacks, if that is the reason."""
+class TokenRejected(Exception):
+    """The token is invalid, for the reason in the message, which is for the log. `scope`: the missing scope, if that is the reason."""
 
     def __init__(self, reason: str, scope: str = "") -> None:
         super().__init__(reason)
@@ -44,7 +44,7 @@ class TokenRefused(Exception):
 
 class Validator(Protocol):
     def __call__(self, token: str) -> Token:
-        """Raises TokenRefused."""
+        """Raises TokenRejected."""
 
 
 class OAuthBearerExchange:
@@ -66,9 +66,9 @@ class OAuthBearerExchange:
             raise SaslFailure("Invalid OAUTHBEARER client first message: 'auth' is not a bearer token")
         try:
             valid = self._validate(auth["token"])
-        except TokenRefused as refused:
-            self._reason = str(refused)
-            error = {"status": "insufficient_scope", "scope": refused.scope} if refused.scope else INVALID_TOKEN
+        except TokenRejected as rejected:
+            self._reason = str(rejected)
+            error = {"status": "insufficient_scope", "scope": rejected.scope} if rejected.scope else INVALID_TOKEN
             self._error = json.dumps(error, separators=(", ", ":"))
             return self._error.encode()
         authorization_id = match["authzid"] or ""
@@ -88,7 +88,7 @@ class UnsecuredTokens:
     """Accepts tokens without a signature, as Kafka's OAuthBearerUnsecuredValidatorCallbackHandler: for development only."""
 
     def __init__(self, options: Mapping[str, str], wall_ms: Callable[[], int]) -> None:
-        """`options` of the JAAS entry. Raises ConfigError."""
+        """`options`: those of the JAAS entry. Raises ConfigError."""
         prefix = "unsecuredValidator"
         self._wall_ms = wall_ms
         self._subject = options.get(f"{prefix}PrincipalClaimName", "").strip() or "sub"
@@ -104,14 +104,14 @@ class UnsecuredTokens:
     def __call__(self, token: str) -> Token:
         parts = token.split(".")
         if len(parts) != SEGMENTS or parts[2]:
-            raise TokenRefused("an unsecured token has three parts, the last of which is empty")
+            raise TokenRejected("an unsecured token has three parts, the last of which is empty")
         if json_object(parts[0]).get("alg") != "none":
-            raise TokenRefused("an unsecured token has the algorithm none")
+            raise TokenRejected("an unsecured token has the algorithm none")
         claims = json_object(parts[1])
         expires_ms = check_times(claims, self._wall_ms(), self._skew_ms)
         subject = text_claim(claims, self._subject)
         if missing := [scope for scope in self._required if scope not in scopes(claims, self._scope)]:
-            raise TokenRefused(f"the token lacks the scope {missing[0]}", " ".join(self._required))
+            raise TokenRejected(f"the token lacks the scope {missing[0]}", " ".join(self._required))
         return Token(subject, expires_ms)
 
 
@@ -119,14 +119,14 @@ def json_object(segment: str) -> dict[str, Any]:
     """Decodes a part of a token.
 
     Raises:
-        TokenRefused: it is no JSON object in base64url.
+        TokenRejected: it is no JSON object in base64url.
     """
     try:
         value = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise TokenRefused("a part of the token is no JSON in base64url") from None
+        raise TokenRejected("a part of the token is no JSON in base64url") from None
     if not isinstance(value, dict):
-        raise TokenRefused("a part of the token is no JSON object")
+        raise TokenRejected("a part of the token is no JSON object")
     return value
 
 
@@ -138,16 +138,16 @@ def check_times(claims: Mapping[str, Any], now_ms: int, skew_ms: int, *, need_is
     """Checks the claims exp, nbf and iat, and returns the end of the token's validity.
 
     Raises:
-        TokenRefused: the token is expired or not valid yet, or has no end.
+        TokenRejected: the token is expired or not valid yet, or has no end.
     """
     expires_ms, issued_ms, begins_ms = (_ms_claim(claims, name) for name in ("exp", "iat", "nbf"))
     if expires_ms is None or (need_issued and issued_ms is None):
-        raise TokenRefused("Required claim missing: " + ("exp" if expires_ms is None else "iat"))
+        raise TokenRejected("Required claim missing: " + ("exp" if expires_ms is None else "iat"))
     if expires_ms + skew_ms <= now_ms:
-        raise TokenRefused("the token has expired")
+        raise TokenRejected("the token has expired")
     for start_ms in (issued_ms, begins_ms):
         if start_ms is not None and (start_ms - skew_ms > now_ms or start_ms >= expires_ms):
-            raise TokenRefused("the token is not valid yet")
+            raise TokenRejected("the token is not valid yet")
     return expires_ms
 
 
@@ -156,14 +156,14 @@ def _ms_claim(claims: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**40:
-        raise TokenRefused(f"The {name} claim had the incorrect type")
+        raise TokenRejected(f"The {name} claim had the incorrect type")
     return int(value * MS_PER_S)
 
 
 def text_claim(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise TokenRefused(f"Required claim missing: {name}")
+        raise TokenRejected(f"Required claim missing: {name}")
     return value.strip()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -36,7 +36,7 @@ TOKEN_AUTH = "tokenauth"
 
 
 class Credential(Protocol):
-    """`controller.metadata.scram.ScramCredential`."""
+    """A SCRAM credential, as `controller.metadata.scram.ScramCredential` has it."""
 
     @property
     def salt(self) -> bytes: ...
@@ -49,15 +49,15 @@ class Credential(Protocol):
 
 
 class TokenCredential(NamedTuple):
-    """What a delegation token's login is checked with. `secret`: the HMAC of the token's id."""
+    """The credential of a delegation token's login. `secrets`: the HMAC of the token's id with each key of the node."""
 
     owner: Principal
     expires_ms: int
-    secret: bytes
+    secrets: tuple[bytes, ...]
 
 
 class Derived(NamedTuple):
-    """The credential of a password that the node knows itself."""
+    """A credential that the node derives from a password."""
 
     salt: bytes
     stored_key: bytes
@@ -66,11 +66,11 @@ class Derived(NamedTuple):
 
 
 class ScramUsers(NamedTuple):
-    """Where credentials come from."""
+    """The source of credentials."""
 
-    #: Of a mechanism and a user.
+    #: Returns the credential of a user for a mechanism.
     credential: Callable[[str, str], Credential | None]
-    #: Of a token's id.
+    #: Returns the credential of a token by its id.
     token: Callable[[str], TokenCredential | None]
     #: A salt for a user that does not exist, the same at every attempt.
     decoy_salt: Callable[[str], bytes]
@@ -94,7 +94,8 @@ class ScramExchange:
         self._first: ClientFirst | None = None
         self._server_first = ""
         self._nonce = ""
-        self._credential: Credential = Decoy(b"")
+        #: Any of these will do; they have the same salt and iterations.
+        self._credentials: Sequence[Credential] = ()
         self._principal = user("")
         self._expires_ms: int | None = None
 
@@ -115,24 +116,28 @@ class ScramExchange:
                 raise SaslFailure(f"Token Authentication failed: Invalid tokenId : {first.name}")
             self._principal = found.owner._replace(token_authenticated=True)
             self._expires_ms = found.expires_ms
-            return Slow(partial(self._derive, first, found.secret))
+            return Slow(partial(self._derive, first, found.secrets))
         self._principal = user(first.name)
         credential = self._users.credential(self._mechanism, first.name)
-        return self._challenge(first, credential or Decoy(self._users.decoy_salt(first.name)))
+        return self._challenge(first, [credential or Decoy(self._users.decoy_salt(first.name))])
 
-    def _derive(self, first: ClientFirst, secret: bytes) -> bytes:
+    def _derive(self, first: ClientFirst, secrets: tuple[bytes, ...]) -> bytes:
         """The password of a delegation token is its HMAC in Base64."""
         salt = self._users.nonce().encode()
-        salted = salted_password(self._digest, base64.b64encode(secret), salt, ITERATIONS_MIN)
-        keys = keys_of(self._digest, salted)
-        return self._challenge(first, Derived(salt, keys.stored, keys.server, ITERATIONS_MIN))
+        derived = []
+        for secret in secrets:
+            salted = salted_password(self._digest, base64.b64encode(secret), salt, ITERATIONS_MIN)
+            keys = keys_of(self._digest, salted)
+            derived.append(Derived(salt, keys.stored, keys.server, ITERATIONS_MIN))
+        return self._challenge(first, derived)
 
-    def _challenge(self, first: ClientFirst, credential: Credential) -> bytes:
+    def _challenge(self, first: ClientFirst, credentials: Sequence[Credential]) -> bytes:
+        credential = credentials[0]
         if credential.iterations < ITERATIONS_MIN:
             raise SaslFailure(
                 f"Iterations {credential.iterations} is less than the minimum {ITERATIONS_MIN} for {self._mechanism}"
             )
-        self._credential = credential
+        self._credentials = credentials
         self._nonce = first.nonce + self._users.nonce()
         self._server_first = server_first(self._nonce, credential.salt, credential.iterations)
         return self._server_first.encode()
@@ -141,14 +146,15 @@ class ScramExchange:
         final = read_client_final(token)
         if final.nonce != self._nonce:
             raise SaslFailure("Invalid client nonce in the final client message.")
-        credential, digest = self._credential, self._digest
+        digest = self._digest
         message = auth_message(first.bare, self._server_first, final.without_proof)
-        if not credential.stored_key:
-            raise SaslFailure("Authentication failed: Invalid user credentials")
-        signature = hmac.digest(credential.stored_key, message, digest)
-        if len(final.proof) != len(signature):
-            raise SaslFailure("Invalid client credentials")
-        if not hmac.compare_digest(hash_of(digest, xor(signature, final.proof)), credential.stored_key):
-            raise SaslFailure("Invalid client credentials")
-        answer = b"v=" + base64.b64encode(hmac.digest(credential.server_key, message, digest))
-        return Authenticated(self._principal, answer, self._expires_ms)
+        for credential in self._credentials:
+            if not credential.stored_key:
+                raise SaslFailure("Authentication failed: Invalid user credentials")
+            signature = hmac.digest(credential.stored_key, message, digest)
+            if len(final.proof) == len(signature) and hmac.compare_digest(
+                hash_of(digest, xor(signature, final.proof)), credential.stored_key
+            ):
+                answer = b"v=" + base64.b64encode(hmac.digest(credential.server_key, message, digest))
+                return Authenticated(self._principal, answer, self._expires_ms)
+        raise SaslFailure("Invalid client credentials")

@@ -63,7 +63,7 @@ class ClientFinal(NamedTuple):
 
 
 class ServerFinal(NamedTuple):
-    """One of the two is set."""
+    """The last message of the server. Either `error` or `signature` is set."""
 
     error: str
     signature: bytes
@@ -99,13 +99,13 @@ def read_server_final(token: bytes) -> ServerFinal:
 def _match(pattern: re.Pattern[str], token: bytes, what: str) -> re.Match[str]:
     match = pattern.fullmatch(token.decode("utf-8", "replace"))
     if match is None:
-        # The message itself is not repeated: it may hold whatever a client sends by mistake, a password for example.
+        # The error does not contain the message, because a client may send a password by mistake.
         raise ValueError(f"Invalid SCRAM {what} message format")
     return match
 
 
 def plain_name(escaped: str) -> str:
-    """'=' and ',' of a name are written as =3D and =2C."""
+    """Returns the name with =3D and =2C decoded to '=' and ','."""
     return escaped.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -118,7 +118,7 @@ def server_first(nonce: str, salt: bytes, iterations: int) -> str:
 
 
 class Keys(NamedTuple):
-    """What a server keeps of a password."""
+    """The keys that a server stores instead of a password."""
 
     stored: bytes
     server: bytes

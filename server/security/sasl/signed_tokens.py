@@ -1,7 +1,7 @@
 """Validation of signed tokens (JWT, RFC 7519) with the public keys of an identity provider, as Kafka's BrokerJwtValidator.
 
 PyJWT and `cryptography` verify the signature. Only algorithms with a public key are accepted: `none`, and HMAC with a public key as
-its secret, are how validators have been deceived.
+its secret, are known attacks on validators.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import jwt
 from jwt.types import Options
 
-from ottla.server.security.sasl.oauthbearer import Token, TokenRefused, check_times, text_claim
+from ottla.server.security.sasl.oauthbearer import Token, TokenRejected, check_times, text_claim
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-#: The check of times is ours, by the node's clock.
+#: Times are checked by `check_times` instead, with the node's clock.
 OPTIONS: Options = {
     "verify_signature": True,
     "verify_exp": False,
@@ -27,7 +27,7 @@ OPTIONS: Options = {
     "verify_sub": False,
     "verify_jti": False,
 }
-#: How many keys are tried for a token that does not name its key.
+#: The limit of keys that are tried for a token that does not name its key.
 KEYS_TRIED_MAX = 8
 
 Keys = Mapping[str | None, jwt.PyJWK]
@@ -35,7 +35,7 @@ Keys = Mapping[str | None, jwt.PyJWK]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """`issuer` None and `audiences` empty: any."""
+    """The expected claims. An `issuer` of None and empty `audiences` accept any."""
 
     issuer: str | None
     audiences: Sequence[str]
@@ -62,18 +62,18 @@ class SignedTokens:
         expected = self._expected
         expires_ms = check_times(claims, self._wall_ms(), expected.skew_ms, need_issued=True)
         if expected.issuer is not None and claims.get("iss") != expected.issuer:
-            raise TokenRefused("the token has another issuer")
+            raise TokenRejected("the token has another issuer")
         audience = claims.get("aud")
         named = [audience] if isinstance(audience, str) else audience if isinstance(audience, list) else []
         if expected.audiences and not any(each in expected.audiences for each in named):
-            raise TokenRefused("the token has another audience")
+            raise TokenRejected("the token has another audience")
         return Token(text_claim(claims, expected.subject_claim), expires_ms)
 
     def _verified(self, token: str) -> dict[str, Any]:
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:
-                raise TokenRefused("the token's algorithm is not accepted")
+                raise TokenRejected("the token's algorithm is not accepted")
             for key in self._candidates(header.get("kid"), header["alg"]):
                 try:
                     claims: dict[str, Any] = jwt.decode(token, key.key, algorithms=[header["alg"]], options=OPTIONS)
@@ -81,8 +81,8 @@ class SignedTokens:
                     continue
                 return claims
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
-            raise TokenRefused(f"the token cannot be read: {type(error).__name__}") from None
-        raise TokenRefused("no key of the identity provider verifies the token's signature")
+            raise TokenRejected(f"the token cannot be read: {type(error).__name__}") from None
+        raise TokenRejected("no key of the identity provider verifies the token's signature")
 
     def _candidates(self, key_id: str | None, algorithm: str) -> list[jwt.PyJWK]:
         keys = self._keys()
@@ -91,12 +91,12 @@ class SignedTokens:
         found = keys.get(key_id)
         if found is None:
             self._missing()
-            raise TokenRefused("the identity provider has no key of the token's id")
+            raise TokenRejected("the identity provider has no key of the token's id")
         return [found] if fits(found, algorithm) else []
 
 
 def fits(key: jwt.PyJWK, algorithm: str) -> bool:
-    """A key is for algorithms of its kind only."""
+    """Returns True if the key is of the algorithm's kind."""
     kind = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}[algorithm[:2]]
     return bool(key.key_type == kind)
 
@@ -105,7 +105,7 @@ def read_keys(data: bytes) -> Keys:
     """Reads a JSON Web Key Set (RFC 7517); keys of unknown kinds are left out.
 
     Raises:
-        ValueError: it is none, or has no key that can be used.
+        ValueError: the text is no key set, or has no usable key.
     """
     try:
         keys = jwt.PyJWKSet.from_json(data.decode()).keys

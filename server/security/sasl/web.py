@@ -6,13 +6,13 @@ from http.client import HTTPException
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-#: What an identity provider may answer: a key set has a few KB.
+#: The limit of an identity provider's response; a key set has a few KB.
 ANSWER_BYTES_MAX = 1024 * 1024
 TIMEOUT_S = 10.0
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Secrets are sent to the host that the operator has named, and to no other."""
+    """Rejects redirects, because secrets must only be sent to the configured host."""
 
     def redirect_request(self, *args: object) -> None:
         return None

@@ -1,1 +1,1 @@
-"""TLS from Kafka's properties: key stores and trust stores, contexts of OpenSSL, and what is replaced while a node runs."""
+"""TLS from Kafka's properties: key stores and trust stores, OpenSSL contexts, and their replacement while a node runs."""

@@ -20,7 +20,7 @@ CHANGES = (
 
 
 def openssl_names(suites: Sequence[str]) -> list[str]:
-    """OpenSSL's names of those that are not of TLS 1.3."""
+    """Returns OpenSSL's names of the suites below TLS 1.3."""
     names = []
     for suite in suites:
         if suite not in TLS_1_3:
@@ -36,10 +36,10 @@ def openssl_names(suites: Sequence[str]) -> list[str]:
 def check_suites(
     properties: TlsProperties, suites: Sequence[str], lowest: ssl.TLSVersion, highest: ssl.TLSVersion
 ) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Returns the versions that are left with these suites.
+    """Returns the TLS versions that remain with these suites.
 
     Python cannot choose among the suites of TLS 1.3, and OpenSSL prefers them in the order above: a list without the first
-    would be ignored, so it is refused.
+    would be ignored, so it is rejected.
     """
     modern = [suite for suite in suites if suite in TLS_1_3]
     if len(modern) == len(suites):

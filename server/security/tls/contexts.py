@@ -1,4 +1,4 @@
-"""From the ssl.* properties to contexts of OpenSSL, for both sides of a connection."""
+"""Makes OpenSSL contexts from the ssl.* properties, for both sides of a connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 
 
 class Made(NamedTuple):
-    """A context, with the key store that it was made of."""
+    """A context with its key store."""
 
     context: ssl.SSLContext
     keys: KeyStore | None
@@ -104,13 +104,13 @@ def _trust(properties: TlsProperties, context: ssl.SSLContext) -> None:
     if trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
-    # Java takes each certificate of a trust store as an anchor, also one that another has signed.
+    # Java trusts each certificate in a trust store, also one that is signed by another.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=b"".join(certificate.public_bytes(Encoding.DER) for certificate in trusted))
 
 
 def check_each_other(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
-    """Why a client with one context would not get a connection to a server with the other, apart from the host's name."""
+    """Returns the reason why a client with one context cannot connect to a server with the other; the host name is not checked."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     checked_name, client.check_hostname = client.check_hostname, False
     try:

@@ -25,7 +25,7 @@ STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 
 
 def rfc2253(subject: bytes) -> str:
-    """The text of a Name in DER."""
+    """Returns the text of a Name in DER."""
     (_, sequence, _) = next(_elements(subject))
     parts = []
     for _, attributes, _ in _elements(sequence):
@@ -51,7 +51,7 @@ def _escaped(text: str) -> str:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The elements in a row of DER: tag, content, and the whole element."""
+    """Returns the elements in a row of DER: tag, content, and the whole element."""
     pos = 0
     while pos < len(data):
         begin, tag, size = pos, data[pos], data[pos + 1]

@@ -1,14 +1,14 @@
 """The TLS of one node: of its listeners, and of its connections to other nodes. Certificates are replaced while it runs.
 
-A change comes from the dynamic configuration or from a file that has another time or size. What is new is made and checked
-first; when it does not fit, one line in the log says why, and what was there stays.
+A change comes from the dynamic configuration or from a file that has another time or size. The new context is made and checked
+first; if the check fails, the old one stays, and one log line has the reason.
 """
 
 from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -29,7 +29,7 @@ from ottla.storage.errors import StorageFailure
 
 log = logging.getLogger(__name__)
 
-#: How often the files are looked at. Kafka looks at them only when its configuration is altered.
+#: The interval of checks for changed files. Kafka checks them only when its configuration is altered.
 LOOK_MS = 1_000
 
 
@@ -50,7 +50,7 @@ class ListenerTls:
 
 @dataclass(slots=True)
 class Side:
-    """One end that has a context: who holds it, how it is made, and what it was made of."""
+    """One side with a context: a listener, or the connections to peers, with its properties and its files."""
 
     name: str
     listener: str
@@ -61,7 +61,7 @@ class Side:
 
 
 class NodeTls:
-    """See the module."""
+    """The TLS contexts of a node's listeners and of its connections to other nodes."""
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world = world
@@ -73,18 +73,19 @@ class NodeTls:
         config.watch(lambda config, changed: self._configured(changed))
         self._look_later()
 
-    def properties(self, listener: str) -> TlsProperties:
-        config, name = self._config, listener.lower()
+    def properties(self, listener: str, config: NodeConfig | None = None) -> TlsProperties:
+        """`config`: another than the present one."""
+        config, name = config or self._config, listener.lower()
         return TlsProperties(
             config.values, self._world.files.read, config.of_listener(listener), f"listener.name.{name}."
         )
 
     def of_listener(self, listener: str, protocol: str) -> ListenerTls:
-        """The server's side of a listener. Raises ConfigError."""
+        """Returns the server's side of a listener. Raises ConfigError."""
 
         def make(properties: TlsProperties) -> Made:
             if protocol == "SASL_SSL":
-                # Its clients have a name by SASL: a certificate is asked for only where the listener itself says so (KIP-684).
+                # Clients authenticate by SASL, so a certificate is requested only if the listener's own properties ask for it (KIP-684).
                 return server_context(properties, properties.own.get("ssl.client.auth", "none"))
             return server_context(properties, properties["ssl.client.auth"])
 
@@ -95,7 +96,7 @@ class NodeTls:
         return holder
 
     def to_peers(self, listener: str) -> ClientTls:
-        """The client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
+        """Returns the client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
         made = client_context(self.properties(listener))
         holder = ClientTls(made.context)
         self._add(f"connections to {listener}", listener, holder, client_context, made)
@@ -158,23 +159,34 @@ class NodeTls:
 
         self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
 
+    def rejection(self, configs: Mapping[str, str]) -> str | None:
+        """Why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
+        config = self._config.with_dynamic(configs)
+        for side in self._sides:
+            properties = self.properties(side.listener, config)
+            try:
+                self._check_change(side, properties, side.make(properties))
+            except ConfigError as error:
+                return f"The certificates of {side.name} cannot be used: {error}"
+        return None
+
     def _replace(self, sides: list[Side], reason: str) -> None:
         replaced: list[str] = []
-        refused: dict[str, list[str]] = {}
+        rejected: dict[str, list[str]] = {}
         for side in sides:
             properties = self.properties(side.listener)
-            # Of what is tried now: a file that is wrong is reported once, not at each look.
+            # The states are those of the files that are tried now, so that an invalid file is reported once, not at each check.
             side.files = self._file_states(properties)
             try:
                 made = side.make(properties)
                 self._check_change(side, properties, made)
             except ConfigError as error:
-                refused.setdefault(f"{error} ({error.what_to_try})", []).append(side.name)
+                rejected.setdefault(f"{error} ({error.what_to_try})", []).append(side.name)
                 continue
             side.holder.context, side.keys = made.context, made.keys
             replaced.append(side.name)
             self._note(side.name, made.keys)
-        for why, names in refused.items():
+        for why, names in rejected.items():
             log.error("The certificates of %s stay as they are: %s", ", ".join(names), why)
         if replaced:
             log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
@@ -191,11 +203,11 @@ class NodeTls:
                 server, client = (
                     (other.holder.context, made.context) if is_client else (made.context, other.holder.context)
                 )
-                refusal = check_each_other(server, client)
-                if refusal is not None:
+                rejection = check_each_other(server, client)
+                if rejection is not None:
                     raise properties.error(
                         "ssl.keystore.location",
-                        f"other nodes would refuse it: {refusal}",
+                        f"other nodes would refuse it: {rejection}",
                         "replace the trust stores of all nodes first, with both authorities in them",
                     )
 

@@ -1,4 +1,4 @@
-"""ssl.principal.mapping.rules: from a certificate's distinguished name to the name of a principal.
+"""ssl.principal.mapping.rules: map the distinguished name of a certificate to the name of a principal.
 
     RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, DEFAULT
 
@@ -23,7 +23,7 @@ REFERENCE = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
 
 
 class Rule(NamedTuple):
-    """`pattern` None: the name as it is."""
+    """One rule. A `pattern` of None is DEFAULT: the name stays unchanged."""
 
     pattern: re.Pattern[str] | None = None
     replacement: str = ""
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
         def referred(reference: re.Match[str]) -> str:
             if reference[1] is not None:
                 return reference[1]
-            # As many digits as there are groups for; the others stand for themselves.
+            # A reference has as many digits as there are groups; further digits are text.
             digits = reference[2]
             for end in range(len(digits), 0, -1):
                 if int(digits[:end]) <= match.re.groups:
@@ -81,7 +81,7 @@ def _invalid(text: str, why: str) -> ConfigError:
 
 
 def mapped_name(rules: Sequence[Rule], name: str) -> str:
-    """Raises ValueError if no rule matches: the client is not let in."""
+    """Returns the mapped name. Raises ValueError if no rule matches; the client is then rejected."""
     for rule in rules:
         mapped = rule.apply(name)
         if mapped is not None:

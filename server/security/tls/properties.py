@@ -16,7 +16,7 @@ Read = Callable[[str], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class TlsProperties:
-    """`own` has precedence: what is set with the listener's prefix."""
+    """The properties of one side. `own`, those with the listener's prefix, have precedence."""
 
     values: Values
     read: Read
@@ -27,7 +27,7 @@ class TlsProperties:
         return self.own[name] if name in self.own else self.values[name]
 
     def name_of(self, name: str) -> str:
-        """The name under which an operator set it, or would set it."""
+        """Returns the name with which the operator has set the property, or would set it."""
         return self.prefix + name if name in self.own else name
 
     def error(self, name: str, why: str, remedy: str) -> ConfigError:

@@ -1,6 +1,6 @@
-"""Key stores and trust stores: PEM as text or file, PKCS12. What Java alone reads (JKS) is refused with the command that converts it.
+"""Key stores and trust stores: PEM as text or file, PKCS12. JKS, which only Java reads, is rejected with the command that converts it.
 
-Everything is read and checked here, before OpenSSL gets it: its own errors name neither the property nor the file.
+Everything is checked here before OpenSSL reads it, because OpenSSL's errors name neither the property nor the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla.storage.errors import StorageFailure
 PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
 JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS and JCEKS
 PRIVATE_KEY = "PRIVATE KEY"
-#: What the certificate's public key is compared with.
+#: The form in which public keys of certificate and private key are compared.
 PUBLIC = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -43,13 +43,13 @@ class KeyStore:
 
     @property
     def pem(self) -> bytes:
-        """For OpenSSL: the key is not encrypted."""
+        """Returns the PEM text for OpenSSL, with the key unencrypted."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
 
 def key_store(properties: TlsProperties) -> KeyStore | None:
-    """Reads the key store, by Kafka's rules of what may stand together; None if there is none. Raises ConfigError."""
+    """Reads the key store; None if there is none. Raises ConfigError, also for combinations of properties that Kafka rejects."""
     key, chain = properties["ssl.keystore.key"], properties["ssl.keystore.certificate.chain"]
     path, password = properties["ssl.keystore.location"], properties["ssl.keystore.password"]
     is_pem = properties["ssl.keystore.type"].upper() == "PEM"
@@ -118,7 +118,7 @@ def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | 
     data = _read(properties, "ssl.truststore.location")
     if is_pem:
         return _certificates(properties, "ssl.truststore.location", data.decode("ascii", errors="replace"))
-    _refuse_other_forms(properties, "ssl.truststore", data)
+    _reject_other_forms(properties, "ssl.truststore", data)
     store = _load_pkcs12(properties, "ssl.truststore", data, password)
     entries = [entry.certificate for entry in [store.cert, *store.additional_certs] if entry is not None]
     if not entries:
@@ -131,7 +131,7 @@ def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | 
 
 
 def store_files(properties: TlsProperties) -> list[str]:
-    """The files that the stores are in."""
+    """Returns the paths of the stores' files."""
     paths = (properties["ssl.keystore.location"], properties["ssl.truststore.location"])
     return [path for path in paths if path is not None]
 
@@ -151,7 +151,7 @@ def _read(properties: TlsProperties, name: str) -> bytes:
 
 
 def pem_blocks(text: str) -> list[tuple[str, bytes]]:
-    """The entries of a PEM text, as label and DER; text between them is skipped. Raises ValueError for what is no base64."""
+    """Returns the entries of a PEM text as label and DER; text between them is skipped. Raises ValueError for invalid base64."""
     try:
         return [(match[1], b64decode("".join(match[2].split()), validate=True)) for match in PEM_BLOCK.finditer(text)]
     except binascii.Error as error:
@@ -216,7 +216,7 @@ def _certificates(properties: TlsProperties, name: str, text: str) -> list[x509.
 
 
 def _pkcs12_key_store(properties: TlsProperties, data: bytes, password: str) -> KeyStore:
-    _refuse_other_forms(properties, "ssl.keystore", data)
+    _reject_other_forms(properties, "ssl.keystore", data)
     store = _load_pkcs12(properties, "ssl.keystore", data, password)
     if store.key is None or store.cert is None:
         why = "the key store has no private key with a certificate"
@@ -237,7 +237,7 @@ def _load_pkcs12(
         ) from None
 
 
-def _refuse_other_forms(properties: TlsProperties, kind: str, data: bytes) -> None:
+def _reject_other_forms(properties: TlsProperties, kind: str, data: bytes) -> None:
     """Java's keytool writes PKCS12 since JDK 9, also into files named .jks; Java reads both under either type."""
     path = properties[f"{kind}.location"]
     if data.startswith(JAVA_MAGICS):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.cluster.broker_state import BrokerState
-from ottla.broker.cluster.registration import RegistrationRefused
+from ottla.broker.cluster.registration import RegistrationRejected
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -89,7 +89,7 @@ async def test_a_second_process_with_the_same_id_is_refused_with_the_reason(tmp_
         impostor = node.broker(1, node.new_channel())
         impostor.ready_to_unfence()
         impostor.start()
-        with pytest.raises(RegistrationRefused, match="another live broker has the same node id"):
+        with pytest.raises(RegistrationRejected, match="another live broker has the same node id"):
             await impostor.unfenced
         assert impostor.state is BrokerState.SHUTTING_DOWN
         assert fenced(node, 1) is False, "the first one is not disturbed"
@@ -99,7 +99,7 @@ async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path) ->
     async with running(tmp_path) as node:
         foreign_broker = node.broker(2, cluster_id="AnotherClusterAltogether")
         foreign_broker.start()
-        with pytest.raises(RegistrationRefused, match="different cluster"):
+        with pytest.raises(RegistrationRejected, match="different cluster"):
             await foreign_broker.caught_up
         assert fenced(node, 2) is None
 
@@ -108,7 +108,7 @@ async def test_a_copied_log_directory_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         copy = node.broker(2, directories=[bytes((1,)) * 16])
         copy.start()
-        with pytest.raises(RegistrationRefused, match="directories of its own"):
+        with pytest.raises(RegistrationRejected, match="directories of its own"):
             await copy.caught_up
 
 
@@ -126,8 +126,8 @@ async def test_a_broker_whose_lifecycle_fails_unexpectedly_ends(
     """Without heartbeats it would be fenced, and answer clients for ever all the same."""
     async with running(tmp_path) as node:
         broker = node.broker(2, node.new_channel())
-        ended: list[RegistrationRefused] = []
-        broker.on_refused = ended.append
+        ended: list[RegistrationRejected] = []
+        broker.on_rejected = ended.append
         broker.ready_to_unfence()
         broker.start()
         async with asyncio.timeout(5):

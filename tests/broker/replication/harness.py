@@ -261,7 +261,7 @@ class ReplicationHarness:
         answer = response.topics[0].partitions[0]
         if answer.error_code:
             self.say(f"controller -> {broker.id}: {ErrorCode(answer.error_code).name}")
-            if partition.isr_refused(ErrorCode(answer.error_code)):
+            if partition.isr_rejected(ErrorCode(answer.error_code)):
                 broker.submit(partition)
         else:
             self.say(f"controller -> {broker.id}: isr {join(answer.isr)}")

@@ -152,7 +152,7 @@ def test_an_ineligible_replica_is_not_waited_for_any_more(partition: Partition, 
     fetch(partition, 2, 1)
     assert log.high_watermark == 0
     proposals.fenced.add(3)
-    partition.isr_refused(ErrorCode.INELIGIBLE_REPLICA)
+    partition.isr_rejected(ErrorCode.INELIGIBLE_REPLICA)
     assert log.high_watermark == 1
 
 
@@ -161,7 +161,7 @@ def test_a_proposal_that_was_overtaken_stands_until_the_metadata_comes(
 ) -> None:
     lead(partition, log, (1, 2))
     fetch(partition, 3, 0)
-    partition.isr_refused(ErrorCode.INVALID_UPDATE_VERSION)
+    partition.isr_rejected(ErrorCode.INVALID_UPDATE_VERSION)
     assert partition.maximal_isr == {1, 2, 3}
     lead(partition, log, (1, 2), partition_epoch=5)
     assert (partition.maximal_isr, partition.proposed_isr) == ({1, 2}, None)
@@ -180,7 +180,7 @@ def test_only_a_refusal_that_may_pass_is_asked_again_and_not_at_once(
 ) -> None:
     lead(partition, log, (1, 2))
     fetch(partition, 3, 0)
-    assert partition.isr_refused(error) is asks_again
+    assert partition.isr_rejected(error) is asks_again
     assert proposals.sent == [[1, 2, 3]], "the pause before the next attempt is made by who asks"
 
 

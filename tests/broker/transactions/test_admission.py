@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers import produce
-from ottla.broker.parts import BrokerParts
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.transactions.markers import MarkerRoutes
@@ -120,7 +120,7 @@ class ProduceHarness:
         )
         self.requests.append(request)
         context = SimpleNamespace(api_version=BEFORE_VERSION_2, client_id="c", connection=None)
-        return produce.handle(cast(BrokerParts, self.broker), request, cast(RequestContext, context))
+        return produce.handle(cast(BrokerComponents, self.broker), request, cast(RequestContext, context))
 
     def end(self, index: int, *, committed: bool) -> None:
         marker = end_txn_batch(

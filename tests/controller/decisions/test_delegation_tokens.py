@@ -137,6 +137,14 @@ def test_secrets_of_tokens_that_are_gone_are_forgotten() -> None:
     assert by_hmac.find(ids, hmac_of("another key", "a")) is None
 
 
+def test_a_token_is_found_by_its_secret_of_either_key() -> None:
+    by_hmac = TokensByHmac(KEY, "another key")
+    for key in (KEY, "another key"):
+        assert by_hmac.find({"a", "b"}, hmac_of(key, "a")) == "a"
+        assert by_hmac.find({"b"}, hmac_of(key, "a")) is None
+    assert by_hmac.find({"a", "b"}, hmac_of("a third one", "a")) is None
+
+
 def test_only_authenticated_clients_without_a_token_handle_tokens() -> None:
     assert may_handle_tokens(ALICE) and not may_handle_tokens(ANONYMOUS)
     assert not may_handle_tokens(ALICE._replace(token_authenticated=True))

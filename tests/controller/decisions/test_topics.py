@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.controller.decisions.one_by_one import PARTITIONS_PER_TURN, Progress
-from ottla.controller.decisions.topic_names import NAME_LENGTH_MAX
 from ottla.controller.decisions.topics import create_partitions, create_topics, delete_topics
+from ottla.controller.metadata.topic_names import NAME_LENGTH_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord
 from ottla.protocol.messages.create_partitions import (

@@ -9,7 +9,7 @@ import pytest
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.handlers import broker_registration, unregister_broker
-from ottla.controller.handlers.parts import ControllerParts
+from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import (
@@ -27,9 +27,9 @@ from tests.controller.test_runtime import Quorum, active, refusal, register, top
 MANY = 5 * PARTITIONS_PER_TURN
 
 
-def parts_of(quorum: Quorum) -> ControllerParts:
+def parts_of(quorum: Quorum) -> ControllerComponents:
     unused = cast("Any", None)
-    return ControllerParts(
+    return ControllerComponents(
         unused, quorum.controller, quorum.scheduled_tasks, unused, unused, ClientQuotas(quorum.clock)
     )
 

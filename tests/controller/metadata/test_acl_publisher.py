@@ -47,18 +47,18 @@ def test_nothing_is_decided_while_older_entries_are_still_being_read() -> None:
     feed = Feed()
     feed.caught_up = False
     feed.commit(record(1))
-    assert not feed.authorizer.ready
+    assert not feed.authorizer.loaded.is_set()
     feed.commit(record(2))
     feed.caught_up = True
     feed.commit(record(3))
-    assert feed.authorizer.ready
+    assert feed.authorizer.loaded.is_set()
     assert feed.names() == ["topic-1", "topic-2", "topic-3"]
 
 
 def test_no_entries_at_all_are_complete_too() -> None:
     feed = Feed()
     feed.commit()
-    assert feed.authorizer.ready
+    assert feed.authorizer.loaded.is_set()
 
 
 def test_entries_come_go_and_change() -> None:

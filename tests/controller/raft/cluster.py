@@ -31,7 +31,7 @@ from ottla.controller.raft.messages import (
     SupportedVersions,
     SupportedVersionsReply,
 )
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterHistory, VoterSet
 from ottla.protocol.errors import ErrorCode
 
 CLUSTER_ID = "cluster"
@@ -43,8 +43,8 @@ def directory_of(node_id: int) -> bytes:
     return node_id.to_bytes(16, "big")
 
 
-def endpoint_of(node_id: int) -> Endpoint:
-    return Endpoint(LISTENER, f"node{node_id}", 9000 + node_id)
+def endpoint_of(node_id: int) -> QuorumEndpoint:
+    return QuorumEndpoint(LISTENER, f"node{node_id}", 9000 + node_id)
 
 
 @dataclass

@@ -14,14 +14,13 @@ from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.routes import quorum_routes
 from ottla.controller.raft.snapshots import SnapshotReader
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.api import ApiKey
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.listener import Endpoint as ListenerEndpoint
-from ottla.server.network.listener import Listener
+from ottla.server.network.listener import Endpoint, Listener
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import RealWorld
@@ -87,7 +86,7 @@ class Node:
         endpoint = self.config.endpoints[0]
         self.listener = Listener(
             world,
-            ListenerEndpoint(endpoint.name, endpoint.host, endpoint.port),
+            Endpoint(endpoint.name, endpoint.host, endpoint.port),
             Dispatcher(RouteTable(routes), world.clock, world.spawn),
             ConnectionLimits(),
             ReceiveBuffer(1 << 20),
@@ -145,7 +144,7 @@ class Quorum:
 
 def make_node(node_id: int, ports: list[int], directory: Path, **settings: Any) -> Node:
     """Node 1 listens on the first port, and so on; all of them are static voters unless `settings` say otherwise."""
-    endpoints = [Endpoint("CONTROLLER", "127.0.0.1", port) for port in ports]
+    endpoints = [QuorumEndpoint("CONTROLLER", "127.0.0.1", port) for port in ports]
     voters = VoterSet.of(Voter(ReplicaKey(i + 1), (endpoint,)) for i, endpoint in enumerate(endpoints))
     settings = {"static_voters": voters, **settings}
     config = RaftConfig(node_id, directory_id(node_id), CLUSTER_ID, (endpoints[node_id - 1],), **settings)

@@ -22,13 +22,13 @@ from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import Batch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord, TopicRecord
 from ottla.protocol.work import Work
 from ottla.storage.files import OsFiles
 from tests.controller.test_runtime import HandClock
 
-ENDPOINT = Endpoint("CONTROLLER", "host", 9093)
+ENDPOINT = QuorumEndpoint("CONTROLLER", "host", 9093)
 VOTERS = VoterSet.of([Voter(ReplicaKey(2), (ENDPOINT,))])
 TURN_RECORDS = 10
 PARTITIONS = 95

@@ -13,7 +13,7 @@ from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import Snapshots, SnapshotWriter, read_bootstrap, write_bootstrap
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.records.crc import crc32c
 from ottla.protocol.work import do_now
 from ottla.storage.errors import CorruptFile
@@ -21,7 +21,7 @@ from ottla.storage.files import OsFiles
 
 FILES = OsFiles()
 DIRECTORY_ID = bytes(range(16))
-VOTERS = VoterSet.of([Voter(ReplicaKey(1, DIRECTORY_ID), (Endpoint("CONTROLLER", "host", 9093),))])
+VOTERS = VoterSet.of([Voter(ReplicaKey(1, DIRECTORY_ID), (QuorumEndpoint("CONTROLLER", "host", 9093),))])
 SNAPSHOT = OffsetAndEpoch(120, 7)
 
 
@@ -161,7 +161,7 @@ def test_a_download_arrives_in_pieces_and_a_damaged_one_is_dropped(tmp_path: Pat
 
 def test_a_log_that_starts_over_leaves_the_snapshot_alone_that_is_being_written(tmp_path: Path) -> None:
     """Removed, its file was made again with a hole in place of what had been written."""
-    config = RaftConfig(1, DIRECTORY_ID, "cluster", (Endpoint("CONTROLLER", "host", 9093),), static_voters=VOTERS)
+    config = RaftConfig(1, DIRECTORY_ID, "cluster", (QuorumEndpoint("CONTROLLER", "host", 9093),), static_voters=VOTERS)
     log = MetadataLog(FILES, str(tmp_path), config, 0)
     own = OffsetAndEpoch(100, 7)
     writer = SnapshotWriter(

@@ -13,13 +13,13 @@ from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ControlRecords
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotWriter
-from ottla.controller.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.records.control import ControlType, control_batch
 from ottla.storage import segment_check
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import OsFiles
 
-ENDPOINT = Endpoint("CONTROLLER", "host", 9093)
+ENDPOINT = QuorumEndpoint("CONTROLLER", "host", 9093)
 VOTERS = VoterSet.of([Voter(ReplicaKey(1), (ENDPOINT,))])
 DYNAMIC = VoterSet.of([Voter(ReplicaKey(1, b"d" * 16), (ENDPOINT,))])
 FILES = OsFiles()

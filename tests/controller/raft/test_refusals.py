@@ -1,4 +1,4 @@
-"""Refusals of a quorum that need one in a certain state: a snapshot that is there, voters that may change, a replica that has stopped."""
+"""Rejections of a quorum that need one in a certain state: a snapshot that is there, voters that may change, a replica that has stopped."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.container.bitnami_steps import DONE, SCRIPTS, run_scripts, with_commands_run
 from ottla.container.resolve import resolve
-from ottla.container.settings import Refused
+from ottla.container.settings import ContainerError
 
 PATH = {"PATH": os.environ["PATH"]}
 
@@ -31,7 +31,7 @@ def test_a_node_id_is_what_its_command_prints_whatever_else_was_given() -> None:
     ("command", "said"), [("exit 3", "ended with 3"), ("true", "prints nothing"), ("nonsense-command", "127")]
 )
 def test_a_command_that_gives_nothing_is_refused_with_its_variable(command: str, said: str) -> None:
-    with pytest.raises(Refused, match=said) as refused:
+    with pytest.raises(ContainerError, match=said) as refused:
         with_commands_run(PATH | {"KAFKA_NODE_ID_COMMAND": command})
     assert str(refused.value).startswith("KAFKA_NODE_ID_COMMAND: ") and "\n" not in str(refused.value)
 
@@ -56,7 +56,7 @@ def test_scripts_run_in_order_before_the_volumes_first_start_and_not_again(tmp_p
 
 def test_a_script_that_fails_ends_the_start_and_runs_again_next_time(tmp_path: Path) -> None:
     script(tmp_path, "10.sh", "#!/bin/sh\nexit 4\n", executable=True)
-    with pytest.raises(Refused, match=f"{SCRIPTS}/10.sh.* ended with 4"):
+    with pytest.raises(ContainerError, match=f"{SCRIPTS}/10.sh.* ended with 4"):
         run_scripts(str(tmp_path), PATH, lambda line: None)
     assert not os.path.exists(str(tmp_path) + DONE)
 

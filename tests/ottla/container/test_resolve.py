@@ -8,7 +8,7 @@ import pytest
 
 from ottla.container.report import report
 from ottla.container.resolve import DEFAULT_CLUSTER_ID, resolve
-from ottla.container.settings import Refused, Resolution
+from ottla.container.settings import ContainerError, Resolution
 
 
 def resolved(
@@ -196,7 +196,7 @@ def test_a_lone_broker_of_zookeepers_time_is_its_own_controller() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_one_line(environment: dict[str, str], where: str, remedy: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ContainerError) as refusal:
         resolved(environment)
     assert where in refusal.value.where
     assert remedy in refusal.value.remedy
@@ -207,7 +207,7 @@ def test_what_cannot_be_meant_is_refused_in_one_line(environment: dict[str, str]
     "text", ["KafkaServer", "KafkaServer {", 'A { x required k="v" };', "A { x; };", 'A { x required k="v']
 )
 def test_a_damaged_jaas_file_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="JAAS"):
+    with pytest.raises(ContainerError, match="JAAS"):
         resolved({"KAFKA_OPTS": "-Djava.security.auth.login.config=/j"}, {"/j": text})
 
 

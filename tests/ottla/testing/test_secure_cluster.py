@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import subprocess
 import sys
@@ -92,6 +93,25 @@ def test_a_wrong_password_ends_the_command_with_the_reason_and_without_the_passw
     assert "Authentication failed" in done.stderr
     for said in (done.stdout, done.stderr, *map(cluster.log, cluster.nodes)):
         assert "planted-secret" not in said and password not in said
+
+
+def test_no_password_is_in_a_list_of_processes_or_a_file_that_others_can_read(cluster: Cluster) -> None:
+    passwords = planted(cluster)
+    for node_id in cluster.nodes:
+        process = Path("/proc") / str(cluster.pid(node_id))
+        for shown in (process / "cmdline", process / "environ"):
+            assert not [secret for secret in passwords if secret in shown.read_bytes()]
+    readable = [path for path in Path(cluster.directory).rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+    for path in readable:
+        assert not [secret for secret in passwords if secret in path.read_bytes()], path
+
+
+def planted(cluster: Cluster) -> set[bytes]:
+    """The passwords of the users, and that of the nodes."""
+    text = "".join(path.read_text() for path in Path(cluster.directory).rglob("secure/**/*.properties"))
+    found = {secret.encode() for secret in re.findall(r'password="([^"]+)"', text)}
+    assert len(found) == 2, "of the user admin, and of the nodes"
+    return found
 
 
 def test_a_plaintext_client_gets_no_answer_and_one_line_in_the_log(cluster: Cluster) -> None:

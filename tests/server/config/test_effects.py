@@ -11,7 +11,7 @@ import pytest
 
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.dynamic import check_broker_configs
-from ottla.server.config.effects import REFUSED, check_effects
+from ottla.server.config.effects import REJECTED, check_effects
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import Type
 from ottla.server.config.load import NodeConfig, log_ignored
@@ -39,7 +39,7 @@ def another(name: str) -> str:
             return "com.acme.Ours"
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("name", sorted(REJECTED))
 def test_what_would_weaken_a_protection_when_ignored_is_refused_at_any_value_but_the_default(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
         NodeConfig({**NODE, name: another(name)}, {name: "/etc/kafka/server.properties"})

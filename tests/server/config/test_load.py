@@ -59,6 +59,14 @@ REFUSED = [
         {"controller.listener.names": "SSL", "listeners": "PLAINTEXT://:1"},
         "must contain at least one value appearing in the 'listeners' configuration",
     ),
+    (
+        {"queued.max.request.bytes": "104857599"},
+        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+    ),
+    (
+        {"early.start.listeners": "CONTROLLER,NOPE"},
+        "early.start.listeners contains listener NOPE, but this is not contained in listeners or controller.listener.names",
+    ),
     ({"inter.broker.listener.name": "NOPE"}, "The valid options based on currently configured listeners are PLAINTEXT"),
     ({"log.dirs": ""}, "Configuration 'log.dirs' must not be empty."),
     ({"process.roles": "controller"}, "must only contain KRaft controller listeners"),
@@ -178,3 +186,14 @@ def test_a_name_that_does_not_exist_is_a_mistake_of_ours() -> None:
         _ = config.log_retention_centuries
     with pytest.raises(KeyError):
         _ = config["log.retention.centuries"]
+
+
+@pytest.mark.parametrize(
+    ("set_to", "expected"),
+    [(None, {"CONTROLLER"}), ("", set()), ("controller", {"CONTROLLER"}), ("PLAINTEXT", {"PLAINTEXT"})],
+)
+def test_the_listeners_of_controllers_start_early_unless_the_property_names_others(
+    set_to: str | None, expected: set[str]
+) -> None:
+    own = {} if set_to is None else {"early.start.listeners": set_to}
+    assert NodeConfig(COMBINED | own).early_start_listeners == expected

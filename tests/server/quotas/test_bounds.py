@@ -16,8 +16,10 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.quotas.bounds import GROUPS, Bound, bound_metrics
 from tests.broker.conftest import eventually, start_node, stop_node
+from tests.broker.records import batch
 
 
 def test_a_bound_refuses_and_says_so_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
@@ -33,11 +35,12 @@ def test_a_bound_refuses_and_says_so_ever_more_rarely(caplog: pytest.LogCaptureF
     assert [(sample.labels, sample.value) for sample in family.samples] == [({"property": GROUPS}, 100)]
 
 
-def test_groups_and_transactional_ids_above_the_bounds_of_a_node_are_refused(tmp_path: Path) -> None:
+def test_groups_and_ids_above_the_bounds_of_a_node_are_refused(tmp_path: Path) -> None:
     node = start_node(
         tmp_path,
         ottla_groups_per_partition_max="1",
         ottla_transactional_ids_per_partition_max="1",
+        ottla_producer_ids_per_partition_max="2",
         offsets_topic_num_partitions="1",
         transaction_state_log_num_partitions="1",
     )
@@ -65,6 +68,17 @@ def test_groups_and_transactional_ids_above_the_bounds_of_a_node_are_refused(tmp
                 request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
                 return ErrorCode(wire.request(request, 4).error_code)
 
+            def produce(producer_id: int, sequence: int = 0) -> ErrorCode:
+                records = batch([b"v"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+                data = [PartitionProduceData(index=0, records=records)]
+                request = ProduceRequest(
+                    acks=1, timeout_ms=5_000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+                )
+                return ErrorCode(wire.request(request, 9).responses[0].partition_responses[0].error_code)
+
+            assert [produce(each) for each in (1, 2, 3)] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+            assert produce(1, 1) == ErrorCode.NONE
+            assert produce(-1, -1) == ErrorCode.NONE  # without idempotence a producer is not remembered
             for kind, key in enumerate(("first", "first")):
                 wire.request(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
             eventually(lambda: commit("first") == ErrorCode.NONE, "the group's coordinator")

@@ -22,6 +22,7 @@ from ottla.server.security.hosts import java_host
 from ottla.server.security.operations import (
     ALL,
     ALLOW,
+    AUTHORIZATION_ERRORS,
     CLUSTER,
     CLUSTER_NAME,
     DELEGATION_TOKEN,
@@ -30,7 +31,6 @@ from ottla.server.security.operations import (
     LITERAL,
     PREFIXED,
     READ,
-    REFUSALS,
     SUPPORTED_OPERATIONS,
     TOPIC,
     USER,
@@ -189,6 +189,6 @@ def test_configuration_that_cannot_be_is_refused_at_the_start(class_name: str, p
 
 
 def test_a_refusal_names_the_kind_of_resource_and_every_kind_but_users_has_one() -> None:
-    assert REFUSALS[DELEGATION_TOKEN] == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    assert set(REFUSALS) == set(SUPPORTED_OPERATIONS) - {USER}
-    assert all(code.name.endswith("_AUTHORIZATION_FAILED") for code in REFUSALS.values())
+    assert AUTHORIZATION_ERRORS[DELEGATION_TOKEN] == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    assert set(AUTHORIZATION_ERRORS) == set(SUPPORTED_OPERATIONS) - {USER}
+    assert all(code.name.endswith("_AUTHORIZATION_FAILED") for code in AUTHORIZATION_ERRORS.values())

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import jwt
 import pytest
@@ -18,18 +19,22 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.config.errors import ConfigError
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl import key_sets, web
-from ottla.server.security.sasl.client import LoginRefused, OAuthBearerClient
+from ottla.server.security.sasl.client import LoginRejected, OAuthBearerClient
 from ottla.server.security.sasl.client_credentials import ClientCredentials
 from ottla.server.security.sasl.exchange import Authenticated, SaslFailure
+from ottla.server.security.sasl.jwt_bearer import JwtBearer
 from ottla.server.security.sasl.key_sets import KeySet
 from ottla.server.security.sasl.login_tokens import ENDPOINT, unsecured_token
-from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, Token, TokenRefused, UnsecuredTokens
+from ottla.server.security.sasl.oauth_listener import JWT_BEARER, RETRIEVER, OAuthTokens
+from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, Token, TokenRejected, UnsecuredTokens
 from ottla.server.security.sasl.signed_tokens import KEYS_TRIED_MAX, Expected, SignedTokens, read_keys
 from ottla.server.world import RealWorld
 from tests.server.tiny_node import until
 
+DEFAULTS: dict[str, Any] = {name: key.default for name, key in BROKER_CONFIGS.items()}
 NOW_S = 1_000_000
 NOW_MS = NOW_S * 1000
 RSA = rsa.generate_private_key(65537, 2048)
@@ -135,7 +140,7 @@ def hmac_with_the_public_key() -> str:
     ],
 )  # fmt: skip
 def test_any_other_token_is_refused(token: str, reason: str) -> None:
-    with pytest.raises(TokenRefused, match=reason) as refused:
+    with pytest.raises(TokenRejected, match=reason) as refused:
         validator()(token)
     assert token[:40] not in str(refused.value) or not token
 
@@ -144,7 +149,7 @@ def test_clocks_may_differ_by_what_the_configuration_says() -> None:
     tolerant = validator(skew_ms=30_000)
     assert tolerant(signed({"exp": NOW_S - 29, "iat": NOW_S - 60})).subject == "alice"
     assert tolerant(signed({"nbf": NOW_S + 29})).subject == "alice"
-    with pytest.raises(TokenRefused):
+    with pytest.raises(TokenRejected):
         tolerant(signed({"exp": NOW_S - 31, "iat": NOW_S - 60}))
 
 
@@ -155,7 +160,7 @@ def test_any_issuer_and_audience_is_accepted_where_none_is_expected() -> None:
 def test_a_token_without_a_key_id_is_tried_with_a_few_keys_only() -> None:
     many = read_keys(key_set(*[(str(number), OTHER) for number in range(KEYS_TRIED_MAX)], ("rsa", RSA)))
     tokens = SignedTokens(lambda: many, lambda: None, Expected(None, [], 0, "sub"), lambda: NOW_MS)
-    with pytest.raises(TokenRefused):
+    with pytest.raises(TokenRejected):
         tokens(signed(key_id=None))
 
 
@@ -183,7 +188,7 @@ def test_an_unsigned_token_is_accepted_by_the_validator_for_development_alone() 
     ],
 )  # fmt: skip
 def test_an_unsigned_token_that_is_not_valid_is_refused(token: str) -> None:
-    with pytest.raises(TokenRefused):
+    with pytest.raises(TokenRejected):
         UnsecuredTokens({}, lambda: NOW_MS)(token)
 
 
@@ -289,7 +294,7 @@ async def test_keys_are_fetched_and_again_for_a_key_that_is_missing(monkeypatch:
         await until(lambda: set(keys.keys) == {"old"})
         idp.answer = key_set(("new", RSA))
         tokens = SignedTokens(lambda: keys.keys, keys.missing, Expected(None, [], 0, "sub"), lambda: NOW_MS)
-        with pytest.raises(TokenRefused):
+        with pytest.raises(TokenRejected):
             tokens(signed(key_id="new"))
         await until(lambda: set(keys.keys) == {"new"})
         assert tokens(signed(key_id="new")).subject == "alice"
@@ -344,6 +349,105 @@ async def test_a_token_is_got_with_id_and_secret_and_kept_for_most_of_its_life()
     await real.close()
 
 
+def private_pem(key: Any, passphrase: str | None = None) -> bytes:
+    encryption = (
+        serialization.BestAvailableEncryption(passphrase.encode()) if passphrase else serialization.NoEncryption()
+    )
+    return bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
+
+
+@pytest.mark.parametrize(("key", "algorithm", "passphrase"), [(RSA, "RS256", None), (CURVE, "ES256", "planted")])
+async def test_a_token_is_got_for_an_assertion_that_this_node_signs(
+    tmp_path: Path, key: Any, algorithm: str, passphrase: str | None
+) -> None:
+    real = RealWorld(asyncio.get_running_loop())
+    (tmp_path / "key.pem").write_bytes(private_pem(key, passphrase))
+    template = {"header": {"kid": "k1", "alg": "none"}, "payload": {"sub": "template", "role": "broker", "iat": 1}}
+    (tmp_path / "template.json").write_text(json.dumps(template))
+    with provider() as (idp, url):
+        idp.answer = b'{"access_token": "the-token", "expires_in": 60}'
+        tokens = JwtBearer(
+            real.world,
+            DEFAULTS
+            | {
+                ENDPOINT: url,
+                "sasl.oauthbearer.scope": "a b",
+                "sasl.oauthbearer.assertion.private.key.file": str(tmp_path / "key.pem"),
+                "sasl.oauthbearer.assertion.private.key.passphrase": passphrase,
+                "sasl.oauthbearer.assertion.algorithm": algorithm.lower(),
+                "sasl.oauthbearer.assertion.template.file": str(tmp_path / "template.json"),
+                "sasl.oauthbearer.assertion.claim.aud": "https://idp",
+                "sasl.oauthbearer.assertion.claim.iss": "node",
+                "sasl.oauthbearer.assertion.claim.sub": "static",
+                "sasl.oauthbearer.assertion.claim.jti.include": True,
+            },
+            {},
+        )
+        assert [await tokens.token() for _ in range(3)] == ["the-token"] * 3
+        [(headers, body)] = idp.asked
+    form = parse_qs(body.decode())
+    assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"] and form["scope"] == ["a b"]
+    assert "Authorization" not in headers
+    [assertion] = form["assertion"]
+    assert jwt.get_unverified_header(assertion) == {"kid": "k1", "alg": algorithm, "typ": "JWT"}
+    claims = jwt.decode(assertion, key.public_key(), [algorithm], audience="https://idp")
+    assert (claims["iss"], claims["sub"], claims["role"]) == ("node", "template", "broker")
+    assert (claims["exp"] - claims["iat"], claims["iat"] - claims["nbf"]) == (300, 60)
+    assert claims["iat"] > 1 and len(claims["jti"]) == 36
+    await real.close()
+
+
+async def test_a_finished_assertion_is_read_from_its_file_for_each_token(tmp_path: Path) -> None:
+    real = RealWorld(asyncio.get_running_loop())
+    file = tmp_path / "assertion"
+    file.write_text("first\n")
+    with provider() as (idp, url):
+        idp.answer = b'{"access_token": "the-token"}'
+        tokens = JwtBearer(real.world, DEFAULTS | {ENDPOINT: url, "sasl.oauthbearer.assertion.file": str(file)}, {})
+        await tokens.token()
+        file.write_text("second")
+        await tokens.token()
+        assert [parse_qs(body.decode())["assertion"] for _, body in idp.asked] == [["first"], ["second"]]
+        file.unlink()
+        with pytest.raises(LoginRejected, match="there is no file"):
+            await tokens.token()
+    await real.close()
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({}, "private.key.file is not set"),
+        ({"private.key.file": "none.pem"}, "there is no file none.pem"),
+        ({"private.key.file": "KEY", "algorithm": "ES256"}, "has no private key for ES256"),
+        ({"private.key.file": "KEY", "template.file": "KEY"}, "is not of the form"),
+        ({"private.key.file": "KEY", "template.file": "none.json"}, "there is no file none.json"),
+        ({"private.key.file": "LOCKED", "private.key.passphrase": "planted-wrong"}, "the passphrase is not its own"),
+        ({"file": "none"}, "there is no file none"),
+    ],
+)
+async def test_a_node_whose_assertions_cannot_be_made_does_not_start(
+    tmp_path: Path, properties: dict[str, str], said: str
+) -> None:
+    real = RealWorld(asyncio.get_running_loop())
+    for name, passphrase in (("KEY", None), ("LOCKED", "planted")):
+        (tmp_path / name).write_bytes(private_pem(RSA, passphrase))
+        properties = {each: text.replace(name, str(tmp_path / name)) for each, text in properties.items()}
+    own = {f"sasl.oauthbearer.assertion.{name}": text for name, text in properties.items()}
+    values = DEFAULTS | {ENDPOINT: "http://idp", RETRIEVER: JWT_BEARER} | own
+    with pytest.raises(ConfigError, match=said) as refused:
+        OAuthTokens(real.world).source("L", values, {})
+    assert "planted" not in str(refused.value)
+    await real.close()
+
+
+async def test_a_retriever_of_ones_own_is_refused() -> None:
+    real = RealWorld(asyncio.get_running_loop())
+    with pytest.raises(ConfigError, match="Java classes are not run"):
+        OAuthTokens(real.world).source("L", DEFAULTS | {ENDPOINT: "http://idp", RETRIEVER: "com.acme.X"}, {})
+    await real.close()
+
+
 @pytest.mark.parametrize(
     ("status", "answer"),
     [
@@ -361,7 +465,7 @@ async def test_a_provider_that_gives_no_token_fails_the_login_without_its_answer
         credentials = ClientCredentials(
             real.world, {**values, ENDPOINT: url}, {"clientId": "i", "clientSecret": "planted"}
         )
-        with pytest.raises(LoginRefused) as refused:
+        with pytest.raises(LoginRejected) as refused:
             await credentials.token()
         assert "planted" not in str(refused.value) and len(idp.asked) == 1
     await real.close()

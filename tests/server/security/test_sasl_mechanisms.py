@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.server.security.principal import Principal
-from ottla.server.security.sasl.client import ITERATIONS_ACCEPTED_MAX, LoginRefused, PlainClient, ScramClient
+from ottla.server.security.sasl.client import ITERATIONS_ACCEPTED_MAX, LoginRejected, PlainClient, ScramClient
 from ottla.server.security.sasl.exchange import Authenticated, SaslFailure, Slow
 from ottla.server.security.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.security.sasl.plain import PlainExchange
@@ -83,7 +83,11 @@ def stored(mechanism: str, password: bytes, iterations: int = 4096) -> Stored:
 
 def exchange(mechanism: str = "SCRAM-SHA-256", iterations: int = 4096, nonce: str = "server") -> ScramExchange:
     def token(token_id: str) -> TokenCredential | None:
-        return TokenCredential(Principal("User", "owner"), 1234, SECRET) if token_id == "token-1" else None
+        return (
+            TokenCredential(Principal("User", "owner"), 1234, (b"of another key", SECRET))
+            if token_id == "token-1"
+            else None
+        )
 
     users = ScramUsers(
         lambda _, name: stored(mechanism, b"secret", iterations) if name in ("alice", "a=b,c") else None,
@@ -283,7 +287,7 @@ def test_a_client_logs_in_with_a_delegation_token() -> None:
 def test_a_client_does_not_compute_what_no_server_should_ask_for(challenge: bytes) -> None:
     client = ScramClient("SCRAM-SHA-256", "alice", "secret", "c")
     client.answer(b"")
-    with pytest.raises(LoginRefused):
+    with pytest.raises(LoginRejected):
         client.answer(challenge)
 
 
@@ -292,7 +296,7 @@ def test_a_client_does_not_trust_a_server_that_does_not_know_the_password() -> N
     client.answer(b"")
     client.answer(b"r=cs,s=AAAA,i=4096")
     for answer in (b"v=AAAA", b"", b"e=other-error"):
-        with pytest.raises(LoginRefused):
+        with pytest.raises(LoginRejected):
             client.answer(answer)
 
 

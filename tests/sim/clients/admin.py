@@ -40,7 +40,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 class Admin(Client):
-    """See the module. `moved` are the partitions it may reassign, over `brokers`."""
+    """The administrator of a simulated cluster. `moved` are the partitions it may reassign, over `brokers`."""
 
     moved: Sequence[TopicPartition] = ()
     brokers: tuple[int, ...] = ()

@@ -26,7 +26,7 @@ class Unreachable(Exception):
 
 
 class Client:
-    """See the module. `run` is its life; it ends soon after `stopping` is set."""
+    """The connections of one simulated client. `run` is its life; it ends soon after `stopping` is set."""
 
     def __init__(
         self, name: str, hub: SimHub, rng: random.Random, bootstrap: Sequence[Address], history: History

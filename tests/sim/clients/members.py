@@ -122,7 +122,7 @@ class Member(Client):
         answer = await self.ask_node(node, request, REBALANCE_TIMEOUT_MS + 4_000)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
-        elif self._is_told(answer):
+        elif self._is_member(answer):
             await self._sync(node, answer)
 
     async def _sync(self, node: int, joined: Any) -> None:
@@ -141,7 +141,7 @@ class Member(Client):
                 for member, assigned in shared_out(self.group.partitions, readers).items()
             ]
         answer = await self.ask_node(node, request, REBALANCE_TIMEOUT_MS + 4_000)
-        if self._is_told(answer):
+        if self._is_member(answer):
             self.generation = joined.generation_id
             self.assigned = [(topic, index) for topic, index in json.loads(answer.assignment or b"[]")]
             self.is_stable = True
@@ -162,7 +162,7 @@ class Member(Client):
         if self.assigned and self.rng.random() < 0.3:
             await self._commit(node)
         request = HeartbeatRequest(group_id=self.group.name, generation_id=self.generation, member_id=self.member_id)
-        self.is_stable = self._is_told(await self.ask_node(node, request))
+        self.is_stable = self._is_member(await self.ask_node(node, request))
 
     async def _commit(self, node: int) -> None:
         topic, index = self.rng.choice(self.assigned)
@@ -209,14 +209,14 @@ class Member(Client):
             raise Violation(
                 "40", f"offsets of {topic} are deleted, and {self.name} reads it in generation {generation}"
             )
-        self.is_stable = self._is_told(after)
+        self.is_stable = self._is_member(after)
 
     async def _leave(self, node: int) -> None:
         request = LeaveGroupRequest(group_id=self.group.name, members=[MemberIdentity(member_id=self.member_id)])
         self._forget(keeps_id=False)
         await self.ask_node(node, request)
 
-    def _is_told(self, answer: Any) -> bool:
+    def _is_member(self, answer: Any) -> bool:
         """Whether the coordinator takes it for a member; otherwise the request is repeated, or the member joins again."""
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.broker.all_topics import AllTopics
@@ -24,7 +25,7 @@ from ottla.server.world import World
 
 
 @dataclass(slots=True)
-class BrokerParts:
+class BrokerComponents:
     world: World
     configs: BrokerConfigs
     node_id: int
@@ -37,11 +38,13 @@ class BrokerParts:
     transactions: Transactions
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
-    #: fetch.max.bytes, looked at by every fetch.
+    #: fetch.max.bytes, which every fetch reads.
     fetch_max_bytes: int
     held_answers: HeldAnswers
     long_work: LongWork
     all_topics: AllTopics
     quotas: ClientQuotas
     authorizer: Authorizer = field(default_factory=AllowAll)
+    #: Says why the key or trust stores of a dynamic configuration of this broker cannot be used.
+    check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None
     internal_topics: frozenset[str] = field(default=INTERNAL_TOPICS)

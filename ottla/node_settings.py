@@ -1,4 +1,4 @@
-"""From a node's configuration to what its parts are given: addresses, the quorum, settings."""
+"""Reads the settings of a node's components from its configuration: addresses, the quorum, quotas, the authorizer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ottla.controller.decisions.settings import ControlSettings, DelegationTokenSettings
-from ottla.controller.metadata.brokers import Endpoint as RegisteredEndpoint
+from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.raft.config import NO_VOTERS, RaftConfig
-from ottla.controller.raft.voters import Endpoint as RaftEndpoint
-from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import LONG_MAX
 from ottla.server.config.load import NodeConfig
@@ -20,6 +19,7 @@ from ottla.server.network.listener import Endpoint
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.quotas.rate import Windows
 from ottla.server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
+from ottla.server.security.delegation_tokens import KEY, OTHER_KEY
 from ottla.server.security.principal import ANONYMOUS
 from ottla.server.world import World
 
@@ -60,9 +60,9 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
     voters = NO_VOTERS
     if config.voters:
         voters = VoterSet.of(
-            [Voter(ReplicaKey(v.id), (RaftEndpoint(listener, v.host, v.port),)) for v in config.voters]
+            [Voter(ReplicaKey(v.id), (QuorumEndpoint(listener, v.host, v.port),)) for v in config.voters]
         )
-    endpoints = tuple(RaftEndpoint(e.name, registered_host(e), e.port) for e in config.controller_endpoints)
+    endpoints = tuple(QuorumEndpoint(e.name, registered_host(e), e.port) for e in config.controller_endpoints)
     if not config.voters and not config.bootstrap_servers:
         # A node without configured voters is a quorum of one.
         voters = VoterSet.of([Voter(ReplicaKey(config.node_id), endpoints[:1])])
@@ -72,7 +72,7 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
         cluster_id=cluster_id,
         endpoints=endpoints,
         static_voters=voters,
-        bootstrap_servers=tuple(RaftEndpoint(listener, a.host, a.port) for a in config.bootstrap_servers),
+        bootstrap_servers=tuple(QuorumEndpoint(listener, a.host, a.port) for a in config.bootstrap_servers),
         can_vote=config.is_controller,
         auto_join=config["controller.quorum.auto.join.enable"],
         election_timeout_ms=config["controller.quorum.election.timeout.ms"],
@@ -103,7 +103,8 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         broker_session_timeout_ms=config["broker.session.timeout.ms"],
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
         delegation_tokens=DelegationTokenSettings(
-            config["delegation.token.secret.key"] or "",
+            config[KEY] or "",
+            (other,) if (other := config.own[OTHER_KEY]) else (),
             config["delegation.token.max.lifetime.ms"],
             config["delegation.token.expiry.time.ms"],
             config["delegation.token.expiry.check.interval.ms"],
@@ -121,7 +122,7 @@ def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
 
 
 def detoured(world: World, config: NodeConfig) -> World:
-    """The world with the ways to other nodes that a test has laid; as it is where there are none."""
+    """Returns the world with a test's detours to other nodes, or unchanged if there are none."""
     text = config.own[PEER_DETOURS]
     if not text:
         return world

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.parts import BrokerParts
+from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -21,7 +21,7 @@ from ottla.storage.errors import StorageFailure
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+def reject_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -37,14 +37,14 @@ def refuse_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
     )
 
 
-def refused(
-    broker: BrokerParts,
+def rejected(
+    broker: BrokerComponents,
     topic_data: TopicProduceData,
     index: int,
     failure: KafkaError | StorageFailure,
     api_version: int,
 ) -> PartitionProduceResponse:
-    """The answer for a partition that takes no records; the failure is counted."""
+    """Returns the response of a partition that rejects the records, and counts the failure."""
     _count_failure(broker, topic_data, index)
     error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     response = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
@@ -61,14 +61,14 @@ def refused(
     return response
 
 
-def _count_failure(broker: BrokerParts, topic_data: TopicProduceData, index: int) -> None:
+def _count_failure(broker: BrokerComponents, topic_data: TopicProduceData, index: int) -> None:
     topic = topic_data.name if topic_data.topic_id == ZERO_UUID else broker.metadata.topic_name(topic_data.topic_id)
     partition = broker.replicas.get(topic or "", index)
     if partition is not None:
         partition.failed_appends += 1
 
 
-def add_endpoints(broker: BrokerParts, answer: ProduceResponse, context: RequestContext) -> None:
+def add_endpoints(broker: BrokerComponents, answer: ProduceResponse, context: RequestContext) -> None:
     """Adds the addresses of the leaders that the partitions name (KIP-951)."""
     leaders = {
         partition.current_leader.leader_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,7 +29,7 @@ class Quorum(Protocol):
 
 
 @dataclass(slots=True)
-class ControllerParts:
+class ControllerComponents:
     world: World
     controller: Controller
     scheduled_tasks: ScheduledTasks
@@ -36,6 +37,8 @@ class ControllerParts:
     quorum: Quorum
     quotas: ClientQuotas
     authorizer: Authorizer = field(default_factory=AllowAll)
+    #: The texts of the properties file, for DescribeConfigs.
+    static_configs: Mapping[str, str] = field(default_factory=dict)
     #: None if there are no delegation tokens.
     tokens: TokensByHmac | None = None
     # broker id -> the connection of its last heartbeat

@@ -1,0 +1,160 @@
+"""What TLS handshakes cost a node's memory and its other clients: `python -m benchmarks.handshakes [--count 5000] [--only stopped|arriving]`.
+
+stopped    connections that stop in the middle of a handshake, half of them in the middle of their first message: memory, and how
+           long a new client then takes to log in (SASL_SSL, SCRAM-SHA-512) and to be answered
+arriving   the end-to-end p99 of messages over TLS at a steady rate, alone and while new connections arrive at RATE, each with
+           a complete handshake and one answer; the new clients' processes share the machine's cores
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from benchmarks.__main__ import run_load
+from benchmarks.connections import allow_files, settled_mb
+from benchmarks.loop import PING
+from ottla.testing import Cluster
+
+PROCESSES = 4
+LOGINS = 20
+LOGIN_SECONDS_GOAL = 2
+MEMORY_MIB_GOAL = 200
+#: New connections per second.
+RATE = 500
+LOAD = {"topic": "load", "partitions": 1, "rate": 500, "seconds": 10}
+ROUNDS = 3
+P99_RATIO_GOAL = 2
+
+
+def hello(ca: str) -> bytes:
+    """A client's first message."""
+    sent = ssl.MemoryBIO()
+    client = ssl.create_default_context(cafile=ca).wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    try:
+        client.do_handshake()
+    except ssl.SSLWantReadError:
+        return sent.read()
+    raise AssertionError("a handshake without a server")
+
+
+def stop_in_the_middle(port: int, ca: str, count: int) -> None:
+    """One of the processes of `stopped`: it prints a line when the server has answered, and ends with its input."""
+    allow_files(count)
+    first = hello(ca)
+    made = []
+    for number in range(count):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.sendall(first if number % 2 else first[: len(first) // 2])
+        made.append(connection)
+    for connection in made[1::2]:
+        connection.recv(1)
+    print("stopped", flush=True)
+    sys.stdin.readline()
+
+
+def arrive(port: int, ca: str, rate: float) -> None:
+    """One of the processes of `arriving`: new connections until its input ends; prints how many, and in how many seconds."""
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), ended.set()), daemon=True).start()
+    context = ssl.create_default_context(cafile=ca)
+    made, begin = 0, time.perf_counter()
+    while not ended.is_set():
+        with (
+            socket.create_connection(("127.0.0.1", port)) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as connection,
+        ):
+            connection.sendall(PING)
+            assert connection.recv(4)
+        made += 1
+        time.sleep(max(0.0, begin + made / rate - time.perf_counter()))
+    print(json.dumps({"made": made, "seconds": time.perf_counter() - begin}), flush=True)
+
+
+class Children:
+    """Processes that run one of the functions above."""
+
+    def __init__(self, kind: str, cluster: Cluster, each: float) -> None:
+        port = cluster.address(1).rpartition(":")[2]
+        ca = cluster.client_settings["ssl.ca.location"]
+        command = [sys.executable, "-m", "benchmarks.handshakes", "--child", kind, port, ca, str(each)]
+        self._all = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(PROCESSES)
+        ]
+
+    def lines(self) -> list[str]:
+        return [each.stdout.readline() for each in self._all if each.stdout is not None]
+
+    def end(self) -> list[str]:
+        return [each.communicate("\n", timeout=60)[0] for each in self._all]
+
+
+def stopped(count: int) -> None:
+    with Cluster(1, secure=True) as cluster:
+        pid = cluster.pid(1)
+        cluster.metadata([])
+        base = settled_mb(pid)
+        children = Children("stopped", cluster, count // PROCESSES)
+        children.lines()
+        waits = []
+        for _ in range(LOGINS):
+            begin = time.perf_counter()
+            cluster.metadata([])
+            waits.append(time.perf_counter() - begin)
+        held = settled_mb(pid)
+        children.end()
+    print(
+        f"| {count} stopped handshakes | {held - base:.0f} MB more, {held:.0f} MB in all | goal {MEMORY_MIB_GOAL} MiB |"
+    )
+    print(f"| longest of {LOGINS} logins meanwhile | {max(waits):.2f} s | goal {LOGIN_SECONDS_GOAL} s |")
+
+
+def arriving() -> None:
+    with Cluster(1, secure=True) as cluster:
+        settings = cluster.client_settings
+        options: dict[str, Any] = {**LOAD, "bootstrap": settings.pop("bootstrap.servers"), "client": settings}
+        run_load("create", options)
+        alone, beside, rates = [], [], []
+        for _ in range(ROUNDS):
+            alone.append(run_load("end_to_end", options)["p99_ms"])
+            children = Children("arriving", cluster, RATE / PROCESSES)
+            beside.append(run_load("end_to_end", options)["p99_ms"])
+            found = [json.loads(line) for line in children.end()]
+            rates.append(sum(each["made"] / each["seconds"] for each in found))
+    ratio = sorted(beside)[ROUNDS // 2] / sorted(alone)[ROUNDS // 2]
+    print(f"| p99 at {LOAD['rate']} messages/s, alone | {', '.join(f'{ms:.2f}' for ms in alone)} ms | |")
+    print(
+        f"| beside {', '.join(f'{rate:.0f}' for rate in rates)} new connections/s | {', '.join(f'{ms:.2f}' for ms in beside)} ms |"
+        f" {ratio:.2f}x (goal <= {P99_RATIO_GOAL}x) |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.handshakes", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--only", choices=("stopped", "arriving"))
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        kind, port, ca, each = args.child
+        if kind == "stopped":
+            stop_in_the_middle(int(port), ca, int(each))
+        else:
+            arrive(int(port), ca, float(each))
+        return
+    if args.only != "arriving":
+        stopped(args.count)
+    if args.only != "stopped":
+        arriving()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The connection of one command to a cluster: its client properties, its cluster client and its time limit.
+
+`ottla` and the stand-ins for Kafka's tools connect in the same way, and differ in what they print when time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+from ottla.cli.client.addresses import parse_bootstrap
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.server.network.peer_security import PLAINTEXT
+from ottla.server.world import RealWorld
+
+
+class TimeUp(Exception):
+    """The time limit of the command is over. `doing` is the step that it interrupted."""
+
+    def __init__(self, doing: str) -> None:
+        super().__init__(doing)
+        self.doing = doing
+
+
+def read_client_properties(path: str) -> dict[str, str]:
+    """Read a file of client properties.
+
+    Raises:
+        CommandFailed: it cannot be read, or has a line that is no property.
+    """
+    # Not at the top: the tables of Kafka's properties are slow to import.
+    from ottla.server.config.load import read_properties
+
+    try:
+        with open(path, "rb") as file:
+            return read_properties(file.read(), path)
+    except OSError as failure:
+        raise CommandFailed(
+            f"{path} cannot be read: {failure.strerror}", "it must be a file of client properties", USAGE
+        ) from None
+    except ValueError as failure:
+        raise CommandFailed(str(failure), None, USAGE) from None
+
+
+@asynccontextmanager
+async def open_cluster(
+    servers: str, properties: Mapping[str, str], path: str | None, timeout_ms: int, *, limited: bool
+) -> AsyncIterator[ClusterClient]:
+    """Connect a cluster client as the properties of the file `path` say; a `limited` command ends after its timeout.
+
+    Raises:
+        CommandFailed: an address or a property is wrong.
+        TimeUp: the time limit is over.
+    """
+    bootstrap = parse_bootstrap(servers)
+    real = RealWorld(asyncio.get_running_loop())
+    try:
+        security = PLAINTEXT
+        if properties and path is not None:
+            # Not at the top: the mechanisms are slow to import.
+            from ottla.cli.client.security import peer_security
+
+            security = peer_security(real.world, properties, path)
+        cluster = ClusterClient(real.world, bootstrap, timeout_ms, security)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000 if limited else None):
+                yield cluster
+        except TimeoutError:
+            raise TimeUp(cluster.doing) from None
+        finally:
+            with suppress(Exception):
+                await cluster.close()
+    finally:
+        await real.close()
