@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address
 
-from ottla.broker.parts import BrokerParts
-
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.shard import Client
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -14,7 +12,7 @@ from ottla.server.network.context import RequestContext
 from ottla.server.security.operations import DESCRIBE, TOPIC
 
 
-def client_of(broker: BrokerParts, context: RequestContext) -> Client:
+def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
     """The client as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
     host = context.connection.peer_host
     if ":" in host:
