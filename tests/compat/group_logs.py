@@ -109,14 +109,15 @@ def said(wire: Wire) -> list[str]:
 
 
 def settle(wire: Wire, members: list[Any]) -> list[str]:
-    """All members beat until their groups are Stable."""
+    """All members beat until their groups are Stable and each has partitions."""
 
     def is_stable() -> bool:
         for member in members:
             member.beat(wire)
-        return sum(" Stable " in line for line in said(wire)) == len(GROUPS)
+        # A new expression is resolved ten seconds after the last resolution at the earliest.
+        has_all = all(member.owned for member in members if isinstance(member, Member))
+        return has_all and sum(" Stable " in line for line in said(wire)) == len(GROUPS)
 
-    # An expression is resolved again ten seconds after the last time at the earliest.
     eventually(is_stable)
     return said(wire)
 

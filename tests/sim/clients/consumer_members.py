@@ -83,9 +83,9 @@ class ConsumerMember(Client):
             request.topic_partitions = self._owned()
         self._says_all = self._has_changed = False
         before = self.epoch
-        self._heard(before, await self.ask_node(node, request))
+        self._take(before, await self.ask_node(node, request))
 
-    def _heard(self, before: int, answer: Any) -> None:
+    def _take(self, before: int, answer: Any) -> None:
         code = ErrorCode(answer.error_code)
         if code in FENCED:
             self._forget(is_new=False)
