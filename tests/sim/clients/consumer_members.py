@@ -19,6 +19,8 @@ from tests.sim.history import TopicPartition, Violation
 
 REBALANCE_TIMEOUT_MS = 10_000
 HEARTBEAT_SECONDS = 1.0
+#: No member is fenced for what it does not do in less than its rebalance timeout.
+FENCED_SECONDS_MIN = REBALANCE_TIMEOUT_MS / 1000 - 1
 JOINING, LEAVING = 0, -1
 #: The member has to give everything up and join again.
 FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
@@ -31,6 +33,8 @@ class ConsumerGroup:
     name: str
     partitions: list[TopicPartition]
     owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
+    #: By member id, what it has, and when it was answered last.
+    held: dict[str, tuple[list[TopicPartition], float]] = field(default_factory=dict)
 
     @property
     def topics(self) -> list[str]:
@@ -41,6 +45,12 @@ class ConsumerGroup:
             owner = self.owners.setdefault((epoch, partition), member_id)
             if owner != member_id:
                 raise Violation("37", f"{partition} is owned by {owner} and {member_id} in epoch {epoch}")
+        now = asyncio.get_running_loop().time()
+        self.held[member_id] = assigned, now
+        for other, (partitions, answered) in self.held.items():
+            # One that the coordinator does not reach may be fenced without its knowledge.
+            if other != member_id and now - answered < FENCED_SECONDS_MIN and set(partitions) & set(assigned):
+                raise Violation("37", f"{member_id} is given {assigned}, and {other} has {partitions}")
 
 
 class ConsumerMember(Client):
@@ -50,6 +60,8 @@ class ConsumerMember(Client):
     #: It is subscribed by a regular expression that the coordinator resolves, not by names.
     by_expression = False
     leaves = 0.03
+
+    member_id = ""
 
     def start(self) -> None:
         self._forget(is_new=True)
@@ -112,6 +124,7 @@ class ConsumerMember(Client):
         return [TopicPartitions(self.topic_ids[topic], indexes) for topic, indexes in topics.items()]
 
     def _forget(self, *, is_new: bool) -> None:
+        self.group.held.pop(self.member_id, None)
         self.epoch, self._says_all, self._has_changed = JOINING, True, False
         self.assigned: list[TopicPartition] = []
         if is_new:
