@@ -1,4 +1,5 @@
-"""For all tests: the files that take long come first, and processes that are started can be interrupted.
+"""For all tests: the files that take long come first, processes that are started can be interrupted, and no example of Hypothesis
+fails because the machine was busy (its limit is 200 ms of wall time by default).
 
 With `--dist loadfile` a worker that begins a long file last leaves the other one idle, and pytest-xdist begins with the files
 of most tests, which are short ones.
@@ -12,12 +13,16 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+settings.register_profile("ottla", deadline=None)
+settings.load_profile("ottla")
+
 #: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.
-LONG_FOLDERS = ("pipeline", "chaos", "cluster", "sim", "clients", "ottla", "docker", "deploy")
+LONG_FOLDERS = ("pipeline", "chaos", "fuzz", "cluster", "sim", "clients", "ottla", "docker", "deploy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,6 +14,9 @@ from ottla.protocol.messages.describe_delegation_token import (
 from ottla.server.network.context import RequestContext
 from ottla.server.security.delegation_tokens import hmac_of, may_handle_tokens, principal_of
 
+#: Before, the response has no fields for the requester (KIP-373).
+REQUESTER_SINCE = 3
+
 
 def handle(
     broker: BrokerComponents, request: DescribeDelegationTokenRequest, context: RequestContext
@@ -28,9 +31,11 @@ def handle(
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
     tokens = broker.metadata.image.delegation_tokens.tokens.values()
     seen = [token for token in tokens if _is_asked_for(token, owners)]
-    return DescribeDelegationTokenResponse(
-        tokens=[_described(token, key) for token in sorted(seen, key=lambda token: token.token_id)]
-    )
+    described = [_described(token, key) for token in sorted(seen, key=lambda token: token.token_id)]
+    if context.api_version < REQUESTER_SINCE:
+        for each in described:
+            each.token_requester_principal_type = each.token_requester_principal_name = ""
+    return DescribeDelegationTokenResponse(tokens=described)
 
 
 def _is_asked_for(token: DelegationToken, owners: set[str] | None) -> bool:

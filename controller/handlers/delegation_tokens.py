@@ -23,6 +23,8 @@ T = TypeVar("T")
 RequestT = TypeVar("RequestT")
 #: DelegationTokenManager.ErrorTimestamp.
 NO_TIMESTAMP = -1
+#: Before, a response of CreateDelegationToken has no fields for the requester (KIP-373).
+REQUESTER_SINCE = 3
 
 
 def handle_create(
@@ -54,7 +56,13 @@ def handle_create(
             lambda state: create(state, request, owner, requester, world.clock.wall_ms(), world.rng)
         )
 
-    return _answered(context, write, failed)
+    response = _answered(context, write, failed)
+    return response if context.api_version >= REQUESTER_SINCE else response.then(_without_requester)
+
+
+def _without_requester(response: CreateDelegationTokenResponse) -> CreateDelegationTokenResponse:
+    response.token_requester_principal_type = response.token_requester_principal_name = ""
+    return response
 
 
 def handle_renew(

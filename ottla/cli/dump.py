@@ -6,7 +6,7 @@ A reader for people must get through broken files: what cannot be read becomes a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 
 from ottla.protocol.errors import KafkaError, ProtocolError
@@ -26,6 +26,7 @@ Row = dict[str, object]
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 _TEXT_BYTES_MAX = 80
+HIDDEN = "[hidden]"
 
 
 def dump_log(files: Files, path: str, *, records: bool) -> Iterator[Row]:
@@ -165,7 +166,23 @@ def _decode_metadata(record: Record) -> Row:
     from ottla.protocol.internal_topics.metadata_records import decode_record
 
     value, version = decode_record(record.value or b"")
-    return {"type": type(value).__name__, "version": version, "value": to_json(value, version)}
+    kind, shown = type(value).__name__, to_json(value, version)
+    assert isinstance(shown, dict)
+    shown |= dict.fromkeys(_secrets(kind, shown), HIDDEN)
+    return {"type": kind, "version": version, "value": shown}
+
+
+def _secrets(kind: str, shown: dict[str, object]) -> Iterable[str]:
+    """The fields that are passwords, or from which they could be guessed: a dump is shown to others."""
+    if kind == "UserScramCredentialRecord":
+        return ("salt", "storedKey", "serverKey")
+    if kind == "ConfigRecord" and shown["value"] is not None:
+        from ottla.controller.metadata.configs import ResourceType
+        from ottla.server.config.broker import is_secret
+
+        if shown["resourceType"] == ResourceType.BROKER and is_secret(str(shown["name"])):
+            return ("value",)
+    return ()
 
 
 def dump_offset_index(files: Files, path: str) -> Iterator[Row]:

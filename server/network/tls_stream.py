@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl as tls
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -60,6 +61,19 @@ def keep_asked_name(end: object, name: str | None, context: tls.SSLContext) -> N
     """The `sni_callback` of a context whose `sslobject_class` is `ServerSide`."""
     if isinstance(end, ServerSide):
         end.asked_name = name
+
+
+def quiet_handshake(end: tls.SSLObject) -> None:
+    """Take a step of the handshake.
+
+    If the name that a client asks for (SNI) is not ASCII, CPython fails the handshake and also writes a traceback to stderr, because
+    the exception is within a callback of OpenSSL: any client could fill the log with them.
+    """
+    hook, sys.unraisablehook = sys.unraisablehook, nothing
+    try:
+        end.do_handshake()
+    finally:
+        sys.unraisablehook = hook
 
 
 class Handshakes:
@@ -231,7 +245,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             if self._handshakes is not None:
                 self._handshakes.begin(self)
         try:
-            self._sslobj.do_handshake()
+            quiet_handshake(self._sslobj)
         except tls.SSLWantReadError:
             self._send()
             self._raw.resume_reading()
@@ -425,6 +439,8 @@ def reason_of(error: Exception) -> str:
     """OpenSSL's reason, without the places in its sources."""
     if isinstance(error, tls.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {error.verify_message}"
+    if isinstance(error, tls.SSLError) and error.reason == "CALLBACK_FAILED":
+        return "the host name that the client asks for is not ASCII"
     if isinstance(error, tls.SSLError) and error.reason:
         words = error.reason.lower().replace("_", " ")
         for prefix in ("tlsv1 alert ", "tlsv13 alert ", "sslv3 alert "):

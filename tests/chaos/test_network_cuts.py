@@ -15,19 +15,15 @@ from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
 from tests.chaos.history import PARTITIONS, Load, create_topic, judge, read_everything
 from tests.chaos.namespaces import CLIENT, PORT, SKIP_REASON, NamespaceCluster, available
-from tests.effort import LONG
+from tests.effort import LONG, SHORT_SESSIONS
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not available(), reason=SKIP_REASON)]
-
-#: Instead of the defaults, 9 s and 2 s, which are for `make chaos`: a silent death is noticed, and the test over, sooner.
-SOONER = {"broker_session_timeout_ms": "3000", "broker_heartbeat_interval_ms": "500"}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceCluster]:
     """One for all tests: each leaves it whole."""
-    settings = {} if LONG else SOONER
-    with NamespaceCluster(tmp_path_factory.mktemp("cuts"), **settings) as running:
+    with NamespaceCluster(tmp_path_factory.mktemp("cuts"), **SHORT_SESSIONS) as running:
         yield running
 
 
@@ -113,7 +109,7 @@ def test_clients_cut_off_from_a_leader_that_its_followers_reach_wait_and_lose_no
     cluster.cut(CLIENT, leader)
     cluster.cut(leader, CLIENT)
     try:
-        time.sleep(5)  # longer than a session: had the brokers lost each other, it would show by now
+        time.sleep(10 if LONG else 4)  # longer than a session: had the brokers lost each other, it would show by now
         assert cluster.leader_and_isr("client-cut", witness) == (leader, [1, 2, 3])
     finally:
         cluster.heal()

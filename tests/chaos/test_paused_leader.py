@@ -14,16 +14,16 @@ from tests.chaos.direct import ALL, LEADER, DirectProducer
 from tests.chaos.group_history import Group
 from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
 from tests.chaos.roles import active_controller, leader_of
-from tests.effort import LONG
+from tests.effort import LONG, SHORT_SESSIONS
 
-#: Beyond the session of 9 s in any case; `make chaos` takes the 30 s of the promise.
-ASLEEP_SECONDS = 30 if LONG else 12
+#: Beyond the session in any case; `make chaos` takes the 30 s of the promise.
+ASLEEP_SECONDS = 30 if LONG else 5
 TAIL, ASKED = 901, 902
 
 
 @pytest.mark.timeout(240)
 def test_a_leader_that_slept_longer_than_its_session_acknowledges_nothing_wrongly_and_its_own_tail_is_cut() -> None:
-    with Cluster(3) as cluster:
+    with Cluster(3, **SHORT_SESSIONS) as cluster:
         create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
         cluster.wait_isr(TOPIC)
         load, group = Load(cluster.bootstrap), Group(cluster.bootstrap, members=2)
@@ -67,7 +67,7 @@ def test_a_leader_that_slept_longer_than_its_session_acknowledges_nothing_wrongl
 def test_a_controller_that_slept_longer_than_its_session_decides_nothing_and_its_metadata_is_that_of_the_others() -> (
     None
 ):
-    with Cluster(3) as cluster:
+    with Cluster(3, **SHORT_SESSIONS) as cluster:
         create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
         cluster.wait_isr(TOPIC)
         load = Load(cluster.bootstrap)

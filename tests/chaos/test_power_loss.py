@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.timeout(300), needs_image_disks]
 
 
 def test_power_losses_of_one_node_at_a_time_lose_nothing_that_two_replicas_had() -> None:
-    verdict = power_loss.run("minority", failures=3, seed=1)
+    verdict = power_loss.run("minority", failures=2, seed=1)
     assert verdict.problems == []
     assert verdict.acknowledged > 500
 

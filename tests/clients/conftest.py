@@ -11,11 +11,16 @@ from collections.abc import Iterator
 
 import pytest
 
+#: How often members of the consumer protocol (KIP-848) send heartbeats, by which they learn of a rebalance: every 5 s by default.
+SOONER = {"group.consumer.min.heartbeat.interval.ms": "250", "group.consumer.heartbeat.interval.ms": "250"}
+
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """The address of a fresh node."""
     command = [sys.executable, "-m", "ottla.main", "dev", "--nodes", "1", "--base-port", "0", "--json"]
+    for name, value in SOONER.items():
+        command += ["--override", f"{name}={value}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

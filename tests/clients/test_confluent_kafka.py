@@ -15,7 +15,7 @@ WAIT_SECONDS_MAX = 30
 
 def ensure_topic(bootstrap: str, topic: str, partitions: int = 3, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    if topic not in admin.list_topics(timeout=5).topics:
+    if topic not in admin.list_topics(timeout=WAIT_SECONDS_MAX).topics:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
         admin.create_topics([new])[topic].result(10)
 
@@ -202,9 +202,9 @@ def test_admin_alters_configs_adds_partitions_and_deletes_the_topic(bootstrap: s
         pass
     assert len(admin.list_topics(topic, 5).topics[topic].partitions) == 3
     admin.delete_topics([topic])[topic].result(10)
-    while topic in admin.list_topics(timeout=5).topics and time.monotonic() < deadline:
+    while topic in admin.list_topics(timeout=WAIT_SECONDS_MAX).topics and time.monotonic() < deadline:
         pass
-    assert topic not in admin.list_topics(timeout=5).topics
+    assert topic not in admin.list_topics(timeout=WAIT_SECONDS_MAX).topics
 
 
 def test_producing_a_record_that_is_too_large_is_refused_and_the_next_one_passes(bootstrap: str, topic: str) -> None:

@@ -17,6 +17,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from ottla.testing import Cluster
+from tests.clients.conftest import SOONER
 from tests.clients.test_confluent_kafka import consume, ensure_topic
 
 WAIT_SECONDS_MAX = 60
@@ -124,7 +125,7 @@ def test_a_topic_that_grows_is_assigned_again(bootstrap: str, topic: str) -> Non
 def test_the_group_goes_on_when_its_coordinator_is_killed() -> None:
     """Three nodes, three members; the node that coordinates the group is killed: no record is missed, and each has one owner."""
     topic = "orders"
-    with Cluster(3) as cluster:
+    with Cluster(3, **{name.replace(".", "_"): value for name, value in SOONER.items()}) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         new = NewTopic(topic, num_partitions=6, replication_factor=3, config={"min.insync.replicas": "2"})
         admin.create_topics([new])[topic].result(30)

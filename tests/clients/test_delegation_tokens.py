@@ -85,6 +85,19 @@ async def test_who_does_not_have_the_secret_is_refused(sasl_node: SaslNode) -> N
         assert base64.b64encode(made.hmac).decode() not in sasl_node.log.read_text()
 
 
+async def test_clients_of_the_first_versions_make_and_see_tokens_without_a_requester(sasl_node: SaslNode) -> None:
+    """The fuzzer found that these responses could not be encoded, so that the connection was closed."""
+    async with channels(sasl_node.sasl) as to:
+        alice, anonymous = to.plain("alice"), to.anonymous(sasl_node.plaintext)
+        for version in (1, 2):
+            made = await alice.request(CreateDelegationTokenRequest(), version)
+            assert (made.error_code, made.principal_name, made.token_requester_principal_name) == (0, "alice", "")
+            described = await alice.request(DescribeDelegationTokenRequest(owners=None), version)
+            assert made.token_id in [token.token_id for token in described.tokens]
+            refused = await anonymous.request(CreateDelegationTokenRequest(), version)
+            assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
 async def test_owners_and_renewers_see_and_renew_a_token(sasl_node: SaslNode) -> None:
     async with channels(sasl_node.sasl) as to:
         alice, admin, bob = (to.plain(user) for user in ("alice", "admin", "bob"))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.clients.sasl_node import MECHANISMS, SaslNode, started
 from tests.needs import needs_apache_kafka
-from tools.apache_kafka import run_tool
+from tools.apache_kafka import ToolSession
 
 pytestmark = [needs_apache_kafka, pytest.mark.timeout(300)]
 
@@ -33,6 +33,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNode]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def tools() -> Iterator[ToolSession]:
+    with ToolSession() as session:
+        yield session
+
+
 def properties(directory: Path, mechanism: str, jaas: str) -> str:
     file = directory / f"{mechanism}.properties"
     file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas}\n")
@@ -48,25 +54,27 @@ def properties(directory: Path, mechanism: str, jaas: str) -> str:
         ("OAUTHBEARER", f'{OAUTH} unsecuredLoginStringClaim_sub="zoe";'),
     ],
 )
-def test_the_tools_log_in(node: SaslNode, tmp_path: Path, mechanism: str, jaas: str) -> None:
+def test_the_tools_log_in(node: SaslNode, tools: ToolSession, tmp_path: Path, mechanism: str, jaas: str) -> None:
     config = properties(tmp_path, mechanism, jaas)
-    done = run_tool("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", config, "--list")
+    done = tools.run("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", config, "--list")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_wrong_password_is_kafkas_error(node: SaslNode, tmp_path: Path) -> None:
+def test_a_wrong_password_is_kafkas_error(node: SaslNode, tools: ToolSession, tmp_path: Path) -> None:
     config = properties(tmp_path, "SCRAM-SHA-256", f'{SCRAM} username="bob" password="planted-wrong";')
-    done = run_tool("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", config, "--list")
+    done = tools.run("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", config, "--list")
     assert done.returncode == 1
     assert "SaslAuthenticationException: Authentication failed during authentication due to invalid credentials" in (
         done.stdout + done.stderr
     )
 
 
-def test_a_producer_goes_on_over_several_sessions_on_its_connections(node: SaslNode, tmp_path: Path) -> None:
+def test_a_producer_goes_on_over_several_sessions_on_its_connections(
+    node: SaslNode, tools: ToolSession, tmp_path: Path
+) -> None:
     config = properties(tmp_path, "SCRAM-SHA-512", f'{SCRAM} username="bob" password="planted-bob";')
     rate, seconds = 100, 3 * SESSION_MS // 1000
-    done = run_tool(
+    done = tools.run(
         "kafka-producer-perf-test", "--topic", "sessions", "--num-records", str(rate * seconds), "--record-size", "10",
         "--throughput", str(rate), "--bootstrap-server", node.sasl, "--command-config", config,
     )  # fmt: skip
@@ -74,9 +82,9 @@ def test_a_producer_goes_on_over_several_sessions_on_its_connections(node: SaslN
     assert "its session has expired" not in node.log.read_text()
 
 
-def test_a_token_of_the_tool_logs_in(node: SaslNode, tmp_path: Path) -> None:
+def test_a_token_of_the_tool_logs_in(node: SaslNode, tools: ToolSession, tmp_path: Path) -> None:
     config = properties(tmp_path, "PLAIN", f'{PLAIN} username="alice" password="planted-alice";')
-    made = run_tool(
+    made = tools.run(
         "kafka-delegation-tokens", "--bootstrap-server", node.sasl, "--command-config", config, "--create",
         "--max-life-time-period", "-1", "--renewer-principal", "User:admin",
     ).stdout  # fmt: skip
@@ -84,6 +92,6 @@ def test_a_token_of_the_tool_logs_in(node: SaslNode, tmp_path: Path) -> None:
     assert token is not None, made
     jaas = f'{SCRAM} username="{token["id"]}" password="{token["hmac"]}" tokenauth="true";'
     with_token = properties(tmp_path, "SCRAM-SHA-256", jaas)
-    done = run_tool("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", with_token, "--list")
+    done = tools.run("kafka-topics", "--bootstrap-server", node.sasl, "--command-config", with_token, "--list")
     assert done.returncode == 0, done.stdout + done.stderr
     assert token["hmac"] not in node.log.read_text()

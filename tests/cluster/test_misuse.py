@@ -29,6 +29,7 @@ from ottla.protocol.messages.vote import VoteRequest
 from ottla.testing import Cluster
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
+from tests.cluster.shared import clear
 from tests.cluster.test_three_nodes import Writer, create, read
 from tests.ports import free_ports
 
@@ -38,10 +39,26 @@ EXIT_SECONDS = 60.0
 ANOTHER_CLUSTER = "AnotherClusterAltogeth"
 
 
+SOONER = {"initial_broker_registration_timeout_ms": "9000", "broker_session_timeout_ms": "3000"}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
+    with Cluster(3, auto_create_topics_enable="false", **SOONER) as cluster:
+        yield cluster
+
+
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, initial_broker_registration_timeout_ms="9000", broker_session_timeout_ms="3000") as running:
-        yield running
+def cluster(running: Cluster) -> Iterator[Cluster]:
+    yield running
+    clear(running)
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """For a test that takes a node's place or its directory."""
+    with Cluster(3, **SOONER) as cluster:
+        yield cluster
 
 
 def properties(cluster: Cluster, node_id: int) -> dict[str, str]:
@@ -117,7 +134,8 @@ def test_a_second_node_with_an_id_in_use_is_refused_and_the_first_does_not_notic
     judge(cluster, writer)
 
 
-def test_a_silent_node_whose_id_was_taken_over_stops_when_it_wakes(cluster: Cluster) -> None:
+def test_a_silent_node_whose_id_was_taken_over_stops_when_it_wakes(own_cluster: Cluster) -> None:
+    cluster = own_cluster
     writer = written(cluster, "taken")
     leader = cluster.leaders("taken")[0]
     cluster.pause(leader)
@@ -183,7 +201,8 @@ def test_a_voter_that_is_configured_as_a_quorum_by_itself_does_not_start(cluster
     judge(cluster, writer)
 
 
-def test_an_empty_node_that_is_a_quorum_by_itself_does_not_take_the_others_down(cluster: Cluster) -> None:
+def test_an_empty_node_that_is_a_quorum_by_itself_does_not_take_the_others_down(own_cluster: Cluster) -> None:
+    cluster = own_cluster
     writer = written(cluster, "orders")
     cluster.stop(3)
     data = properties(cluster, 3)["log.dirs"]
@@ -278,8 +297,9 @@ def test_a_node_restored_from_an_old_copy_catches_up_before_it_counts(cluster: C
     judge(cluster, writer)
 
 
-def test_a_node_restored_while_the_others_are_away_does_not_lead_with_its_old_log(cluster: Cluster) -> None:
+def test_a_node_restored_while_the_others_are_away_does_not_lead_with_its_old_log(own_cluster: Cluster) -> None:
     """The broker epoch decides: eligible leaders are those that had everything when the ISR got too small (KIP-966)."""
+    cluster = own_cluster
     writer = written(cluster, "alone")
     last = cluster.leaders("alone")[0]
     data = Path(properties(cluster, last)["log.dirs"])
@@ -302,7 +322,8 @@ def test_a_node_restored_while_the_others_are_away_does_not_lead_with_its_old_lo
     judge(cluster, writer)
 
 
-def test_a_wiped_directory_gets_a_new_id_and_its_replicas_again(cluster: Cluster) -> None:
+def test_a_wiped_directory_gets_a_new_id_and_its_replicas_again(own_cluster: Cluster) -> None:
+    cluster = own_cluster
     writer = written(cluster, "wiped")
     leader = cluster.leaders("wiped")[0]
     data = Path(properties(cluster, leader)["log.dirs"])

@@ -19,16 +19,23 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
+from tests.cluster.shared import clear
 from tests.cluster.test_three_nodes import Writer, create, read
 
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
     # A writer that lives on asks for its topic after the deletion, and that must not create it again.
-    with Cluster(3, broker_session_timeout_ms="4000", auto_create_topics_enable="false") as running:
-        yield running
+    with Cluster(3, auto_create_topics_enable="false", broker_session_timeout_ms="4000") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running: Cluster) -> Iterator[Cluster]:
+    yield running
+    clear(running)
 
 
 def delete_before(cluster: Cluster, topic: str, offset: int, timeout_ms: int = 20_000) -> tuple[int, int]:

@@ -131,7 +131,11 @@ class Sending:
     def _run(self) -> None:
         producer, number = Producer(self._config), 0
         while not self._stop.is_set():
-            producer.produce(self._topic, b"x", partition=number % 3, on_delivery=self._delivered)
+            try:
+                producer.produce(self._topic, b"x", partition=number % 3, on_delivery=self._delivered)
+            except KafkaException as error:
+                # librdkafka refuses by itself once its metadata says that the topic is not authorized.
+                self.refused[number % 3] = error.args[0].code()
             producer.poll(0.01)
             number += 1
         producer.purge()

@@ -24,21 +24,21 @@ from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.chaos.failover import WITHOUT_THE_HINT_SECONDS
+from tests.cluster.shared import clear
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[Cluster]:
-    """One for all tests that stop no node."""
-    with Cluster(3) as running:
-        yield running
+def running() -> Iterator[Cluster]:
+    with Cluster(3, auto_create_topics_enable="false") as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
-        yield running
+def cluster(running: Cluster) -> Iterator[Cluster]:
+    yield running
+    clear(running)
 
 
 def create(cluster: Cluster, topic: str, partitions: int = 1, **configs: str) -> None:
@@ -118,10 +118,10 @@ def read(cluster: Cluster, topic: str, count: int) -> list[int]:
     return values
 
 
-def test_three_brokers_are_registered_and_replicas_spread_over_them(whole: Cluster) -> None:
-    create(whole, "spread", partitions=6)
-    for node_id in whole.nodes:
-        answer = whole.metadata(["spread"], node_id)
+def test_three_brokers_are_registered_and_replicas_spread_over_them(cluster: Cluster) -> None:
+    create(cluster, "spread", partitions=6)
+    for node_id in cluster.nodes:
+        answer = cluster.metadata(["spread"], node_id)
         assert sorted(broker.node_id for broker in answer.brokers) == [1, 2, 3]
         partitions = answer.topics[0].partitions
         assert all(sorted(p.replica_nodes) == sorted(p.isr_nodes) == [1, 2, 3] for p in partitions)
@@ -246,34 +246,34 @@ def test_leadership_returns_to_the_preferred_replica_when_asked(cluster: Cluster
     eventually(lambda: cluster.leaders("preferred")[0] == preferred, "the preferred leader")
 
 
-def test_a_partition_moves_to_other_brokers_with_its_records(whole: Cluster) -> None:
-    admin = AdminClient({"bootstrap.servers": whole.bootstrap})
+def test_a_partition_moves_to_other_brokers_with_its_records(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("moved", 1, replica_assignment=[[1]])])["moved"].result(20)
-    eventually(lambda: whole.leaders("moved").get(0) == 1, "a leader")
-    writer = Writer(whole, "moved")
+    eventually(lambda: cluster.leaders("moved").get(0) == 1, "a leader")
+    writer = Writer(cluster, "moved")
     writer.write(500)
     writer.flush()
-    with Wire(whole.nodes[2].port) as wire:
+    with Wire(cluster.nodes[2].port) as wire:
         move = ReassignableTopic(name="moved", partitions=[ReassignablePartition(partition_index=0, replicas=[2, 3])])
         answer = wire.request(AlterPartitionReassignmentsRequest(topics=[move], timeout_ms=10_000))
     assert answer.error_code == 0 and answer.responses[0].partitions[0].error_code == 0
-    eventually(lambda: whole.isr("moved")[0] == [2, 3], "the move to be over")
-    assert whole.leaders("moved")[0] in (2, 3)
-    assert read(whole, "moved", 500) == list(range(500))
-    eventually(lambda: not (Path(whole.nodes[1].dir) / "data" / "moved-0").exists(), "the old replica to be removed")
+    eventually(lambda: cluster.isr("moved")[0] == [2, 3], "the move to be over")
+    assert cluster.leaders("moved")[0] in (2, 3)
+    assert read(cluster, "moved", 500) == list(range(500))
+    eventually(lambda: not (Path(cluster.nodes[1].dir) / "data" / "moved-0").exists(), "the old replica to be removed")
 
 
-def test_a_deleted_topic_goes_from_every_disk(whole: Cluster) -> None:
-    create(whole, "gone", partitions=3)
-    folders = [Path(node.dir) / "data" / f"gone-{i}" for node in whole.nodes.values() for i in range(3)]
+def test_a_deleted_topic_goes_from_every_disk(cluster: Cluster) -> None:
+    create(cluster, "gone", partitions=3)
+    folders = [Path(node.dir) / "data" / f"gone-{i}" for node in cluster.nodes.values() for i in range(3)]
     # The first record makes the folder: without one there is nothing to wait for below, and brokers may not know yet.
-    producer = Producer({"bootstrap.servers": whole.bootstrap})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for partition in range(3):
         producer.produce("gone", b"x", partition=partition)
     assert producer.flush(20) == 0
     del producer  # its next question for metadata would create the topic again
     eventually(lambda: all(folder.exists() for folder in folders), "the records to come to every disk")
-    admin = AdminClient({"bootstrap.servers": whole.bootstrap})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.delete_topics(["gone"])["gone"].result(20)
     eventually(lambda: not any(folder.exists() for folder in folders), "the topic to go everywhere")
     assert admin.describe_topics(TopicCollection(["gone"]))["gone"].exception(20) is not None

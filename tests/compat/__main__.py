@@ -16,6 +16,7 @@ from tests.compat import group_logs, kafka_python, librdkafka, librdkafka_secure
 from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.node import running_cluster, running_node
 from tests.compat.secured import LISTENERS, SecuredNode, secured_node
+from tests.pipeline.conftest import why_not
 from tools import apache_kafka
 
 HERE = Path(__file__).parent
@@ -124,11 +125,20 @@ def run_kafka_python_secured(logs: Path, names: list[str], node: SecuredNode) ->
 
 
 def run_logins(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]:
-    found = logins.in_python_all(node, report)
-    if reason := apache_kafka.missing():
-        print(f"Java is left out: {reason}")
-        return found
-    return found + logins.in_java_all(node, logs, report)
+    """The names are those of clients: python, java, spark."""
+    found = []
+    for client, work, missing in (
+        ("python", lambda: logins.in_python_all(node, report), lambda: None),
+        ("java", lambda: logins.in_java_all(node, logs, report), apache_kafka.missing),
+        ("spark", lambda: logins.in_spark(node, logs, report), why_not),
+    ):
+        if names and client not in names:
+            continue
+        if reason := missing():
+            print(f"{client} is left out: {reason}")
+        else:
+            found += work()
+    return found
 
 
 SUITES = {

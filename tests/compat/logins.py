@@ -26,6 +26,7 @@ RECORDS = [b"%d" % number for number in range(COUNT)]
 PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 #: SSL alone has no mechanism: the certificate is the login.
 LOGINS = [*((protocol, mechanism) for protocol in PROTOCOLS for mechanism in MECHANISMS), ("SSL", "")]
+SPARK_LOGINS = [("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512"), ("SSL", "")]
 TOKEN = "token"
 
 
@@ -247,3 +248,29 @@ def in_java_all(node: SecuredNode, logs: Path, report: Callable[[Outcome], Outco
                     jaas = f"{MODULES['SCRAM-SHA-256']} {options};"
                     both(protocol, TOKEN, java(node, protocol, "SCRAM-SHA-256") | {"sasl.jaas.config": jaas})
     return found
+
+
+def in_spark(node: SecuredNode, logs: Path, report: Callable[[Outcome], Outcome]) -> list[Outcome]:
+    """Spark's batch reader, over what confluent-kafka has written by the same login."""
+    from ottla.pipeline import config, session
+
+    spark = session.start(config.load(None, (f"pipeline.output={logs / 'spark'}", "spark.shuffle_partitions=1")))
+
+    def read(protocol: str, mechanism: str) -> None:
+        topic = f"{protocol}-{mechanism or 'certificate'}-spark"
+        confluent(node, protocol, mechanism, topic)
+        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", node.address(protocol))
+        for name, text in java(node, protocol, mechanism).items():
+            reader = reader.option(f"kafka.{name}", text)
+        rows = reader.option("subscribe", topic).load().select("value").collect()
+        check(sorted(bytes(row.value) for row in rows) == sorted(RECORDS), f"read {rows}")
+
+    try:
+        return [
+            report(
+                outcome(f"{protocol}/{mechanism or 'certificate'}/spark", lambda p=protocol, m=mechanism: read(p, m))
+            )
+            for protocol, mechanism in SPARK_LOGINS
+        ]
+    finally:
+        spark.stop()

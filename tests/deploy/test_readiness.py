@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
 from ottla.testing import Cluster
+from tests.cluster.shared import clear
 from tests.deploy.nodes import eventually
 
 pytestmark = pytest.mark.timeout(240)
@@ -27,24 +29,35 @@ def ready(cluster: Cluster, node_id: int) -> bool:
     return probe(cluster, node_id, "/readyz")[0] == 200
 
 
-def test_one_that_is_left_of_three_is_alive_and_not_ready_until_another_is_back() -> None:
-    with Cluster(3) as cluster:
-        eventually(lambda: all(ready(cluster, node_id) for node_id in cluster.nodes), "all of three")
-        cluster.kill(1)
-        eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "two of three are a quorum")
-        cluster.kill(2)
-        eventually(lambda: not ready(cluster, 3), "one of three is none")
-        assert "[-] quorum" in probe(cluster, 3, "/readyz")[1]
-        assert probe(cluster, 3, "/healthz")[0] == 200, "restarting it would not bring the others back"
-        cluster.start(2)
-        eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "a quorum again")
-
-
-def test_one_that_is_cut_off_is_not_ready_and_the_others_are() -> None:
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
     with Cluster(3, cuttable=True) as cluster:
-        cluster.isolate(2)
-        eventually(lambda: not ready(cluster, 2), "the one alone to see it")
-        assert probe(cluster, 2, "/healthz")[0] == 200
-        eventually(lambda: ready(cluster, 1) and ready(cluster, 3), "the others to go on")
-        cluster.heal()
-        eventually(lambda: all(ready(cluster, node_id) for node_id in cluster.nodes), "all to be ready again")
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running: Cluster) -> Iterator[Cluster]:
+    yield running
+    running.heal()
+    clear(running)
+
+
+def test_one_that_is_left_of_three_is_alive_and_not_ready_until_another_is_back(cluster: Cluster) -> None:
+    eventually(lambda: all(ready(cluster, node_id) for node_id in cluster.nodes), "all of three")
+    cluster.kill(1)
+    eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "two of three are a quorum")
+    cluster.kill(2)
+    eventually(lambda: not ready(cluster, 3), "one of three is none")
+    assert "[-] quorum" in probe(cluster, 3, "/readyz")[1]
+    assert probe(cluster, 3, "/healthz")[0] == 200, "restarting it would not bring the others back"
+    cluster.start(2)
+    eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "a quorum again")
+
+
+def test_one_that_is_cut_off_is_not_ready_and_the_others_are(cluster: Cluster) -> None:
+    cluster.isolate(2)
+    eventually(lambda: not ready(cluster, 2), "the one alone to see it")
+    assert probe(cluster, 2, "/healthz")[0] == 200
+    eventually(lambda: ready(cluster, 1) and ready(cluster, 3), "the others to go on")
+    cluster.heal()
+    eventually(lambda: all(ready(cluster, node_id) for node_id in cluster.nodes), "all to be ready again")

@@ -13,9 +13,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS_MAX = 30
@@ -54,8 +56,13 @@ class Cli:
     def topic(self, *, partitions: int = 1) -> str:
         """A new topic."""
         name = f"cli-{os.getpid()}-{next(self.names)}"
-        self.ok("topic", "create", name, "-p", str(partitions))
+        self._admin.create_topics([NewTopic(name, partitions)])[name].result(COMMAND_SECONDS_MAX)
         return name
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        """Without a process: what a test needs, and is not about."""
+        return AdminClient({"bootstrap.servers": self.bootstrap})
 
 
 @dataclass

@@ -15,12 +15,13 @@ from ottla.storage.cleaner_plan import Plan
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
 from ottla.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from tests.effort import seeds
 from tests.sim.directed_histories import cleaner_histories_of
 from tests.sim.noticed import seeds_for
 from tests.sim.test_mutants import Patch, is_noticed
 
 #: Without a mutant.
-SEEDS_CONTROL = 100
+SEEDS_CONTROL = seeds(50, long=100)
 
 _make_plan = cleaner.make_plan
 _create = Logs.create

@@ -9,19 +9,20 @@ import os
 
 import pytest
 
+from tests.effort import seeds
 from tests.sim.raft_history import run_raft_history
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "30"))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(15, long=30)))
 ONE_SEED = os.environ.get("OTTLA_SIM_SEED")
 
 
-def seeds() -> range:
+def chosen() -> range:
     return range(SEEDS) if ONE_SEED is None else range(int(ONE_SEED), int(ONE_SEED) + 1)
 
 
 @pytest.mark.parametrize("voters", [1, 3], ids=lambda voters: f"of_{voters}")
 def test_histories_of_a_quorum(voters: int) -> None:
-    for seed in seeds():
+    for seed in chosen():
         run_raft_history(seed, voters)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.effort import seeds
 from tests.sim.directed_histories import run_histories
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(200, long=400)))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(100, long=400)))
 ONE_SEED = os.environ.get("OTTLA_SIM_SEED")
 SEEDS_PER_TEST = 50
 
@@ -38,8 +38,7 @@ def test_a_seed_makes_one_history_only() -> None:
 
 def test_histories_meet_every_kind_of_fault() -> None:
     """A harness that finds nothing may be one that does nothing."""
-    seen = "\n".join(line for seed in range(60) for line in run_histories(seed)[0].trace)
-    for what in (
+    missing = {
         "power loss",
         "kill",
         "failure",
@@ -52,5 +51,10 @@ def test_histories_meet_every_kind_of_fault() -> None:
         "damage: damage met",
         "damage: partition offline",
         "damage: directory offline",
-    ):
-        assert what in seen, f"no history has {what!r}"
+    }
+    for seed in range(60):
+        seen = "\n".join(run_histories(seed)[0].trace)
+        missing = {what for what in missing if what not in seen}
+        if not missing:
+            return
+    raise AssertionError(f"no history has {missing}")

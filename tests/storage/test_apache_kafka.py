@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets
 from ottla.storage.config import LogConfig
@@ -16,20 +19,46 @@ from ottla.storage.log import Origin
 from ottla.storage.log_dirs import open_log_dirs, read_meta_properties
 from ottla.storage.logs import Logs
 from tests.needs import needs_apache_kafka
+from tests.ports import free_ports
 from tests.storage.logs_for_tests import NOW_MS, append, batch, marker, open_at, read_all
-from tools import apache_kafka
+from tools.apache_kafka import ApacheKafka, ToolSession
 
 pytestmark = [
     needs_apache_kafka,
     pytest.mark.timeout(300),
 ]
-BASE_PORT = 31870
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+PROPERTIES = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "512", "num.partitions": "2"}
 TOPIC = "from-apache"
 CONFIG = LogConfig(segment_bytes=8000, index_interval_bytes=300)
 
 
-def dump(*args: str) -> str:
-    done = apache_kafka.run_tool("kafka-dump-log", *args, timeout_s=120)
+@pytest.fixture(scope="module")
+def tools() -> Iterator[ToolSession]:
+    with ToolSession() as session:
+        yield session
+
+
+@contextmanager
+def kafka(data: Path) -> Iterator[ApacheKafka]:
+    """Its controller listens 100 above the first port."""
+    with ApacheKafka(
+        free_ports(101)[0], data=data, properties=PROPERTIES, cluster_id=CLUSTER_ID, quick=True
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def of_apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a node of Apache Kafka leaves that wrote 3,000 records and stopped cleanly; each test takes a copy."""
+    data = tmp_path_factory.mktemp("apache") / "cluster"
+    with kafka(data) as running:
+        produce(running.bootstrap, "one", 3000)
+    return data
+
+
+def dump(tools: ToolSession, *args: str) -> str:
+    done = tools.run("kafka-dump-log", *args)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -43,7 +72,7 @@ def complaints(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_the_dump_tool_finds_nothing_wrong_with_our_files(tmp_path: Path, killed: bool) -> None:
+def test_the_dump_tool_finds_nothing_wrong_with_our_files(tools: ToolSession, tmp_path: Path, killed: bool) -> None:
     directory = tmp_path / "topic-0"
     log = open_at(directory, CONFIG)
     for sequence in range(40):
@@ -63,28 +92,33 @@ def test_the_dump_tool_finds_nothing_wrong_with_our_files(tmp_path: Path, killed
     kinds = ("log", "index", "timeindex", "txnindex", "snapshot")
     files = [str(path) for kind in kinds for path in sorted(directory.glob(f"*.{kind}"))]
     assert len(files) > 15
-    text = dump("--deep-iteration", "--files", ",".join(files))
+    text = dump(tools, "--deep-iteration", "--files", ",".join(files))
     assert complaints(text) == []
     assert "isTransactional: true" in text and "endTxnMarker: ABORT" in text and "producerEpoch: 0" in text
-    sane = dump("--index-sanity-check", "--files", ",".join(f for f in files if f.endswith("index") and "txn" not in f))
+    indexes = ",".join(file for file in files if file.endswith("index") and "txn" not in file)
+    sane = dump(tools, "--index-sanity-check", "--files", indexes)
     assert sane.count("passed sanity check.") == len(list(directory.glob("*.index"))) * 2, sane
 
 
-def test_a_directory_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> None:
+def opened(log_dir: Path, config: LogConfig) -> Logs:
+    """The directory as a node of ours opens it."""
+    logs = Logs(OsFiles(), open_log_dirs(OsFiles(), [str(log_dir)], CLUSTER_ID, 1), Random(1))
+    logs.open_all(lambda topic, topic_id: config, NOW_MS)
+    return logs
+
+
+def test_a_directory_goes_from_apache_kafka_to_us_and_back(
+    tools: ToolSession, of_apache_kafka: Path, tmp_path: Path
+) -> None:
     data = tmp_path / "cluster"
-    properties = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "512", "num.partitions": "2"}
-    node = apache_kafka.ApacheKafka(BASE_PORT, data=data, properties=properties)
-    with node as kafka:
-        produce(kafka.bootstrap, "one", 3000)
-        log_dir = kafka.log_dir()
-        cluster_id = kafka.cluster_id
+    shutil.copytree(of_apache_kafka, data)
+    log_dir = data / "node1"
     kept = {path.name: (path / "00000000000000000000.log").read_bytes() for path in log_dir.glob(f"{TOPIC}-*")}
     assert kept
 
     meta = read_meta_properties(OsFiles(), str(log_dir))
-    assert meta is not None and meta.cluster_id == cluster_id
-    logs = Logs(OsFiles(), open_log_dirs(OsFiles(), [str(log_dir)], cluster_id, 1), Random(1))
-    logs.open_all(lambda topic, topic_id: LogConfig(segment_bytes=1 << 20, index_interval_bytes=512), NOW_MS)
+    assert meta is not None and meta.cluster_id == CLUSTER_ID
+    logs = opened(log_dir, LogConfig(segment_bytes=1 << 20, index_interval_bytes=512))
     assert logs.previous_broker_epoch >= 0, "Apache Kafka stopped cleanly and left its epoch"
     ours = [log for log in logs if log.topic == TOPIC]
     assert sum(log.log_end_offset for log in ours) == 3000
@@ -106,24 +140,21 @@ def test_a_directory_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> No
         for path in sorted(Path(log.directory).glob("*.*[xgt]"))
         if path.suffix in (".log", ".index", ".timeindex", ".snapshot")
     ]
-    assert complaints(dump("--files", ",".join(files))) == []
+    assert complaints(dump(tools, "--files", ",".join(files))) == []
     points = read_offsets(OsFiles(), f"{log_dir}/{RECOVERY_POINT}")
     assert points[(TOPIC, 0)] == before[0] + 1000 == read_offsets(OsFiles(), f"{log_dir}/{REPLICATION}")[(TOPIC, 0)]
 
-    with apache_kafka.ApacheKafka(BASE_PORT, data=data, properties=properties, cluster_id=cluster_id) as kafka:
-        produce(kafka.bootstrap, "two", 100)
-        assert end_offsets(kafka.bootstrap) == 3000 + 2 * 1000 + 100
+    with kafka(data) as running:
+        produce(running.bootstrap, "two", 100)
+        assert end_offsets(tools, running.bootstrap) == 3000 + 2 * 1000 + 100
     server_log = (data / "node1.log").read_text(errors="replace")
     assert not re.search(rf"(rebuilding|corrupt|Recovering).*{TOPIC}", server_log), server_log[-3000:]
 
 
-def test_apache_kafka_opens_what_a_kill_of_ours_left(tmp_path: Path) -> None:
+def test_apache_kafka_opens_what_a_kill_of_ours_left(tools: ToolSession, of_apache_kafka: Path, tmp_path: Path) -> None:
     data = tmp_path / "cluster"
-    with apache_kafka.ApacheKafka(BASE_PORT, data=data) as kafka:
-        produce(kafka.bootstrap, "one", 10)
-        log_dir, cluster_id = kafka.log_dir(), kafka.cluster_id
-    logs = Logs(OsFiles(), open_log_dirs(OsFiles(), [str(log_dir)], cluster_id, 1), Random(1))
-    logs.open_all(lambda topic, topic_id: LogConfig(), NOW_MS)
+    shutil.copytree(of_apache_kafka, data)
+    logs = opened(data / "node1", LogConfig())
     log = logs.by_name(TOPIC, 0)
     assert log is not None
     for i in range(300):
@@ -132,22 +163,19 @@ def test_apache_kafka_opens_what_a_kill_of_ours_left(tmp_path: Path) -> None:
     assert Path(log.segments.active.log_path).stat().st_size > log.size
     killed = tmp_path / "killed"
     shutil.copytree(data, killed)  # what the process leaves when it dies here
-    with apache_kafka.ApacheKafka(BASE_PORT, data=killed, cluster_id=cluster_id) as kafka:
-        assert end_offsets(kafka.bootstrap) == 10 + 600
+    with kafka(killed) as running:
+        assert end_offsets(tools, running.bootstrap) == 3000 + 600
 
 
 def produce(bootstrap: str, prefix: str, count: int) -> None:
-    lines = "".join(f"{prefix}-{i} {'x' * (i % 50)}\n" for i in range(count))
-    # The tool gives up a request after 1.5 s by default, and ends with 0 although records are lost: on busy cores 399 of
-    # 3,000 were missing. Its log says so.
-    done = apache_kafka.run_tool(
-        *("kafka-console-producer", "--bootstrap-server", bootstrap, "--topic", TOPIC),
-        *("--request-timeout-ms", "60000", "--max-block-ms", "60000"),
-        stdin=lines,
-    )
-    assert done.returncode == 0 and "ERROR" not in done.stdout + done.stderr, done.stdout + done.stderr
+    refused: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 60_000})
+    for number in range(count):
+        value = f"{prefix}-{number} {'x' * (number % 50)}"
+        producer.produce(TOPIC, value, on_delivery=lambda error, message: refused.append(error))
+    assert producer.flush(60) == 0 and refused == [None] * count
 
 
-def end_offsets(bootstrap: str) -> int:
-    done = apache_kafka.run_tool("kafka-get-offsets", "--bootstrap-server", bootstrap, "--topic", TOPIC)
+def end_offsets(tools: ToolSession, bootstrap: str) -> int:
+    done = tools.run("kafka-get-offsets", "--bootstrap-server", bootstrap, "--topic", TOPIC)
     return sum(int(line.rsplit(":", 1)[1]) for line in done.stdout.split())

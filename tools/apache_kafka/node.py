@@ -10,11 +10,16 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.testing.connection import Connection
 from tools.apache_kafka.jars import OracleUnavailable
 from tools.apache_kafka.programs import TOOLS, java_command, run_tool
 
 START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 30
+POLL_SECONDS = 0.05
+METADATA_VERSION = 12
 SINGLE_NODE = {  # one broker cannot hold the three replicas that these ask for by default
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -39,8 +44,9 @@ class ApacheKafka:
         heap: str = "-Xmx1G -Xms256m",
         cluster_id: str | None = None,
         first_id: int = 1,
+        quick: bool = False,
     ) -> None:
-        self.base_port, self.nodes, self.heap, self.first_id = base_port, nodes, heap, first_id
+        self.base_port, self.nodes, self.heap, self.first_id, self.quick = base_port, nodes, heap, first_id, quick
         self.properties = properties or {}
         self.cluster_id = cluster_id
         self._temporary = data is None
@@ -85,7 +91,7 @@ class ApacheKafka:
         begin = time.monotonic()
         for i, file in enumerate(files):
             log = (self.data / f"node{i + 1}.log").open("wb")
-            command = java_command(TOOLS["kafka-server-start"], str(file), heap=self.heap, quick=False)
+            command = java_command(TOOLS["kafka-server-start"], str(file), heap=self.heap, quick=self.quick)
             self.processes.append(
                 subprocess.Popen(command, cwd=self.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             )
@@ -113,12 +119,20 @@ class ApacheKafka:
                 if process.poll() is not None:
                     tail = (self.data / f"node{i + 1}.log").read_text(errors="replace")[-800:]
                     raise OracleUnavailable(f"node {i + 1} ended: {tail}")
-            done = run_tool("kafka-broker-api-versions", "--bootstrap-server", self.bootstrap, timeout_s=30)
-            if done.stdout.count(" -> (") == self.nodes and "ERROR" not in done.stdout:
+            if all(self._brokers_known(index) == self.nodes for index in range(self.nodes)):
                 self.start_seconds = time.monotonic() - begin
                 return
             if time.monotonic() - begin > START_SECONDS_MAX:
                 raise OracleUnavailable(f"no answer within {START_SECONDS_MAX} s")
+            time.sleep(POLL_SECONDS)
+
+    def _brokers_known(self, index: int) -> int:
+        """How many unfenced brokers the node has in its metadata; 0 while it does not listen."""
+        try:
+            with Connection("127.0.0.1", self.base_port + index, None) as connection:
+                return len(connection.request(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION).brokers)
+        except OSError:
+            return 0
 
     def _write_properties(self, index: int) -> Path:
         ids = range(self.first_id, self.first_id + self.nodes)

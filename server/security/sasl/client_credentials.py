@@ -14,7 +14,7 @@ from ottla.server.config.key import Values
 from ottla.server.security.sasl.client import LoginRejected
 from ottla.server.security.sasl.login_tokens import ENDPOINT
 from ottla.server.security.sasl.oauthbearer import MS_PER_S
-from ottla.server.security.sasl.web import TIMEOUT_S, fetch
+from ottla.server.security.sasl.web import TIMEOUT_S, fetch, without_secrets
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -53,14 +53,14 @@ class EndpointTokens(ABC):
         try:
             data = await self._world.workers.run(self._ask)
         except (OSError, ValueError) as error:
-            raise LoginRejected(f"no token from {self._url}: {error}") from None
+            raise LoginRejected(f"no token from {without_secrets(self._url)}: {error}") from None
         try:
             answer = json.loads(data)
             self._token = str(answer["access_token"])
             lifetime_s = float(answer.get("expires_in", 0))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             # The message does not contain the response, because it may have the token.
-            raise LoginRejected(f"{self._url} answered without a token") from None
+            raise LoginRejected(f"{without_secrets(self._url)} answered without a token") from None
         self._until_ms = now_ms + int(lifetime_s * MS_PER_S * self._part)
         return self._token
 

@@ -10,7 +10,7 @@ from urllib.request import url2pathname
 
 from ottla.server.clock import pause
 from ottla.server.security.sasl.signed_tokens import Keys, read_keys
-from ottla.server.security.sasl.web import fetch
+from ottla.server.security.sasl.web import fetch, without_secrets
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -27,13 +27,14 @@ class KeySet:
     def __init__(self, world: World, url: str, refresh_ms: int, retry_ms: int, retry_ms_max: int) -> None:
         self._world = world
         self._url = url
+        self._shown_url = without_secrets(url)
         self._refresh_ms = refresh_ms
         self._retry_ms = retry_ms
         self._retry_ms_max = retry_ms_max
         self._fetched_ms = -EARLY_REFRESH_INTERVAL_MS
         self._early = asyncio.Event()
         self.keys: Keys = {}
-        world.spawn(self._run(), f"keys of {url}")
+        world.spawn(self._run(), f"keys of {self._shown_url}")
 
     def missing(self) -> None:
         """Request an early refresh, because a token names an unknown key."""
@@ -48,11 +49,11 @@ class KeySet:
             try:
                 self.keys = read_keys(await self._read())
             except (OSError, ValueError) as error:
-                log.error("Keys of %s could not be fetched, those that are known stay: %s", self._url, error)
+                log.error("Keys of %s could not be fetched, those that are known stay: %s", self._shown_url, error)
                 await pause(self._world.clock, retry_ms)
                 retry_ms = min(2 * retry_ms, self._retry_ms_max)
                 continue
-            log.info("%d keys fetched of %s", len(self.keys), self._url)
+            log.info("%d keys fetched of %s", len(self.keys), self._shown_url)
             retry_ms = self._retry_ms
             await self._wait()
 

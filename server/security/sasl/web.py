@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http.client import HTTPException
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 #: The limit of an identity provider's response; a key set has a few KB.
@@ -18,6 +18,12 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
+def without_secrets(url: str) -> str:
+    """The URL for logs: without user, password and query, which may have a key."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
 def fetch(
     url: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout_s: float = TIMEOUT_S
 ) -> bytes:
@@ -27,7 +33,7 @@ def fetch(
         OSError: there is no response with status 200.
     """
     if urlsplit(url).scheme not in ("http", "https"):
-        raise OSError(f"{url} is no URL of HTTP")
+        raise OSError(f"{without_secrets(url)} is no URL of HTTP")
     request = Request(url, body, {"Accept": "application/json", **(headers or {})})
     try:
         with build_opener(_NoRedirect).open(request, timeout=timeout_s) as response:

@@ -7,8 +7,10 @@ import pytest
 from tests.broker.coordinator.mutant import noticed_by
 from tests.broker.groups.history import History
 from tests.broker.groups.mutants import MUTANTS
+from tests.effort import seeds
+from tests.sim.noticed import seeds_for
 
-SEEDS, SEEDS_PER_TEST = 400, 100
+SEEDS, SEEDS_PER_TEST = seeds(100, long=400), 100
 
 
 def run(seed: int) -> None:
@@ -26,5 +28,5 @@ def test_nothing_promised_is_broken_by_these_seeds(first: int) -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_known_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, number = noticed_by(MUTANTS[name], run, monkeypatch)
+    _, number = noticed_by(MUTANTS[name], run, monkeypatch, seeds_for("groups", name))
     assert number in MUTANTS[name].numbers

@@ -25,6 +25,21 @@ PARTITION, FETCH = "broker/replication/partition.py", "broker/replication/fetchi
 SESSION, FETCHER = "broker/replication/fetch_session.py", "broker/replication/fetcher.py"
 UNITS = "tests/broker/replication/"
 
+#: Without all other plugins and without rewritten assertions, of which nothing is kept: 0.4 s of processor in place of 1.6 s.
+PYTEST = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    "-x",
+    "--assert=plain",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "pytest_asyncio.plugin",
+)
+SECONDS_MAX = 100
+
 
 class Mutant(NamedTuple):
     text: str
@@ -224,9 +239,14 @@ class Copy:
         try:
             # Compiled files are recognised by seconds and size only, so no mutant may leave one.
             environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.folder)}
-            command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
             return subprocess.run(
-                command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+                [*PYTEST, *tests],
+                cwd=self.folder,
+                env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+                timeout=SECONDS_MAX,
+                capture_output=True,
+                text=True,
+                check=False,
             )
         finally:
             path.write_text(original)

@@ -10,8 +10,10 @@ from tests.broker.coordinator.mutant import noticed_by
 from tests.broker.transactions.admissions import Admissions
 from tests.broker.transactions.history import History
 from tests.broker.transactions.mutants import ADMISSION_MUTANTS, MUTANTS
+from tests.effort import seeds
+from tests.sim.noticed import seeds_for
 
-SEEDS, SEEDS_PER_TEST = 400, 100
+SEEDS, SEEDS_PER_TEST = seeds(100, long=400), 100
 
 
 def run(seed: int) -> None:
@@ -29,7 +31,7 @@ def test_nothing_promised_is_broken_by_these_seeds(first: int) -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_known_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, number = noticed_by(MUTANTS[name], run, monkeypatch)
+    _, number = noticed_by(MUTANTS[name], run, monkeypatch, seeds_for("transactions", name))
     assert number in MUTANTS[name].numbers
 
 
@@ -41,5 +43,9 @@ def test_no_leader_appends_to_a_transaction_without_a_coordinator_that_ends_it(t
 @pytest.mark.parametrize("name", ADMISSION_MUTANTS)
 def test_a_known_mistake_of_a_leader_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = ADMISSION_MUTANTS[name]
-    _, number = noticed_by(mutant, lambda seed: Admissions(seed, tmp_path / str(seed)).run(), monkeypatch)
+
+    def run_admissions(seed: int) -> None:
+        Admissions(seed, tmp_path / str(seed)).run()
+
+    _, number = noticed_by(mutant, run_admissions, monkeypatch, seeds_for("admissions", name))
     assert number in mutant.numbers

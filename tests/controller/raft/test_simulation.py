@@ -24,7 +24,7 @@ from tests.controller.raft.simulation import Broken, run
 from tests.effort import seeds
 from tests.sim.noticed import SEEDS_MAX, seeds_for
 
-SEEDS = int(os.environ.get("RAFT_SEEDS", seeds(150, long=300)))
+SEEDS = int(os.environ.get("RAFT_SEEDS", seeds(100, long=300)))
 FIRST_SEED = int(os.environ.get("RAFT_FIRST_SEED", "0"))
 PER_TEST = 50
 

@@ -12,15 +12,25 @@ from ottla.protocol.errors import ErrorCode
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.chaos.direct import ALL, DirectProducer
+from tests.cluster.shared import clear
+from tests.effort import SHORT_SESSIONS
 
 pytestmark = pytest.mark.timeout(180)
 TOPIC = "cut"
 
 
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
+    properties = SHORT_SESSIONS | {"replica_lag_time_max_ms": "4000", "auto_create_topics_enable": "false"}
+    with Cluster(3, cuttable=True, **properties) as cluster:
+        yield cluster
+
+
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, cuttable=True, replica_lag_time_max_ms="4000") as running:
-        yield running
+def cluster(running: Cluster) -> Iterator[Cluster]:
+    yield running
+    running.heal()
+    clear(running)
 
 
 def controller(cluster: Cluster) -> int:
@@ -51,10 +61,17 @@ def isr(cluster: Cluster, *, seen_by: int) -> list[int]:
 def write(cluster: Cluster, *, by: int) -> None:
     """What all in sync acknowledge, to the leader that this node knows. (Clients are not cut off: one that chooses for itself whom
     to ask may ask the node that is, and goes on believing it.)"""
-    producer = DirectProducer(cluster.nodes[leader(cluster, seen_by=by)].port, TOPIC, number=1)
-    producer.send(ALL, count=100, timeout_ms=60_000)
-    assert producer.answer(60) == ErrorCode.NONE
-    producer.close()
+
+    def is_acknowledged() -> bool:
+        producer = DirectProducer(cluster.nodes[leader(cluster, seen_by=by)].port, TOPIC, number=1)
+        producer.send(ALL, count=100, timeout_ms=60_000)
+        answer = producer.answer(60)
+        producer.close()
+        # On a busy machine another replica may be out of the ISR for a moment.
+        assert answer in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS)
+        return answer is ErrorCode.NONE
+
+    eventually(is_acknowledged, "the acknowledgement", seconds=60)
 
 
 @pytest.mark.parametrize("controls", [False, True], ids=["broker", "active controller"])

@@ -117,7 +117,7 @@ def planted(cluster: Cluster) -> set[bytes]:
 def test_a_plaintext_client_gets_no_answer_and_one_line_in_the_log(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "socket.timeout.ms": 2000})
     with pytest.raises(KafkaException):
-        admin.list_topics(timeout=3)
+        admin.list_topics(timeout=1)
     eventually(lambda: any("wants SSL" in cluster.log(node_id) for node_id in cluster.nodes), "the line")
 
 

@@ -62,6 +62,15 @@ class Tls:
         return ANONYMOUS
 
 
+class NamedTls(Tls):
+    """Keeps the name that a client asks for, as a node does."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.context.sslobject_class = tls_stream.ServerSide
+        self.context.sni_callback = tls_stream.keep_asked_name
+
+
 def client_context(authority: Authority = AUTHORITY) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=authority.pem)
@@ -151,6 +160,27 @@ async def test_a_client_that_does_not_speak_tls_is_closed_with_one_line(
         other = await node.client(client_context())
         other.send(heartbeat("m", 7))
         assert await other.correlation_ids(1) == [7]
+
+
+async def test_a_client_that_asks_for_a_name_that_is_not_ascii_is_closed_with_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CPython writes a traceback to stderr for each of them."""
+    tracebacks: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", tracebacks.append)
+    sent = ssl.MemoryBIO()
+    end = client_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        end.do_handshake()
+    async with tiny_node(tls=NamedTls) as node:
+        client = await node.client()
+        client.send(sent.read().replace(b"localhost", b"loca\xffhost"))
+        async with asyncio.timeout(5):
+            await client.reader.read()
+        await until(lambda: not node.listener.connections)
+    lines = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len(lines) == 1 and "the host name that the client asks for is not ASCII" in lines[0]
+    assert tracebacks == []
 
 
 async def test_a_health_check_that_only_connects_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:

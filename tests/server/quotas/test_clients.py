@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
+import random
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from ottla.protocol.api import ApiKey
 from ottla.server.clock import Clock, TimerHandle
@@ -125,3 +129,20 @@ def test_meters_of_idle_clients_are_forgotten_when_there_are_too_many(monkeypatc
     produce(quotas, "ann", 10, "new")
     assert {share.client_id for _, share in quotas.meters} == {"owing", "new"}
     assert produce(quotas, "ann", 0, "owing") == 87_000
+
+
+@pytest.mark.parametrize("consumers", [1, 20])
+@pytest.mark.parametrize("late_ms", [0, 50, 400])
+def test_over_thirty_seconds_consumers_get_their_quota_also_when_they_ask_late(consumers: int, late_ms: int) -> None:
+    """Each of them asks again as soon as it may, and up to `late_ms` later, as on a busy machine; there is always a MiB for it."""
+    limit, rng = 2_000_000.0, random.Random(consumers + late_ms)
+    quotas, clock = made({ANN: {"consumer_byte_rate": limit}})
+    due, got = [(0, number) for number in range(consumers)], 0
+    while due[0][0] < 30_000:
+        clock.now_ms, number = heapq.heappop(due)
+        size = min(quotas.fetch_bytes_max("ann", f"c{number}") or 0, 1_048_576)
+        wait_ms = quotas.fetched("ann", f"c{number}", size)
+        if not wait_ms:
+            got += size
+        heapq.heappush(due, (clock.now_ms + wait_ms + 1 + rng.randint(0, late_ms), number))
+    assert 1.0 <= got / 30 / limit <= 1.07

@@ -332,6 +332,14 @@ async def test_keys_can_be_in_a_file(tmp_path: Path) -> None:
     await real.close()
 
 
+async def test_the_log_has_no_password_of_an_address_of_keys(caplog: pytest.LogCaptureFixture) -> None:
+    real = RealWorld(asyncio.get_running_loop())
+    KeySet(real.world, "http://planted-user:planted-password@localhost:1/keys?code=planted", 20, 10, 20)
+    await until(lambda: "Keys of http://localhost:1/keys could not be fetched" in caplog.text)
+    await real.close()
+    assert "planted" not in caplog.text
+
+
 async def test_a_token_is_got_with_id_and_secret_and_kept_for_most_of_its_life() -> None:
     real = RealWorld(asyncio.get_running_loop())
     values = {name: key.default for name, key in BROKER_CONFIGS.items()}
@@ -462,8 +470,9 @@ async def test_a_provider_that_gives_no_token_fails_the_login_without_its_answer
     values = {name: key.default for name, key in BROKER_CONFIGS.items()}
     with provider() as (idp, url):
         idp.status, idp.answer = status, answer
+        with_key = f"{url}?code=planted"
         credentials = ClientCredentials(
-            real.world, {**values, ENDPOINT: url}, {"clientId": "i", "clientSecret": "planted"}
+            real.world, {**values, ENDPOINT: with_key}, {"clientId": "i", "clientSecret": "planted"}
         )
         with pytest.raises(LoginRejected) as refused:
             await credentials.token()

@@ -235,9 +235,29 @@ def test_a_jaas_property_is_read_as_kafka_writes_it() -> None:
 def test_a_malformed_jaas_property_is_refused_without_its_passwords(text: str) -> None:
     with pytest.raises(JaasError):
         read_module(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Module required password="planted" oops;',
+        'Module required password="planted"',
+        "Module planted required;",
+        'Module password="planted";',
+        'Module required password="planted;',
+        'Module required "planted";',
+        'Module required user_planted="x" "planted" = ;',
+    ],
+)
+def test_what_is_wrong_with_a_jaas_property_is_said_without_its_passwords(text: str) -> None:
     with pytest.raises(JaasError) as refused:
-        read_module('Module required password="planted" oops')
+        read_module(text)
     assert "planted" not in str(refused.value)
+
+
+def test_a_section_of_a_jaas_file_with_nothing_before_its_semicolon_is_refused() -> None:
+    with pytest.raises(JaasError):
+        read_sections("KafkaServer { ; };")
 
 
 def test_a_jaas_file_has_sections() -> None:

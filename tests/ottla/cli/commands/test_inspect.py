@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,12 @@ from ottla.cli.errors import OK, UNHEALTHY, USAGE
 from ottla.main import main
 from ottla.protocol.internal_topics.coordinator_records import encode_key, encode_value
 from ottla.protocol.internal_topics.group_records import GROUP_RECORDS
-from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
+from ottla.protocol.internal_topics.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    UserScramCredentialRecord,
+    encode_record,
+)
 from ottla.protocol.records import build_batch
 from ottla.protocol.records.control import end_txn_batch
 
@@ -72,6 +78,27 @@ def test_records_of_internal_topics_are_decoded(tmp_path: Path, capsys: pytest.C
     assert isinstance(rows[0]["value"], dict) and rows[0]["value"]["offset"] == 17
     assert rows[1]["value"] is None
     assert "problem" in rows[2] and code == UNHEALTHY
+
+
+def test_a_dump_of_the_metadata_has_no_passwords_and_nothing_to_guess_them_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        UserScramCredentialRecord("alice", 1, b"salt", b"stored", b"server", 4096),
+        ConfigRecord(4, "1", "listener.name.clients.plain.sasl.jaas.config", 'user_a="planted"'),
+        ConfigRecord(4, "", "unknown.to.this.version", "planted"),
+        ConfigRecord(4, "1", "ssl.key.password", None),
+        ConfigRecord(4, "1", "num.io.threads", "3"),
+        ConfigRecord(2, "t", "retention.ms", "60000"),
+    ]
+    batch = build_batch([(None, encode_record(record, 0), NOW) for record in records])
+    _, rows, _ = inspected(capsys, str(partition(tmp_path, "__cluster_metadata-0", batch)), "-r")
+    shown: list[Any] = [row["value"] for row in rows]
+    hidden = "[hidden]"
+    assert shown[0] == {
+        "name": "alice", "mechanism": 1, "salt": hidden, "storedKey": hidden, "serverKey": hidden, "iterations": 4096,
+    }  # fmt: skip
+    assert [each["value"] for each in shown[1:]] == [hidden, hidden, None, "3", "60000"]
 
 
 def test_space_ahead_is_no_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,32 @@
+"""One cluster for the tests of a file: each of them finds all nodes running and known to each other, and no topic."""
+
+from __future__ import annotations
+
+from confluent_kafka.admin import AdminClient
+
+from ottla.testing import Cluster
+from tests.broker.conftest import eventually
+
+SECONDS_MAX = 60
+
+
+def clear(cluster: Cluster) -> None:
+    """Undoes what a test did to nodes and topics. Files and settings are the test's own matter."""
+    for node_id in cluster.nodes:
+        if cluster.is_running(node_id):
+            cluster.resume(node_id)
+    cluster.start(*cluster.nodes)
+    for node_id in cluster.nodes:
+        eventually(
+            lambda n=node_id: len(cluster.metadata([], n).brokers) == 3, f"three brokers on {node_id}", SECONDS_MAX
+        )
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    if names := topics(cluster, 1):
+        for deleted in admin.delete_topics(names).values():
+            deleted.result(SECONDS_MAX)
+    for node_id in cluster.nodes:
+        eventually(lambda n=node_id: not topics(cluster, n), f"no topic on {node_id}", SECONDS_MAX)
+
+
+def topics(cluster: Cluster, node_id: int) -> list[str]:
+    return [topic.name for topic in cluster.metadata(node_id=node_id).topics if not topic.is_internal]

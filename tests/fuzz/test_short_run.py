@@ -1,0 +1,29 @@
+"""A short run of the fuzzer over all targets, as the tests make it: one process, because instrumenting the product takes 11 s."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import engine
+from tests.fuzz.judge import ROOT
+
+#: Of all targets together.
+SECONDS = 60
+#: The same inputs each time, as far as the machine gets: a test fails by a change of the code, not by chance. `make fuzz` draws.
+SEED = 1
+#: Instrumenting the codecs of all APIs would take longer than the run: each time it starts from other versions.
+SEEDS = 15
+
+
+@pytest.mark.skipif(not engine.can_guide(), reason="there is no atheris for this platform or Python")
+@pytest.mark.timeout(900)
+def test_nothing_that_clients_and_peers_send_or_that_may_be_on_the_disk_does_harm(tmp_path: Path) -> None:
+    limits = ["--jobs", "1", "--seconds", str(SECONDS), "--seed", str(SEED), "--seeds", str(SEEDS)]
+    command = [sys.executable, "-m", "tests.fuzz", *limits, "--folder", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout
