@@ -11,11 +11,14 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.groups.share.service import ShareGroupCoordinator
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.leaders import ShareLeaders
+from ottla.broker.share.wiring import ShareGroups
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
 from ottla.server.quotas.clients import ClientQuotas
@@ -36,6 +39,9 @@ class BrokerComponents:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: Transactions
+    share_leaders: ShareLeaders
+    share: ShareGroups
+    share_groups: ShareGroupCoordinator
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, which every fetch reads.

@@ -18,7 +18,7 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator
+from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator, share_group_coordinator
 from ottla.broker.handlers.metadata import encoder_of_topics
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
@@ -29,6 +29,8 @@ from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
+from ottla.broker.share.leaders import ShareLeaders
+from ottla.broker.share.wiring import ShareGroups, ShareStateLeadership, persister, share_coordinator
 from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
@@ -82,6 +84,16 @@ class BrokerNode:
         self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
         held_answers = HeldAnswers(world.clock, wheel)
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
+        self.share_coordinator = share_coordinator(
+            world, configs, self.metadata, self.replicas, self.groups.runtime.load_queue
+        )
+        share_state = ShareStateLeadership(self.share_coordinator)
+        self.replicas.listeners.append(share_state)
+        share_persister = persister(
+            world, configs.node_id, self.metadata, self.share_coordinator, self.channels, topic_creation
+        )
+        work = LongWork(world)
+        self.share_leaders = ShareLeaders(world, configs, self.metadata, self.replicas, share_persister, wheel, work)
         self.components = BrokerComponents(
             world=world,
             configs=configs,
@@ -93,11 +105,16 @@ class BrokerNode:
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,
+            share=ShareGroups(self.share_coordinator, share_persister),
+            share_leaders=self.share_leaders,
+            share_groups=share_group_coordinator(
+                world, configs, self.metadata, self.replicas, self.groups, self.channels, share_persister
+            ),
             fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
             held_answers=held_answers,
-            long_work=LongWork(world),
+            long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
             authorizer=AllowAll() if authorizer is None else authorizer,
@@ -107,6 +124,7 @@ class BrokerNode:
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [
             group_metadata.on_metadata_update,
+            share_state.on_metadata_update,
             held_answers.on_metadata_update,
             topic_creation.on_metadata_update,
             self.channels.on_metadata_update,
@@ -151,5 +169,7 @@ class BrokerNode:
         await self._scheduled_tasks.stop()
         self.transactions.coordinator.close()
         self.groups.close()
+        self.share_leaders.close()
+        self.share_coordinator.close()
         self.channels.close()
         self.replicas.resign_all()

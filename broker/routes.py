@@ -22,6 +22,8 @@ from ottla.broker.authorization import (
     offset_delete_guard,
     offset_fetch_guard,
     produce_guard,
+    share_group_guard,
+    share_guard,
 )
 from ottla.broker.authorization.actions import (
     describe_config_resource,
@@ -54,10 +56,13 @@ from ottla.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     consumer_group_describe,
     consumer_group_heartbeat,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
+    delete_share_group_state,
     describe_acls,
     describe_client_quotas,
     describe_cluster,
@@ -66,6 +71,7 @@ from ottla.broker.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -75,6 +81,7 @@ from ottla.broker.handlers import (
     get_telemetry_subscriptions,
     heartbeat,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -88,8 +95,15 @@ from ottla.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
+    read_share_group_state,
+    read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    write_share_group_state,
     write_txn_markers,
 )
 from ottla.broker.handlers._own_configs import forward_checked
@@ -125,6 +139,8 @@ class Forwarded(NamedTuple):
 OPEN: tuple[Whole, ...] = ()
 
 _GROUP_MEMBER = (Whole((on_group(READ),)),)
+#: Requests of other brokers.
+_BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard),
@@ -246,8 +262,30 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.PUSH_TELEMETRY, push_telemetry.handle, OPEN),
     Answered(ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle, (Whole((on_cluster(DESCRIBE_CONFIGS),)),)),
     Answered(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle, describe_topic_partitions_guard.guard),
+    Answered(ApiKey.SHARE_FETCH, share_fetch.handle, share_guard.guard_fetch),
+    Answered(ApiKey.SHARE_ACKNOWLEDGE, share_acknowledge.handle, share_guard.guard_acknowledge),
     Forwarded(ApiKey.ADD_RAFT_VOTER),
     Forwarded(ApiKey.REMOVE_RAFT_VOTER),
+    Answered(ApiKey.SHARE_GROUP_HEARTBEAT, share_group_heartbeat.handle, share_group_guard.guard_heartbeat),
+    Answered(
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        share_group_describe.handle,
+        (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(share_group_guard.without_hidden_topics)),
+    ),
+    Answered(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        describe_share_group_offsets.handle,
+        share_group_guard.guard_describe_offsets,
+    ),
+    Answered(ApiKey.ALTER_SHARE_GROUP_OFFSETS, alter_share_group_offsets.handle, share_group_guard.guard_alter_offsets),
+    Answered(
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS, delete_share_group_offsets.handle, share_group_guard.guard_delete_offsets
+    ),
+    Answered(ApiKey.INITIALIZE_SHARE_GROUP_STATE, initialize_share_group_state.handle, _BROKER),
+    Answered(ApiKey.READ_SHARE_GROUP_STATE, read_share_group_state.handle, _BROKER),
+    Answered(ApiKey.WRITE_SHARE_GROUP_STATE, write_share_group_state.handle, _BROKER),
+    Answered(ApiKey.DELETE_SHARE_GROUP_STATE, delete_share_group_state.handle, _BROKER),
+    Answered(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, read_share_group_state_summary.handle, _BROKER),
 )
 
 

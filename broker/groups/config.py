@@ -26,6 +26,8 @@ class GroupCoordinatorConfig:
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_group_assignors: Sequence[str] = ("uniform", "range")
     consumer_migration_policy: str = "BIDIRECTIONAL"
+    share_group_max_size: int = 200
+    share_initialize_retry_interval_ms: int = 30_000
     # The limit of groups per partition, which Kafka does not have.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
     # The limit of a delayed JoinGroup without a member id, which is a constant in Kafka.
@@ -54,11 +56,13 @@ PROPERTIES = {
     "consumer_migration_policy": ("group.consumer.migration.policy", 1),
     "consumer_regex_refresh_interval_ms": ("group.consumer.regex.refresh.interval.ms", 1),
     "consumer_group_assignors": ("group.consumer.assignors", 1),
+    "share_group_max_size": ("group.share.max.size", 1),
+    "share_initialize_retry_interval_ms": ("group.share.initialize.retry.interval.ms", 1),
 }
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """The settings that a group may override."""
+    """The settings that a group may override; share groups have the same three of their own."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

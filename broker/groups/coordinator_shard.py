@@ -15,6 +15,8 @@ from ottla.broker.groups.classic.state import CAN_REBALANCE, DEAD
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.sessions import keep_alive
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.share.group import ShareGroup
+from ottla.broker.groups.share.sessions import keep_alive as keep_share_member_alive
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -22,6 +24,7 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 EXPIRY_KEY = "expire-group-metadata"
 SESSIONS_KEY = "sessions-after-load"
 CONSUMER_SESSIONS_KEY = "consumer-sessions-after-load"
+SHARE_SESSIONS_KEY = "share-sessions-after-load"
 #: To begin a session schedules a timer, which takes as long as this many looks of a sweep.
 SESSION_LOOKS = 4
 
@@ -35,6 +38,7 @@ class GroupCoordinatorShard(GroupShard):
         self._schedule_expiry()
         sweep(self.timers, SESSIONS_KEY, self._members(), self._begin_session)
         sweep(self.timers, CONSUMER_SESSIONS_KEY, self._consumers(), self._begin_consumer_session)
+        sweep(self.timers, SHARE_SESSIONS_KEY, self._share_members(), self._begin_share_session)
         return offsets.delete_of_unknown_topics(self)
 
     def _members(self) -> Iterator[tuple[ClassicGroup, Member]]:
@@ -55,6 +59,18 @@ class GroupCoordinatorShard(GroupShard):
         group, member_id = of
         if self.consumer_groups.get(group.group_id) is group and member_id in group.members:
             keep_alive(self, group, group.members[member_id])
+        return SESSION_LOOKS
+
+    def _share_members(self) -> Iterator[tuple[ShareGroup, str]]:
+        for group in list(self.share_groups.values()):
+            if group.group_id not in self.unreadable:
+                for member_id in list(group.members):
+                    yield group, member_id
+
+    def _begin_share_session(self, of: tuple[ShareGroup, str], records: list[CoordinatorRecord]) -> int:
+        group, member_id = of
+        if self.share_groups.get(group.group_id) is group and member_id in group.members:
+            keep_share_member_alive(self, group.group_id, member_id)
         return SESSION_LOOKS
 
     def _begin_session(self, of: tuple[ClassicGroup, Member], records: list[CoordinatorRecord]) -> int:

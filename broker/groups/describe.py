@@ -13,6 +13,8 @@ from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.records import group_tombstones
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.share.group import ShareGroup
+from ottla.broker.groups.share.records import group_tombstones as share_group_tombstones
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
+SHARE = "share"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
@@ -29,17 +32,20 @@ def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> 
     return [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
         if group_id in shard.unreadable
-        else _describe_one(shard.any_group(group_id), group_id, error_since)
+        else _describe_one(shard.any_group(group_id), group_id, error_since, group_id in shard.share_groups)
         for group_id in group_ids
     ]
 
 
-def _describe_one(group: ClassicGroup | ConsumerGroup | None, group_id: str, error_since: bool) -> DescribedGroup:
+def _describe_one(
+    group: ClassicGroup | ConsumerGroup | None, group_id: str, error_since: bool, is_share_group: bool
+) -> DescribedGroup:
     if not isinstance(group, ClassicGroup):
+        is_known = is_share_group or group is not None
         described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
         if error_since:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            why = "not found" if group is None else "is not a classic group"
+            why = "is not a classic group" if is_known else "not found"
             described.error_message = f"Group {group_id} {why}."
         return described
     stable = group.state is STABLE
@@ -77,11 +83,17 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
             ListedGroup(group.group_id, CONSUMER, group.state.value, CONSUMER)
             for group in shard.consumer_groups.values()
         ]
+    if not wanted_types or SHARE in wanted_types:
+        listed += [
+            ListedGroup(group.group_id, SHARE, group.state.value, SHARE) for group in shard.share_groups.values()
+        ]
     return [group for group in listed if not wanted_states or group.group_state.lower() in wanted_states]
 
 
-def tombstones(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> Iterable[CoordinatorRecord]:
+def tombstones(group_id: str, group: ClassicGroup | ConsumerGroup | ShareGroup | None) -> Iterable[CoordinatorRecord]:
     """The group's own: its offsets' come first."""
+    if isinstance(group, ShareGroup):
+        return share_group_tombstones(group)
     if isinstance(group, ConsumerGroup):
         return group_tombstones(group)
     return [group_metadata_record(group_id, None)]
@@ -98,7 +110,7 @@ def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[
         result = DeletableGroupResult(group_id=group_id)
         try:
             unreadable = shard.unreadable.get(group_id, {})
-            group = shard.any_group(group_id)
+            group = shard.any_group(group_id) or shard.share_groups.get(group_id)
             if group is None and not unreadable:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             if group is not None and not unreadable:

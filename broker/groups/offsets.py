@@ -91,6 +91,7 @@ def commit_transactional(
     shard: GroupShard, now_ms: int, request: TxnOffsetCommitRequest
 ) -> Outcome[TxnOffsetCommitResponse]:
     """Offsets that stay apart until the producer's marker (KIP-98)."""
+    shard.check_no_share_group(request.group_id)
     group = shard.any_group(request.group_id)
     generation = request.generation_id_or_member_epoch
     if isinstance(group, ConsumerGroup):
@@ -100,7 +101,7 @@ def commit_transactional(
     elif generation >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     else:
-        shard.config.groups.check(len(shard.groups))
+        shard.check_room()
     records: list[CoordinatorRecord] = []
     topics = []
     for topic in request.topics:
@@ -127,6 +128,7 @@ def commit_transactional(
 
 def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ClassicGroup | None:
     """Returns the classic group whose member's session begins again with the commit. Members of consumer groups send heartbeats anyway."""
+    shard.check_no_share_group(request.group_id)
     generation = request.generation_id_or_member_epoch
     group = shard.any_group(request.group_id)
     if isinstance(group, ConsumerGroup):
@@ -135,7 +137,7 @@ def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_versio
     if group is None:
         if generation < 0:
             # A "simple" group: replaying its first offset creates it.
-            shard.config.groups.check(len(shard.groups))
+            shard.check_room()
             return None
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION

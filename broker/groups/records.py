@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import UnreadableValue
+from ottla.broker.groups.share.records import ShareKey
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -46,15 +47,15 @@ ConsumerKey: TypeAlias = (
     | ConsumerGroupRegularExpressionKey
 )
 #: The key types that the shard replays.
-GroupKey: TypeAlias = ClassicKey | ConsumerKey
+GroupKey: TypeAlias = ClassicKey | ConsumerKey | ShareKey
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_EXPIRING_VERSION = 1
-CONSUMER_GROUP_VERSION = 0
+MODERN_GROUP_VERSION = 0
 
 # The types that the shard replays. The types of the other group protocols will be added here.
-RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 16)}
+RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16)}
 
 
 def group_of(key: GroupKey) -> str:
@@ -95,7 +96,7 @@ def value_version(value: object) -> int:
     """The version a value is written in."""
     if isinstance(value, OffsetCommitValue):
         return OFFSET_COMMIT_VERSION if value.expire_timestamp == -1 else OFFSET_COMMIT_EXPIRING_VERSION
-    return GROUP_METADATA_VERSION if isinstance(value, GroupMetadataValue) else CONSUMER_GROUP_VERSION
+    return GROUP_METADATA_VERSION if isinstance(value, GroupMetadataValue) else MODERN_GROUP_VERSION
 
 
 def _modern(key: object, value: Any) -> CoordinatorRecord:

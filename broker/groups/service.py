@@ -26,6 +26,7 @@ from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.listing import Listing
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.shard import Client, ClusterView, GroupShard
+from ottla.broker.groups.share import initialize as share_initialize
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -105,11 +106,13 @@ class GroupCoordinator:
         """Called when this broker stops leading the partition, or the partition is deleted."""
         self.runtime.on_resigned(partition)
 
-    def on_topics_deleted(self, names: Iterable[str]) -> None:
-        """Their offsets go with them."""
-        deleted = frozenset(names)
+    def on_topics_deleted(self, names: Iterable[str], ids: Iterable[bytes] = ()) -> None:
+        """Their offsets go with them, and what share groups know of their partitions."""
+        deleted, deleted_ids = frozenset(names), frozenset(ids)
         if deleted:
             self.runtime.write_all(offsets.on_topics_deleted, deleted)
+        if deleted_ids:
+            self.runtime.write_all(share_initialize.delete_of_topics, deleted_ids)
 
     def close(self) -> None:
         self.runtime.close()

@@ -18,6 +18,8 @@ from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.records import ConsumerKey, GroupKey, group_of
+from ottla.broker.groups.share.group import ShareGroup
+from ottla.broker.groups.share.records import ShareKey
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import (
@@ -29,6 +31,17 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue
+from ottla.protocol.internal_topics.share_group_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMetadataKey,
+)
+
+#: A share group is at the epoch after this one when its first member has joined, as in Kafka.
+NEW_SHARE_GROUP_EPOCH = 1
 
 
 class Client(NamedTuple):
@@ -49,6 +62,7 @@ class ClusterView(NamedTuple):
 
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]
+    share_settings: Callable[[str], ConsumerGroupSettings]
     version: Callable[[], int]
     topics_created: Callable[[], int]
     resolve: RegexResolver
@@ -73,9 +87,10 @@ class GroupShard:
         self.new_uuid = new_uuid
         self.cluster = cluster
         self.counts = GroupCounts() if counts is None else counts
-        # An id is that of a group of one kind: these two have no key in common.
+        # An id is that of a group of one kind: these have no key in common.
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.share_groups: dict[str, ShareGroup] = {}
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
         self.newest_offset = -1
@@ -93,6 +108,8 @@ class GroupShard:
             self._replay_group(key.group, value)
         elif isinstance(key, ConsumerKey):
             self._replay_consumer_group(key, value)
+        elif isinstance(key, ShareKey):
+            self._replay_share_group(key, value)
         elif value is None:
             self.offsets.replay_tombstone(key.group, key.topic, key.partition)
         else:
@@ -124,7 +141,57 @@ class GroupShard:
         else:
             replay_consumer_record(group, key, value)
 
+    def _replay_share_group(self, key: ShareKey, value: Any) -> None:
+        """Any record makes the group, as that of a consumer group."""
+        group = self.share_groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            group = self.share_groups[key.group_id] = ShareGroup(key.group_id)
+        match key:
+            case ShareGroupMetadataKey() if value is None:
+                del self.share_groups[key.group_id]
+            case ShareGroupMetadataKey():
+                group.replay_group(value)
+            case ShareGroupMemberMetadataKey():
+                group.replay_member(key.member_id, value)
+            case ShareGroupTargetAssignmentMetadataKey():
+                group.replay_assignment_epoch(value)
+            case ShareGroupTargetAssignmentMemberKey():
+                group.replay_target(key.member_id, value)
+            case ShareGroupCurrentMemberAssignmentKey():
+                group.replay_current_assignment(key.member_id, value)
+            case ShareGroupStatePartitionMetadataKey():
+                group.replay_state_partitions(value)
+
+    def share_group(self, group_id: str, noun: str = "Group") -> ShareGroup:
+        """KafkaError GROUP_ID_NOT_FOUND if there is none, or one of another kind."""
+        group = self.share_groups.get(group_id)
+        if group is None:
+            why = f"{noun} {group_id} not found."
+            if self.any_group(group_id) is not None:
+                why = f"Group {group_id} is not a share group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        return group
+
+    def share_group_or_new(self, group_id: str) -> ShareGroup:
+        """A new one is not the shard's before its first record is replayed."""
+        if group_id in self.share_groups or self.any_group(group_id) is not None:
+            return self.share_group(group_id)
+        self.check_room()
+        return ShareGroup(group_id, NEW_SHARE_GROUP_EPOCH)
+
+    def check_no_share_group(self, group_id: str) -> None:
+        """KafkaError for what only groups with committed offsets can do: share groups have none."""
+        if group_id in self.share_groups:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+    def check_room(self) -> None:
+        """KafkaError if there are as many groups as one partition may have."""
+        self.config.groups.check(len(self.groups) + len(self.consumer_groups) + len(self.share_groups))
+
     def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """Any group that may have committed offsets."""
         return self.groups.get(group_id) or self.consumer_groups.get(group_id)
 
     def topic_exists(self, topic_id: bytes) -> bool:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
+from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.config import ConsumerGroupSettings, from_properties
 from ottla.broker.groups.modern.resolution import RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
+from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.end_offsets import EndOffsets
+from ottla.broker.share.persister import Persister
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import new_uuid
 from ottla.server.config.group import effective_group_values
 from ottla.server.world import World
@@ -25,6 +32,11 @@ CONSUMER_SETTINGS = (
     "group.consumer.session.timeout.ms",
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.assignment.interval.ms",
+)
+SHARE_SETTINGS = (
+    "group.share.session.timeout.ms",
+    "group.share.heartbeat.interval.ms",
+    "group.share.assignment.interval.ms",
 )
 
 
@@ -37,12 +49,12 @@ def group_coordinator(
         topic = metadata.image.topics.by_name(TOPIC)
         return configs["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
 
-    def consumer_settings(group_id: str) -> ConsumerGroupSettings:
+    def settings(names: Sequence[str], group_id: str) -> ConsumerGroupSettings:
         overrides = metadata.image.configs.for_group(group_id)
         if not overrides:
-            return ConsumerGroupSettings(*(configs[name] for name in CONSUMER_SETTINGS))
+            return ConsumerGroupSettings(*(configs[name] for name in names))
         values = effective_group_values(overrides, configs.values)
-        return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in CONSUMER_SETTINGS))
+        return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in names))
 
     def rack_of(broker_id: int) -> str | None:
         broker = metadata.image.cluster.brokers.get(broker_id)
@@ -56,7 +68,8 @@ def group_coordinator(
         partition_count,
         ClusterView(
             lambda: metadata.image.topics,
-            consumer_settings,
+            partial(settings, CONSUMER_SETTINGS),
+            partial(settings, SHARE_SETTINGS),
             lambda: metadata.image.offset,
             lambda: groups.topics_created_at,
             RegexResolver(world.workers, world.spawn),
@@ -64,6 +77,27 @@ def group_coordinator(
         ),
     )
     return groups
+
+
+def share_group_coordinator(
+    world: World,
+    configs: BrokerConfigs,
+    metadata: MetadataCache,
+    replicas: Replicas,
+    groups: GroupCoordinator,
+    channels: BrokerChannels,
+    persister: Persister,
+) -> ShareGroupCoordinator:
+    """Return what the group coordinator of one broker process does for share groups."""
+
+    def end_offset(partition: tuple[str, int]) -> int:
+        replica = replicas.get(*partition)
+        if replica is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica.local_log(-1, require_leader=True).high_watermark
+
+    end_offsets = EndOffsets(world, configs.node_id, metadata, channels, end_offset)
+    return ShareGroupCoordinator(groups, persister, Cluster(lambda: metadata.image.topics, end_offsets.find))
 
 
 class GroupMetadataLeadership:
@@ -84,4 +118,5 @@ class GroupMetadataLeadership:
         """Listener of the publisher: delete the offsets of deleted topics, and note that there are new ones."""
         if any(topic.created for topic in delta.changed_topics.values()) or self._groups.topics_created_at < 0:
             self._groups.topics_created_at = image.offset
-        self._groups.on_topics_deleted(topic.name for topic in delta.deleted_topics.values())
+        deleted = delta.deleted_topics
+        self._groups.on_topics_deleted([topic.name for topic in deleted.values()], deleted)

@@ -5,21 +5,24 @@ waits a moment for that, because a client that gets COORDINATOR_NOT_AVAILABLE wa
 longer; when it takes longer, it gets that error.
 
 v0 groups only · v1 key_type · v4 several keys (KIP-699) · v6 share groups (KIP-932).
-Share groups are not served yet: their keys get the error that makes clients give up at once.
+The key of a share partition is group:topicId:partition; only brokers ask for it, and only since v6.
 """
 
 from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
+from ottla.broker.handlers._share_groups import has_share_groups
 from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.broker.share.state import parse_coordinator_key
+from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply
 
 GROUP, TRANSACTION, SHARE = KEY_TYPES = 0, 1, 2
-TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
+TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_GROUP_STATE_TOPIC}
+SHARE_SINCE = 6
 BATCHED_SINCE = 4
 CREATE_WAIT_MS = 1_000
 NO_NODE = NodeAddress(-1, "", -1, None)
@@ -29,7 +32,8 @@ def handle(
     broker: BrokerComponents, request: FindCoordinatorRequest, context: RequestContext
 ) -> Answer[FindCoordinatorResponse]:
     topic = TOPICS.get(request.key_type)
-    if topic is None or topic in broker.metadata.image.topics:
+    is_served = request.key_type != SHARE or _finds_share(broker, context)
+    if topic is None or topic in broker.metadata.image.topics or not is_served:
         return answer(broker, request, context)
     reply: Reply[FindCoordinatorResponse] = Reply()
     reply.on_cancel = broker.topic_creation.create(
@@ -64,6 +68,11 @@ def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestCon
         partition = broker.groups.partition_for(key)
     elif key_type == TRANSACTION:
         partition = broker.transactions.coordinator.partition_for(key)
+    elif key_type == SHARE and _finds_share(broker, context):
+        try:
+            partition = broker.share.coordinator.partition_for(parse_coordinator_key(key))
+        except ValueError:
+            return ErrorCode.INVALID_REQUEST, NO_NODE
     else:
         return ErrorCode.INVALID_REQUEST, NO_NODE
     leader, _ = broker.metadata.leader_and_epoch(TOPICS[key_type], partition)
@@ -71,3 +80,7 @@ def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestCon
     if node is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
     return ErrorCode.NONE, node
+
+
+def _finds_share(broker: BrokerComponents, context: RequestContext) -> bool:
+    return context.api_version >= SHARE_SINCE and has_share_groups(broker)

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from ottla.broker.replication.isr import ReplicaProgress
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.purgatory.wakeups import DelayedOperation, Wakeups
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -217,6 +217,12 @@ class FetchSession:
         self.unnamed.pop(partition, None)
 
 
+class Watcher(Protocol):
+    """A partition of a fetch session, or a share partition."""
+
+    def changed(self) -> DelayedOperation | None: ...
+
+
 class Watches:
     """The watches of one replica: it notifies each once of its next change, and they must be set again."""
 
@@ -225,13 +231,15 @@ class Watches:
     def __init__(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
         self.followers: dict[FetchPartition, None] = {}
-        self.consumers: dict[FetchPartition, None] = {}
+        self.consumers: dict[Watcher, None] = {}
 
     def add(self, fetch: FetchPartition) -> None:
         session = fetch.session
         assert session is not None
-        watches = self.followers if session.is_followers else self.consumers
-        watches[fetch] = None
+        if session.is_followers:
+            self.followers[fetch] = None
+        else:
+            self.consumers[fetch] = None
 
     def remove(self, fetch: FetchPartition) -> None:
         self.followers.pop(fetch, None)
@@ -258,7 +266,7 @@ class Watches:
         if self.consumers:
             self._fire(self.consumers)
 
-    def _fire(self, watches: dict[FetchPartition, None]) -> None:
+    def _fire(self, watches: dict[FetchPartition, None] | dict[Watcher, None]) -> None:
         for fetch in watches:
             waiting = fetch.changed()
             if waiting is not None:

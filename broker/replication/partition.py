@@ -77,9 +77,8 @@ class Partition(PartitionState):
             and proposed is not None
             and partition_epoch == self.partition_epoch
             and self.isr == frozenset(isr)
-            and proposed.issubset(
-                replicas
-            )  # otherwise the controller rejects it as invalid, and no later metadata would end the proposal
+            # Otherwise the controller rejects it as invalid, and no later metadata would end the proposal.
+            and proposed.issubset(replicas)
         )
         self.log = log
         log.producers.requires_verification = True

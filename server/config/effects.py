@@ -87,11 +87,15 @@ FAMILIES: dict[str, str] = {
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
 }
-#: Names of the families above that are used: the topic of share groups is created for clients that request its partitions.
+#: Names of the families above that are used.
 READ_OF_FAMILIES = frozenset(
     f"share.coordinator.state.topic.{name}"
     for name in ("num.partitions", "replication.factor", "segment.bytes", "min.isr")
 ) | {
+    "share.coordinator.cold.partition.snapshot.interval.ms",
+    "share.coordinator.snapshot.update.records.per.snapshot",
+    "share.coordinator.state.topic.prune.interval.ms",
+    "share.coordinator.write.timeout.ms",
     "internal.metadata.log.segment.bytes",
     "group.consumer.assignment.interval.ms",
     "group.consumer.assignors",
@@ -100,6 +104,15 @@ READ_OF_FAMILIES = frozenset(
     "group.consumer.migration.policy",
     "group.consumer.regex.refresh.interval.ms",
     "group.consumer.session.timeout.ms",
+    "group.share.delivery.count.limit",
+    "group.share.max.share.sessions",
+    "group.share.partition.max.record.locks",
+    "group.share.record.lock.duration.ms",
+    "group.share.assignment.interval.ms",
+    "group.share.heartbeat.interval.ms",
+    "group.share.initialize.retry.interval.ms",
+    "group.share.max.size",
+    "group.share.session.timeout.ms",
 }
 
 # fmt: off

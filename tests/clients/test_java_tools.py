@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.broker.conftest import eventually
+from tests.broker.groups.share.wire_member import WireMember
+from tests.broker.wire import Wire
 from tests.needs import needs_apache_kafka
 from tools.apache_kafka import ToolSession, run_tool
 
@@ -135,3 +138,26 @@ def test_a_java_consumer_of_the_consumer_protocol_reads_commits_and_leaves(
         for row in map(str.split, tool("kafka-groups", "--list").splitlines())
     )
     tool("kafka-consumer-groups", "--delete", "--group", group)
+
+
+def test_share_groups_are_listed_described_reset_and_deleted(tool: Tool, bootstrap: str, topic: str) -> None:
+    group = f"{topic}-s"
+    tool("kafka-topics", "--create", "--topic", topic, "--partitions", "2")
+    tool(
+        "kafka-producer-perf-test", "--topic", topic, "--num-records", "10", "--record-size", "10", "--throughput", "-1"
+    )
+    with Wire(int(bootstrap.rpartition(":")[2])) as wire:
+        member = WireMember(wire, group)
+        eventually(lambda: member.joins(topic), "the group coordinator")
+        eventually(lambda: member.has([0, 1]), "the share partitions to be initialized")
+        members = tool("kafka-share-groups", "--describe", "--group", group, "--members")
+        assert members.split()[-5:] == [member.member_id, "/127.0.0.1", "wire", "2", f"{topic}:0,1"], members
+        member.beat(epoch=-1)
+    assert group in tool("kafka-share-groups", "--list").split()
+    assert "Empty" in tool("kafka-share-groups", "--describe", "--group", group, "--state")
+    tool("kafka-share-groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
+    rows = [line.split() for line in tool("kafka-share-groups", "--describe", "--group", group).splitlines()]
+    assert sum(int(row[4]) for row in rows if topic in row) == 10, rows
+    assert "Successful" in tool("kafka-share-groups", "--delete-offsets", "--group", group, "--topic", topic)
+    assert "successful" in tool("kafka-share-groups", "--delete", "--group", group)
+    assert group not in tool("kafka-share-groups", "--list").split()

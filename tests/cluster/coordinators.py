@@ -8,7 +8,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.testing import Cluster
 from tests.broker.wire import Wire
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 FOUND_SECONDS_MAX = 30
 NAMES_MAX = 100
 POLL_SECONDS = 0.02

@@ -15,13 +15,23 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.primitives import uuid_to_str
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
+from tests.broker.groups.share.wire_member import WireMember
+from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire
 from tests.chaos.exactly_once import read_committed
 from tests.chaos.failover import WITHOUT_THE_HINT_SECONDS
 from tests.chaos.history import Load
-from tests.cluster.coordinators import group_coordinator, group_id_at, transaction_coordinator, transactional_id_at
+from tests.cluster.coordinators import (
+    SHARE,
+    coordinator_of,
+    group_coordinator,
+    group_id_at,
+    transaction_coordinator,
+    transactional_id_at,
+)
 from tests.cluster.transactor import PRODUCE_VERSION, Nodes, Transactor
 
 pytestmark = pytest.mark.timeout(180)
@@ -363,3 +373,28 @@ def test_members_go_on_where_they_were_when_their_coordinator_is(cluster: Cluste
     if how == "stopped in order":
         gap = max(later - earlier for member in members for earlier, later in pairwise(member.times))
         assert gap < WITHOUT_THE_HINT_SECONDS, f"members waited {gap:.2f} s for the next coordinator"
+
+
+def test_the_states_of_share_partitions_are_reached_over_brokers_and_survive_their_coordinator(
+    cluster: Cluster, topic: str
+) -> None:
+    """The group coordinator initializes them through the coordinator of each, and a new one knows them from the log."""
+    with Wire(cluster.nodes[group_coordinator(cluster, "share")].port) as wire:
+        member = WireMember(wire, "share")
+        eventually(lambda: member.joins(topic), "the member to join", LIMIT_SECONDS)
+        eventually(lambda: member.has([0, 1, 2]), "the share partitions to be initialized", LIMIT_SECONDS)
+    topic_id = cluster.metadata([topic]).topics[0].topic_id
+    key = f"share:{uuid_to_str(topic_id)}:0"
+    former = coordinator_of(cluster, SHARE, key)
+    with Wire(cluster.nodes[former].port) as wire:
+        state = StateClient(wire, "share", topic_id)
+        epoch = state.read(leader_epoch=5).state_epoch
+        assert state.write((3, 9, 2, 1), state_epoch=epoch, leader_epoch=5, start_offset=3).error_code == ErrorCode.NONE
+    cluster.kill(former)
+    eventually(lambda: coordinator_of(cluster, SHARE, key) != former, "another coordinator", LIMIT_SECONDS)
+    with Wire(cluster.nodes[coordinator_of(cluster, SHARE, key)].port) as wire:
+        state = StateClient(wire, "share", topic_id)
+        eventually(lambda: state.summary().error_code == ErrorCode.NONE, "the state to be loaded", LIMIT_SECONDS)
+        assert state.write(state_epoch=epoch, leader_epoch=4).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        found = state.read(leader_epoch=5)
+        assert (found.state_epoch, found.start_offset, len(found.state_batches)) == (epoch, 3, 1)

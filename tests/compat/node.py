@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ottla.testing import Cluster
 
-READY_SECONDS_MAX = 20
+READY_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
 DEFAULTS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

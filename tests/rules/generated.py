@@ -14,6 +14,7 @@ from ottla.broker.groups.classic import state as classic
 from ottla.broker.groups.consumer import state as consumer
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.routes import Answered
+from ottla.broker.share import record_state
 from ottla.broker.transactions import state as transactions
 from ottla.controller.handlers import envelope
 from ottla.controller.raft import quorum
@@ -74,6 +75,13 @@ MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
         transactions,
         transactions.TRANSITIONS,
         transactions.State.EMPTY,
+    ),
+    (
+        "Records of share partitions",
+        "A record in flight at the leader of a share partition (KIP-932, [how](SHARE_GROUPS.md)). Those that others may see are written first.",
+        record_state,
+        record_state.TRANSITIONS,
+        record_state.RecordState.AVAILABLE,
     ),
 )
 

@@ -36,11 +36,13 @@ def join(
     if group is not None:
         return _join(shard, group, now_ms, request, client, reply)
     consumer_group = shard.consumer_groups.get(request.group_id)
+    if request.group_id in shard.share_groups:
+        return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if consumer_group is not None and consumer_group.members:
         return classic_members.join(shard, consumer_group, now_ms, request, client)
     if request.member_id:
         return rejection(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-    shard.config.groups.check(len(shard.groups) + len(shard.consumer_groups))
+    shard.check_room()
     # The group is in the log before a member gets an id. A consumer group without members gives its place up.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
     records = [] if consumer_group is None else list(group_tombstones(consumer_group))

@@ -50,9 +50,10 @@ class NewGroup(NamedTuple):
 
 def new_group(shard: GroupShard, group_id: str) -> NewGroup:
     """For a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
+    shard.check_no_share_group(group_id)
     classic = shard.groups.get(group_id)
     if classic is None:
-        shard.config.groups.check(len(shard.groups) + len(shard.consumer_groups))
+        shard.check_room()
         return NewGroup(ConsumerGroup(group_id), [], [], lambda: None)
     if classic.state is EMPTY and not classic.pending_members:
         # It gives its place up, and its offsets stay.

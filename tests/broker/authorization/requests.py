@@ -6,6 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -21,6 +35,10 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_fetch import FetchPartition as SharePartition
+from ottla.protocol.messages.share_fetch import FetchTopic as ShareTopic
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -51,6 +69,12 @@ def fetch(topic: str, ids: dict[str, bytes], version: int, replica_id: int = -1)
     if replica_id >= 0:
         request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=1)
     return request
+
+
+def share_fetch(topic: str, ids: dict[str, bytes], version: int) -> ShareFetchRequest:
+    return ShareFetchRequest(
+        group_id="g", member_id="m", max_bytes=1000, max_records=1, topics=[ShareTopic(ids[topic], [SharePartition(0)])]
+    )
 
 
 def metadata(topic: str, ids: dict[str, bytes], version: int) -> MetadataRequest:
@@ -92,3 +116,24 @@ def partitions_in_transaction(transactional_id: str, *topics: str) -> AddPartiti
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0]) for topic in topics],
     )
+
+
+# ---- share groups
+
+
+def share_heartbeat(group: str, topic: str) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[topic])
+
+
+def describe_share_offsets(group: str, topic: str) -> DescribeShareGroupOffsetsRequest:
+    topics = [DescribeShareGroupOffsetsRequestTopic(topic, [0])]
+    return DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, topics)])
+
+
+def alter_share_offsets(group: str, topic: str) -> AlterShareGroupOffsetsRequest:
+    rows = [AlterShareGroupOffsetsRequestPartition(0, 0)]
+    return AlterShareGroupOffsetsRequest(group, [AlterShareGroupOffsetsRequestTopic(topic, rows)])
+
+
+def delete_share_offsets(group: str, topic: str) -> DeleteShareGroupOffsetsRequest:
+    return DeleteShareGroupOffsetsRequest(group, [DeleteShareGroupOffsetsRequestTopic(topic)])

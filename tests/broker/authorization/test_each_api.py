@@ -42,6 +42,9 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.security.authorizer import STANDARD_AUTHORIZER
@@ -70,12 +73,17 @@ from tests.broker.authorization.entries import (
 )
 from tests.broker.authorization.requests import (
     Build,
+    alter_share_offsets,
     commit,
+    delete_share_offsets,
+    describe_share_offsets,
     fetch,
     find_coordinator,
     metadata,
     offset_fetch,
     produce,
+    share_fetch,
+    share_heartbeat,
 )
 from tests.broker.conftest import start_node, stop_node
 from tests.broker.wire import Wire
@@ -83,6 +91,7 @@ from tests.broker.wire import Wire
 ON_TOPICS: dict[str, tuple[Build, tuple[int, ...]]] = {
     "Produce": (produce, (3, 9, 12, 13)),
     "Fetch": (fetch, (4, 7, 12, 13, 17)),
+    "ShareFetch": (share_fetch, (1, 2)),
     "ListOffsets": (
         lambda topic, ids, v: ListOffsetsRequest(
             topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])]
@@ -184,7 +193,14 @@ ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
     "DescribeGroups": (lambda group, v: DescribeGroupsRequest(groups=[group]), (0, 5, 6)),
     "ConsumerGroupHeartbeat": (lambda group, v: consumer_heartbeat(group, "open"), (0, 1)),
     "ConsumerGroupDescribe": (lambda group, v: ConsumerGroupDescribeRequest(group_ids=[group]), (0, 1)),
+    "ShareFetch": (lambda group, v: ShareFetchRequest(group_id=group, member_id="m"), (1, 2)),
+    "ShareAcknowledge": (lambda group, v: ShareAcknowledgeRequest(group_id=group, member_id="m"), (1, 2)),
     "DeleteGroups": (lambda group, v: DeleteGroupsRequest(groups_names=[group]), (0, 2)),
+    "ShareGroupHeartbeat": (lambda group, v: share_heartbeat(group, "open"), (1,)),
+    "ShareGroupDescribe": (lambda group, v: ShareGroupDescribeRequest(group_ids=[group]), (1,)),
+    "DescribeShareGroupOffsets": (lambda group, v: describe_share_offsets(group, "open"), (0, 1)),
+    "AlterShareGroupOffsets": (lambda group, v: alter_share_offsets(group, "open"), (0,)),
+    "DeleteShareGroupOffsets": (lambda group, v: delete_share_offsets(group, "open"), (0,)),
     "OffsetDelete": (lambda group, v: OffsetDeleteRequest(group_id=group), (0,)),
     "DescribeConfigs": (
         lambda group, v: DescribeConfigsRequest(resources=[DescribeConfigsResource(32, group, None)]),
@@ -212,6 +228,15 @@ def test_members_of_consumer_groups_need_their_topics_and_descriptions_do_not_di
     answer = wire.request(describe).groups[0]
     delete(wire, entry)
     assert (answer.error_code, answer.members) == (TOPIC_REFUSED, [])
+
+
+def test_members_and_offsets_of_share_groups_need_their_topics(wire: Wire) -> None:
+    group = "g-share"
+    assert wire.request(share_heartbeat(group, "hidden")).error_code == TOPIC_REFUSED
+    assert not wire.request(share_heartbeat(group, "open")).error_code
+    for build in (describe_share_offsets, alter_share_offsets, delete_share_offsets):
+        assert TOPIC_REFUSED in error_codes(wire.request(build("g-share-offsets", "hidden"))), build
+        assert not error_codes(wire.request(build("g-share-offsets", "open"))) & REFUSED, build
 
 
 ON_CLUSTER: dict[str, tuple[Callable[[], Any], int]] = {

@@ -19,7 +19,17 @@ from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from ottla.server.network.reply import Reply
 from ottla.server.security.acl import AccessControlEntry
 from ottla.server.security.authorizer import AllowAll, StandardAuthorizer
-from ottla.server.security.operations import ALL, ALLOW, CLUSTER_ACTION, DELETE, GROUP, LITERAL, READ
+from ottla.server.security.operations import (
+    ALL,
+    ALLOW,
+    CLUSTER,
+    CLUSTER_ACTION,
+    CLUSTER_NAME,
+    DELETE,
+    GROUP,
+    LITERAL,
+    READ,
+)
 from tests.server.security.callers import caller
 
 EACH = (Each("groups_names", "results", on_each_group(DELETE)),)
@@ -114,3 +124,18 @@ def test_what_may_not_be_seen_is_left_out_of_the_answer() -> None:
     listed = ListGroupsResponse(groups=[ListedGroup(group_id="mine"), ListedGroup(group_id="other")])
     handler = guarded(broker(), ApiKey.LIST_GROUPS, (After(only_visible_groups),), lambda request, context: listed)
     assert [group.group_id for group in handler(None, caller()).groups] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    "api_key", range(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY + 1)
+)
+def test_states_of_share_partitions_are_for_brokers_alone(api_key: int) -> None:
+    (row,) = [row for row in ROUTES if isinstance(row, Answered) and row.api_key == api_key]
+    handler = guarded(broker(), api_key, row.authorization, lambda request, context: "served")
+    with pytest.raises(KafkaError) as refused:
+        handler(object(), caller(api_key=ApiKey(api_key)))
+    assert refused.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    authorizer = StandardAuthorizer()
+    authorizer.change((), [AccessControlEntry(CLUSTER, CLUSTER_NAME, LITERAL, "User:*", "*", CLUSTER_ACTION, ALLOW)])
+    handler = guarded(broker(authorizer), api_key, row.authorization, lambda request, context: "served")
+    assert handler(object(), caller(api_key=ApiKey(api_key))) == "served"

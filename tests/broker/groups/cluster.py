@@ -37,4 +37,12 @@ def cluster_of(
 ) -> ClusterView:
     resolve = resolver(clock or ManualClock())
     settings = ConsumerGroupSettings()
-    return ClusterView(topics, lambda group_id: settings, version, topics_created, resolve, TopicHashes(rack_of))
+    return ClusterView(
+        topics,
+        lambda group_id: settings,
+        lambda group_id: settings,
+        version,
+        topics_created,
+        resolve,
+        TopicHashes(rack_of),
+    )

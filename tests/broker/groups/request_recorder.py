@@ -18,7 +18,9 @@ from struct import pack, unpack
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.share.state_persister import StatePersister
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.api import APIS, ApiKey
@@ -55,6 +57,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.server.network.reply import Reply
 from tests.broker.groups.harness import GroupCoordinatorHarness, subscription
 
 PARTITIONS = {"dt": 2, "du": 1, "__consumer_offsets": 50}
@@ -118,7 +121,12 @@ class InProcess:
         self.harness.topic_ids = set(self.topic_ids.values())
         metadata = MetadataCache(1, "cluster")
         metadata.image = self._image()
-        self._broker = SimpleNamespace(groups=self.harness.coordinator, metadata=metadata)
+        share_groups = ShareGroupCoordinator(
+            self.harness.coordinator,
+            StatePersister(self.harness.clock, lambda key: -1, lambda node_id, request: Reply(), lambda: None),
+            Cluster(self.harness.topics_image, lambda partitions: Reply()),
+        )
+        self._broker = SimpleNamespace(groups=self.harness.coordinator, share_groups=share_groups, metadata=metadata)
         self._answers: dict[str, list[tuple[Any, int]]] = {}
 
     def _image(self) -> Any:

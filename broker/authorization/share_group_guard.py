@@ -1,0 +1,186 @@
+"""Share groups: who may be a member, see a description, and see, set and delete offsets; of topics, those that may be seen or read."""
+
+from __future__ import annotations
+
+from ottla.broker.authorization.guard import HandlerOf
+from ottla.broker.components import BrokerComponents
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from ottla.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from ottla.protocol.messages.share_group_describe import (
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer, then
+from ottla.server.security.operations import DELETE, DESCRIBE, GROUP, READ, TOPIC
+
+REJECTED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def guard_heartbeat(
+    broker: BrokerComponents, handler: HandlerOf[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
+) -> HandlerOf[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]:
+    allows = broker.authorizer.allows
+
+    def heartbeat(request: ShareGroupHeartbeatRequest, context: RequestContext) -> Answer[ShareGroupHeartbeatResponse]:
+        if not allows(context, READ, GROUP, request.group_id):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        for name in request.subscribed_topic_names or ():
+            if not allows(context, DESCRIBE, TOPIC, name):
+                raise KafkaError(REJECTED)
+        return handler(request, context)
+
+    return heartbeat
+
+
+def without_hidden_topics(
+    broker: BrokerComponents,
+    request: ShareGroupDescribeRequest,
+    context: RequestContext,
+    answer: ShareGroupDescribeResponse,
+) -> None:
+    """A group with a topic that the caller may not know of is answered by an error."""
+    authorizer = broker.authorizer
+    for index, group in enumerate(answer.groups):
+        names = {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}
+        if any(not authorizer.allows(context, DESCRIBE, TOPIC, name) for name in names):
+            answer.groups[index] = DescribedGroup(
+                REJECTED,
+                "The group has described topic(s) that the client is not authorized to describe.",
+                group.group_id,
+            )
+        elif request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = authorizer.authorized_operations(context, GROUP, group.group_id)
+
+
+def guard_describe_offsets(
+    broker: BrokerComponents, handler: HandlerOf[DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse]
+) -> HandlerOf[DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse]:
+    allows = broker.authorizer.allows
+
+    def describe(
+        request: DescribeShareGroupOffsetsRequest, context: RequestContext
+    ) -> Answer[DescribeShareGroupOffsetsResponse]:
+        denied = [group for group in request.groups if not allows(context, DESCRIBE, GROUP, group.group_id)]
+        request.groups = [group for group in request.groups if allows(context, DESCRIBE, GROUP, group.group_id)]
+        rejected = {group.group_id: _take_out(broker, context, group) for group in request.groups}
+
+        def merge(answer: DescribeShareGroupOffsetsResponse) -> DescribeShareGroupOffsetsResponse:
+            for group in answer.groups:
+                if not group.error_code:
+                    group.topics = [t for t in group.topics if allows(context, DESCRIBE, TOPIC, t.topic_name)]
+                    group.topics += rejected[group.group_id]
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            answer.groups += [
+                DescribeShareGroupOffsetsResponseGroup(
+                    group_id=group.group_id, error_code=error, error_message=error.message
+                )
+                for group in denied
+            ]
+            return answer
+
+        return then(handler(request, context), merge)
+
+    return describe
+
+
+def _take_out(
+    broker: BrokerComponents, context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup
+) -> list[DescribeShareGroupOffsetsResponseTopic]:
+    if group.topics is None:
+        return []
+    allows = broker.authorizer.allows
+    rejected = [topic for topic in group.topics if not allows(context, DESCRIBE, TOPIC, topic.topic_name)]
+    group.topics = [topic for topic in group.topics if allows(context, DESCRIBE, TOPIC, topic.topic_name)]
+    return [
+        DescribeShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name,
+            partitions=[
+                DescribeShareGroupOffsetsResponsePartition(i, error_code=REJECTED, error_message=REJECTED.message)
+                for i in topic.partitions
+            ],
+        )
+        for topic in rejected
+    ]
+
+
+def guard_alter_offsets(
+    broker: BrokerComponents, handler: HandlerOf[AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse]
+) -> HandlerOf[AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse]:
+    allows = broker.authorizer.allows
+
+    def alter(
+        request: AlterShareGroupOffsetsRequest, context: RequestContext
+    ) -> Answer[AlterShareGroupOffsetsResponse]:
+        if not allows(context, READ, GROUP, request.group_id):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        rejected = [
+            AlterShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name,
+                partitions=[
+                    AlterShareGroupOffsetsResponsePartition(row.partition_index, REJECTED, REJECTED.message)
+                    for row in topic.partitions
+                ],
+            )
+            for topic in request.topics
+            if not allows(context, READ, TOPIC, topic.topic_name)
+        ]
+        request.topics = [topic for topic in request.topics if allows(context, READ, TOPIC, topic.topic_name)]
+
+        def merge(answer: AlterShareGroupOffsetsResponse) -> AlterShareGroupOffsetsResponse:
+            if not answer.error_code:
+                answer.responses = [*answer.responses, *rejected]
+            return answer
+
+        return then(handler(request, context), merge)
+
+    return alter
+
+
+def guard_delete_offsets(
+    broker: BrokerComponents, handler: HandlerOf[DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse]
+) -> HandlerOf[DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse]:
+    allows = broker.authorizer.allows
+
+    def delete(
+        request: DeleteShareGroupOffsetsRequest, context: RequestContext
+    ) -> Answer[DeleteShareGroupOffsetsResponse]:
+        if not allows(context, DELETE, GROUP, request.group_id):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        rejected = [
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name, error_code=REJECTED, error_message=REJECTED.message
+            )
+            for topic in request.topics
+            if not allows(context, READ, TOPIC, topic.topic_name)
+        ]
+        request.topics = [topic for topic in request.topics if allows(context, READ, TOPIC, topic.topic_name)]
+
+        def merge(answer: DeleteShareGroupOffsetsResponse) -> DeleteShareGroupOffsetsResponse:
+            if not answer.error_code:
+                answer.responses = [*answer.responses, *rejected]
+            return answer
+
+        return then(handler(request, context), merge)
+
+    return delete

@@ -1,0 +1,263 @@
+"""ShareGroupHeartbeat: a member joins, changes its subscription, takes its assignment, or says that it lives (KIP-932).
+
+A heartbeat is up to four decisions, each appended and replayed before the next: the member's metadata and the group's epoch; the
+target of that epoch; the member's step to it; share partitions that have no state yet. Each leaves a state that the next heartbeat
+can go on from. Most heartbeats decide nothing and only begin the session again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups.modern.assignment import Assignment, Subscriber, structs_of
+from ottla.broker.groups.modern.simple import assign
+from ottla.broker.groups.modern.topics import topic_ids
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.share import initialize, sessions
+from ottla.broker.groups.share.group import EMPTY_METADATA, Member, ShareGroup
+from ottla.broker.groups.share.records import (
+    assignment_epoch_record,
+    current_record,
+    group_record,
+    member_record,
+    target_record,
+)
+from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
+from ottla.protocol.messages import share_group_heartbeat as messages
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+log = logging.getLogger(__name__)
+
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+
+Decision: TypeAlias = Outcome[ShareGroupHeartbeatResponse]
+#: Called with the group, its epoch and the partitions whose state is to be initialized, once that is in the log.
+Initialize: TypeAlias = Callable[[str, int, Assignment], None]
+
+
+def heartbeat(
+    shard: GroupShard, now_ms: int, request: ShareGroupHeartbeatRequest, client: Client, on_begun: Initialize
+) -> Decision:
+    _validate(request)
+    if request.member_epoch == LEAVING_EPOCH:
+        return _leave(shard, request)
+    group = shard.share_groups.get(request.group_id)
+    is_joining = request.member_epoch == JOINING_EPOCH
+    if group is None:
+        group = (
+            shard.share_group_or_new(request.group_id)
+            if is_joining
+            else shard.share_group(request.group_id, "Share group")
+        )
+    size_max = shard.config.share_group_max_size
+    if request.member_id not in group.members and len(group.members) >= size_max:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The share group has reached its maximum capacity of {size_max} members.",
+        )
+    member = group.members.get(request.member_id) if is_joining else group.member(request.member_id)
+    if member is not None and not is_joining:
+        _validate_epoch(member, request.member_epoch)
+    return _subscribe(shard, now_ms, request, client, group, on_begun)
+
+
+def _validate(request: ShareGroupHeartbeatRequest) -> None:
+    _check(request.member_id.strip(), "MemberId can't be empty.")
+    _check(request.group_id.strip(), "GroupId can't be empty.")
+    _check(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+    if request.member_epoch == JOINING_EPOCH:
+        _check(request.subscribed_topic_names, "SubscribedTopicNames must be set in first request.")
+    elif request.member_epoch < LEAVING_EPOCH:
+        _check(False, "MemberEpoch is invalid.")
+
+
+def _check(is_right: object, message: str) -> None:
+    if not is_right:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _validate_epoch(member: Member, epoch: int) -> None:
+    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    if epoch in (member.epoch, member.previous_epoch):
+        return
+    word, previous = "greater", ""
+    if epoch < member.epoch:
+        word, previous = "smaller", f", and it does not match the previous member epoch ({member.previous_epoch})"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
+        f" ({member.epoch}){previous}. The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _leave(shard: GroupShard, request: ShareGroupHeartbeatRequest) -> Decision:
+    group = shard.share_group(request.group_id)
+    member = group.member(request.member_id)
+    log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
+    response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_EPOCH)
+
+    def left() -> Decision:
+        sessions.forget(shard, group.group_id, member.member_id)
+        return Outcome()
+
+    return Outcome(sessions.removal(shard, group, member.member_id), response, then=left)
+
+
+# ---- 1: what the member wants
+
+
+def _subscribe(
+    shard: GroupShard,
+    now_ms: int,
+    request: ShareGroupHeartbeatRequest,
+    client: Client,
+    group: ShareGroup,
+    on_begun: Initialize,
+) -> Decision:
+    """`group` is not the shard's yet if this is its first member."""
+    member = group.members.get(request.member_id)
+    before = EMPTY_METADATA if member is None else member.metadata
+    names = request.subscribed_topic_names
+    metadata = ShareGroupMemberMetadataValue(
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
+    )
+    records: list[CoordinatorRecord] = []
+    if member is None:
+        log.info("[GroupId %s] Member %s joins the share group.", group.group_id, request.member_id)
+    if member is None or metadata != before:
+        records.append(member_record(group.group_id, request.member_id, metadata))
+    topics, initialized = shard.cluster.topics(), group.state_partitions.initialized
+    is_changed = member is None or metadata.subscribed_topic_names != before.subscribed_topic_names
+    if is_changed or group.seen_topics is not topics or group.seen_initialized is not initialized:
+        subscribed = group.subscribed_topics({request.member_id: metadata.subscribed_topic_names})
+        new_hash = shard.cluster.hashes.of_group(topics, subscribed)
+        if is_changed or new_hash != group.metadata_hash or _is_pending(group, topics, subscribed):
+            records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+            log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
+    held_before = None if member is None else member.assigned
+
+    def subscribed_now() -> Decision:
+        known = shard.share_groups[group.group_id]
+        known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
+        return _assign(shard, now_ms, known, lambda: _step(shard, now_ms, request, known, held_before, on_begun))
+
+    return Outcome(records, then=subscribed_now)
+
+
+def _is_pending(group: ShareGroup, topics: TopicsImage, subscribed: set[str]) -> bool:
+    """Whether share partitions were initialized since the target was made."""
+    if group.epoch != group.assignment_epoch:
+        return False
+    assigned = group.assigned_topics()
+    ids = topic_ids(topics, subscribed)
+    return any(
+        not partitions <= assigned.get(topic_id, set())
+        for topic_id, partitions in group.state_partitions.initialized.items()
+        if topic_id in ids
+    )
+
+
+# ---- 2: the target
+
+
+def _assign(shard: GroupShard, now_ms: int, group: ShareGroup, go_on: Callable[[], Decision]) -> Decision:
+    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
+    since_ms = now_ms - group.assignment_timestamp_ms
+    interval_ms = shard.cluster.share_settings(group.group_id).assignment_interval_ms
+    is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
+    if group.epoch == group.assignment_epoch or is_too_early:
+        return go_on()
+    topics = shard.cluster.topics()
+    members = {
+        member.member_id: Subscriber(
+            topic_ids(topics, member.metadata.subscribed_topic_names), group.target(member.member_id)
+        )
+        for member in group.members.values()
+    }
+    records = [
+        target_record(group.group_id, member_id, target)
+        for member_id, target in assign(members, group.state_partitions.initialized).items()
+        if group.targets.get(member_id) != target
+    ]
+    log.info(
+        "[GroupId %s] Computed a new target assignment for epoch %d with 'simple' assignor: %d members changed",
+        group.group_id,
+        group.epoch,
+        len(records),
+    )
+    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    return Outcome(records, then=go_on)
+
+
+# ---- 3: the member's step
+
+
+def _step(
+    shard: GroupShard,
+    now_ms: int,
+    request: ShareGroupHeartbeatRequest,
+    group: ShareGroup,
+    held_before: Assignment | None,
+    on_begun: Initialize,
+) -> Decision:
+    member = group.members[request.member_id]
+    target, epoch = group.target(member.member_id), group.assignment_epoch
+    records = []
+    if member.epoch != epoch or member.assigned != target:
+        records.append(current_record(group.group_id, member, epoch, target))
+
+    def stepped() -> Decision:
+        sessions.keep_alive(shard, group.group_id, member.member_id)
+        response = ShareGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=shard.cluster.share_settings(group.group_id).heartbeat_interval_ms,
+        )
+        is_full = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
+        if is_full or member.assigned != held_before:
+            response.assignment = messages.Assignment(structs_of(member.assigned, messages.TopicPartitions))
+        return _initialize(shard, now_ms, group, response, on_begun)
+
+    return Outcome(records, then=stepped)
+
+
+# ---- 4: share partitions without state
+
+
+def _initialize(
+    shard: GroupShard,
+    now_ms: int,
+    group: ShareGroup,
+    response: ShareGroupHeartbeatResponse,
+    on_begun: Initialize,
+) -> Decision:
+    """Members get partitions with a later heartbeat, when they are initialized."""
+    topics, epoch = shard.cluster.topics(), group.epoch
+    if group.complete_for == (topics, epoch):
+        return Outcome(response=response)
+    partitions = initialize.to_initialize(group, topics, now_ms, shard.config.share_initialize_retry_interval_ms)
+    if not partitions:
+        if not group.state_partitions.initializing:
+            group.complete_for = topics, epoch
+        return Outcome(response=response)
+
+    def begun() -> Decision:
+        initialize.remember(group, partitions, now_ms)
+        return Outcome()
+
+    return Outcome(
+        [initialize.begun(group, topics, partitions)],
+        response,
+        then=begun,
+        committed=lambda: on_begun(group.group_id, epoch, partitions),
+        rejected=lambda error: Outcome(response=response),
+    )

@@ -1,0 +1,333 @@
+"""Share groups as handlers see them: decisions of the group coordinator, and the persister's part between two of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from ottla.broker.coordinator.client_errors import OnError
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups.modern.assignment import Assignment
+from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.share import describe, heartbeat, initialize, offsets
+from ottla.broker.share.persister import Persister
+from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
+from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
+from ottla.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from ottla.protocol.messages.share_group_describe import DescribedGroup
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.server.network.reply import Answer, Reply, gather, then
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Cluster(NamedTuple):
+    """`topics()` are the newest; `end_offsets` asks the leaders of partitions, by topic name and index, where their logs end."""
+
+    topics: Callable[[], TopicsImage]
+    end_offsets: Callable[[Iterable[tuple[str, int]]], Reply[Mapping[tuple[str, int], int | KafkaError]]]
+
+
+class ShareGroupCoordinator:
+    """See the module."""
+
+    def __init__(self, groups: GroupCoordinator, persister: Persister, cluster: Cluster) -> None:
+        self._groups = groups
+        self._persister = persister
+        self._cluster = cluster
+
+    def _write(
+        self,
+        group_id: str,
+        decide: Callable[Concatenate[GroupShard, int, P], Outcome[T]],
+        on_error: OnError[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer[T]:
+        def decide_if_readable(shard: GroupShard, now_ms: int) -> Outcome[T]:
+            shard.check_readable(group_id)
+            return decide(shard, now_ms, *args, **kwargs)
+
+        return self._groups.runtime.write(self._groups.partition_for(group_id), decide_if_readable, on_error)
+
+    # ---- members
+
+    def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client) -> Answer[ShareGroupHeartbeatResponse]:
+        def on_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
+            return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+        return self._write(request.group_id, heartbeat.heartbeat, on_error, request, client, self._initialize)
+
+    def _initialize(self, group_id: str, state_epoch: int, partitions: Assignment) -> None:
+        """Members do not wait for this: they get the partitions with a later heartbeat."""
+        calls = {
+            (topic_id, partition): self._persister.initialize(
+                SharePartitionKey(group_id, topic_id, partition), state_epoch, UNINITIALIZED_START_OFFSET
+            )
+            for topic_id, its_partitions in partitions.items()
+            for partition in its_partitions
+        }
+        _when_all(calls, partial(self._initialized, group_id))
+
+    def _initialized(self, group_id: str, outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
+        done = [partition for partition, error in outcomes.items() if error is None]
+        failed = [partition for partition, error in outcomes.items() if error is not None]
+        if failed:
+            log.warning("[GroupId %s] %d share partitions could not be initialized", group_id, len(failed))
+        # A coordinator that is deposed meanwhile leaves them to the next one, which initializes them again.
+        with suppress(KafkaError):
+            self._groups.runtime.write_unasked(
+                self._groups.partition_for(group_id),
+                initialize.ended,
+                group_id,
+                offsets.by_topic(done),
+                offsets.by_topic(failed),
+            )
+
+    def describe(self, group_ids: Sequence[str]) -> Answer[list[DescribedGroup]]:
+        parts: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            parts.setdefault(self._groups.partition_for(group_id), []).append(group_id)
+
+        def ask(partition: int, part: list[str]) -> Answer[list[DescribedGroup]]:
+            def on_error(error: KafkaError) -> list[DescribedGroup]:
+                return [DescribedGroup(error.code, error.message, group_id) for group_id in part]
+
+            return self._groups.runtime.read(partition, describe.describe, on_error, part)
+
+        answers = [ask(partition, part) for partition, part in parts.items()]
+        return gather(answers, lambda lists: [group for groups in lists for group in groups])
+
+    # ---- offsets
+
+    def alter_offsets(self, request: AlterShareGroupOffsetsRequest) -> Answer[AlterShareGroupOffsetsResponse]:
+        def on_error(error: KafkaError) -> AlterShareGroupOffsetsResponse:
+            return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
+
+        if not request.group_id:
+            return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
+
+        def begun(result: offsets.Altered) -> Answer[AlterShareGroupOffsetsResponse]:
+            calls = {
+                partition: self._persister.initialize(
+                    SharePartitionKey(request.group_id, *partition), result.state_epoch, start_offset
+                )
+                for partition, start_offset in result.start_offsets.items()
+            }
+            if not calls:
+                return result.response
+            reply: Reply[AlterShareGroupOffsetsResponse] = Reply()
+
+            def ended(outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
+                errors = _errors(outcomes)
+                reply.follow(self._write(request.group_id, offsets.altered, on_error, request.group_id, result, errors))
+
+            _when_all(calls, ended)
+            return reply
+
+        first = self._write(
+            request.group_id,
+            offsets.alter,
+            lambda error: offsets.Altered(on_error(error), error=error),
+            request,
+        )
+        return then(first, begun)
+
+    def delete_offsets(self, request: DeleteShareGroupOffsetsRequest) -> Answer[DeleteShareGroupOffsetsResponse]:
+        def on_error(error: KafkaError) -> DeleteShareGroupOffsetsResponse:
+            return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
+
+        if not request.group_id:
+            return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
+        group_id = request.group_id
+
+        def begun(result: offsets.Deleted) -> Answer[DeleteShareGroupOffsetsResponse]:
+            if result.error is not None:
+                return on_error(result.error)
+            calls = self._deletions(group_id, result)
+            if not calls:
+                return DeleteShareGroupOffsetsResponse(responses=list(result.rejected))
+            reply: Reply[DeleteShareGroupOffsetsResponse] = Reply()
+
+            def ended(outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
+                reply.follow(self._write(group_id, offsets.deleted, on_error, group_id, result, _errors(outcomes)))
+
+            _when_all(calls, ended)
+            return reply
+
+        names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
+        first = self._write(group_id, offsets.delete, lambda error: offsets.Deleted(error=error), group_id, names)
+        return then(first, begun)
+
+    def delete_groups(self, group_ids: Sequence[str]) -> Answer[list[DeletableGroupResult]]:
+        """Groups of any kind. A share group's states are deleted before the group, which is the only one to know of them."""
+        answers = [self._begin_deletion(group_id) for group_id in group_ids]
+
+        def begun(found: list[offsets.Deleted]) -> Answer[list[DeletableGroupResult]]:
+            calls = {
+                (group_id, *partition): call
+                for deleted in found
+                for group_id in deleted.partitions
+                for partition, call in self._deletions(group_id, deleted).items()
+            }
+            if not calls:
+                return self._groups.delete(group_ids)
+            reply: Reply[list[DeletableGroupResult]] = Reply()
+
+            def ended(outcomes: Mapping[tuple[str, bytes, int], KafkaError | None]) -> None:
+                failed = {group_id: error for (group_id, _, _), error in outcomes.items() if error is not None}
+                results = self._groups.delete([group_id for group_id in group_ids if group_id not in failed])
+                kept = [DeletableGroupResult(group_id, error.code) for group_id, error in failed.items()]
+                reply.follow(then(results, lambda results: [*results, *kept]))
+
+            _when_all(calls, ended)
+            return reply
+
+        return then(gather(answers, lambda found: found), begun)
+
+    def _begin_deletion(self, group_id: str) -> Answer[offsets.Deleted]:
+        """What is wrong is found again by the deletion itself."""
+        return self._groups.runtime.write(
+            self._groups.partition_for(group_id),
+            offsets.begin_deletion,
+            lambda error: offsets.Deleted(error=error),
+            [group_id],
+        )
+
+    def _deletions(self, group_id: str, deleted: offsets.Deleted) -> dict[offsets.Partition, Reply[None]]:
+        return {
+            partition: self._persister.delete(SharePartitionKey(group_id, *partition))
+            for partition in sorted(deleted.partitions.get(group_id, ()))
+        }
+
+    # ---- describe
+
+    def describe_offsets(
+        self, group: DescribeShareGroupOffsetsRequestGroup
+    ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+        """Without topics, those of all partitions that have state."""
+
+        def on_error(error: KafkaError) -> DescribeShareGroupOffsetsResponseGroup:
+            return DescribeShareGroupOffsetsResponseGroup(
+                group_id=group.group_id, error_code=error.code, error_message=error.message
+            )
+
+        first = self._groups.runtime.read(
+            self._groups.partition_for(group.group_id),
+            offsets.initialized,
+            lambda error: offsets.Initialized(error=error),
+            group.group_id,
+        )
+
+        def found(initialized: offsets.Initialized) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+            if initialized.error is not None:
+                return on_error(initialized.error)
+            topics = self._cluster.topics()
+            if group.topics is None:
+                wanted = [
+                    (topic.name, sorted(partitions))
+                    for topic_id, partitions in initialized.partitions.items()
+                    if (topic := topics.by_id(topic_id)) is not None
+                ]
+            else:
+                wanted = [(topic.topic_name, topic.partitions) for topic in group.topics]
+            return self._summaries(group.group_id, wanted)
+
+        return then(first, found)
+
+    def _summaries(
+        self, group_id: str, wanted: Sequence[tuple[str, Sequence[int]]]
+    ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+        topics = self._cluster.topics()
+        calls = {
+            (name, partition): self._persister.read_summary(SharePartitionKey(group_id, topic_id, partition), 0)
+            for name, partitions in wanted
+            if (topic_id := topics.id_of(name)) is not None
+            for partition in partitions
+            if topics.partition(topic_id, partition) is not None
+        }
+        reply: Reply[DescribeShareGroupOffsetsResponseGroup] = Reply()
+
+        def described(
+            summaries: Mapping[tuple[str, int], StateSummary | KafkaError],
+            ends: Mapping[tuple[str, int], int | KafkaError],
+        ) -> DescribeShareGroupOffsetsResponseGroup:
+            rows = [
+                DescribeShareGroupOffsetsResponseTopic(
+                    name,
+                    topics.id_of(name) or bytes(16),
+                    [_row(partition, summaries.get((name, partition)), ends.get((name, partition))) for partition in p],
+                )
+                for name, p in wanted
+            ]
+            return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=rows)
+
+        def ended(summaries: Mapping[tuple[str, int], StateSummary | KafkaError]) -> None:
+            with_lag = [partition for partition, summary in summaries.items() if _has_lag(summary)]
+            ends = self._cluster.end_offsets(with_lag)
+            reply.follow(ends.then(lambda ends: described(summaries, ends)))
+
+        _when_all(calls, ended)
+        return reply
+
+
+def _has_lag(summary: StateSummary | KafkaError) -> bool:
+    return (
+        not isinstance(summary, KafkaError)
+        and summary.start_offset != UNINITIALIZED_START_OFFSET
+        and summary.delivery_complete_count != UNKNOWN_COUNT
+    )
+
+
+def _row(
+    partition: int, summary: StateSummary | KafkaError | None, end: int | KafkaError | None
+) -> DescribeShareGroupOffsetsResponsePartition:
+    """An error of the persister is the absence of an offset, as in Kafka; one of the partition's leader is an error."""
+    if isinstance(end, KafkaError):
+        return DescribeShareGroupOffsetsResponsePartition(partition, error_code=end.code, error_message=end.message)
+    if summary is None or isinstance(summary, KafkaError):
+        return DescribeShareGroupOffsetsResponsePartition(partition, UNINITIALIZED_START_OFFSET)
+    lag = -1 if end is None else end - summary.start_offset - summary.delivery_complete_count
+    return DescribeShareGroupOffsetsResponsePartition(partition, summary.start_offset, summary.leader_epoch, lag)
+
+
+def _when_all(calls: Mapping[K, Reply[T]], then: Callable[[dict[K, T | KafkaError]], None]) -> None:
+    """Call `then` with the outcome of each call."""
+    outcomes: dict[K, T | KafkaError] = {}
+
+    def arrived(key: K, outcome: T | KafkaError) -> None:
+        outcomes[key] = outcome
+        if len(outcomes) == len(calls):
+            then(outcomes)
+
+    for key, call in calls.items():
+        call.when_done(partial(arrived, key))
+    if not calls:
+        then(outcomes)
+
+
+def _errors(outcomes: Mapping[K, KafkaError | None]) -> dict[K, KafkaError]:
+    return {key: error for key, error in outcomes.items() if error is not None}

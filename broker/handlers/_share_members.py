@@ -1,0 +1,42 @@
+"""The handlers of ShareFetch and ShareAcknowledge share this: who asks, and the errors and leaders of their answers."""
+
+from __future__ import annotations
+
+from ottla.broker.components import BrokerComponents
+from ottla.broker.metadata_cache import NodeAddress
+from ottla.broker.replication.fetch_response import LEADER_MOVED
+from ottla.broker.share.session import SessionKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.network.context import RequestContext
+
+MEMBER_ID_MAX = 36
+
+
+def anyone(topic: str) -> bool:
+    """A node without an authorizer: every topic may be read."""
+    return True
+
+
+def member_of(group_id: str | None, member_id: str | None) -> SessionKey:
+    if group_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+    if not member_id or len(member_id) > MEMBER_ID_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    return SessionKey(group_id, member_id)
+
+
+def error_of(error: KafkaError | None) -> tuple[int, str | None]:
+    return (0, None) if error is None else (error.code, error.message)
+
+
+def leader_of(
+    broker: BrokerComponents, context: RequestContext, topic_id: bytes, index: int, error_code: int
+) -> tuple[int, int, NodeAddress | None] | None:
+    """The partition's leader, its epoch and address, if the error says that it is another broker (KIP-951)."""
+    if error_code not in LEADER_MOVED:
+        return None
+    name = broker.metadata.topic_name(topic_id)
+    if name is None:
+        return None
+    leader_id, epoch = broker.metadata.leader_and_epoch(name, index)
+    return leader_id, epoch, broker.metadata.endpoint(leader_id, context)

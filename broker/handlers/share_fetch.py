@@ -1,0 +1,203 @@
+"""ShareFetch (78): members of share groups acquire records, and acknowledge earlier ones in the same request (KIP-932).
+
+INVALID_REQUEST               no group id or no valid member id; acknowledgements in the first request of a session; limits beside a renewal
+SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH    the session is over, or another request was answered meanwhile
+SHARE_SESSION_LIMIT_REACHED   after max_wait_ms, so that the client does not ask again at once
+
+v2 strict record limits (KIP-1206), renewing (KIP-1222): a request that renews fetches nothing, or the lock could time out before its
+response is there. How records are acquired is broker/share/fetching.py.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.components import BrokerComponents
+from ottla.broker.handlers._share_groups import check_share_groups
+from ottla.broker.handlers._share_members import anyone, error_of, leader_of, member_of
+from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
+from ottla.broker.share.fetching import Limits, Results, ShareFetching, failed
+from ottla.broker.share.led_partition import LedSharePartition
+from ottla.broker.share.record_state import AcknowledgeType
+from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.share_fetch import (
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer, Reply, gather
+
+STRICT = 1
+RENEW_SINCE = 2
+
+
+def handle(broker: BrokerComponents, request: ShareFetchRequest, context: RequestContext) -> Answer[ShareFetchResponse]:
+    return serve(broker, request, context, anyone)
+
+
+def serve(
+    broker: BrokerComponents, request: ShareFetchRequest, context: RequestContext, may_read: MayRead
+) -> Answer[ShareFetchResponse]:
+    check_share_groups(broker)
+    member = member_of(request.group_id, request.member_id)
+    is_renew = context.api_version >= RENEW_SINCE and request.is_renew_ack
+    if is_renew and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that renews has no limits for records")
+    try:
+        session = _session(broker, request, member, context)
+    except KafkaError as error:
+        if error.code != ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            raise
+        return _later(broker, request.max_wait_ms, error)
+    has_acknowledgements = _has_acknowledgements(request)
+    highest = AcknowledgeType.RENEW if context.api_version >= RENEW_SINCE else AcknowledgeType.REJECT
+    outcomes: Answer[Outcomes] = {}
+    if has_acknowledgements:
+        outcomes = acknowledge(
+            broker.share_leaders, broker.metadata, member, request.topics, highest, may_read, is_renew=is_renew
+        )
+    results: Answer[Results] = {}
+    throttle_ms = 0
+    if not is_renew and request.share_session_epoch != FINAL_EPOCH:
+        throttle_ms = _throttle_ms(broker, context, 1)
+        if not throttle_ms:
+            results = _fetching(broker, request, session, context, may_read).start()
+    answers: list[Any] = [outcomes, results]
+    return gather(answers, partial(_response, broker, request, session, context, throttle_ms))
+
+
+def _session(
+    broker: BrokerComponents, request: ShareFetchRequest, member: SessionKey, context: RequestContext
+) -> ShareSession:
+    sessions = broker.share_leaders.sessions
+    asked = [TopicPartition(topic.topic_id, p.partition_index) for topic in request.topics for p in topic.partitions]
+    if request.share_session_epoch == INITIAL_EPOCH:
+        if _has_acknowledgements(request):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        return sessions.open(member, asked, context.connection)
+    session = sessions.find(member, request.share_session_epoch)
+    if request.share_session_epoch != FINAL_EPOCH:
+        forgotten = [
+            TopicPartition(topic.topic_id, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        session.change(asked, forgotten)
+        session.advance()
+    return session
+
+
+def _has_acknowledgements(request: ShareFetchRequest) -> bool:
+    return any(p.acknowledgement_batches for topic in request.topics for p in topic.partitions)
+
+
+def _later(broker: BrokerComponents, delay_ms: int, error: KafkaError) -> Reply[ShareFetchResponse]:
+    reply: Reply[ShareFetchResponse] = Reply()
+    timer = broker.world.clock.call_later(max(0, delay_ms), partial(reply.complete, error))
+    reply.on_cancel = timer.cancel
+    return reply
+
+
+def _fetching(
+    broker: BrokerComponents,
+    request: ShareFetchRequest,
+    session: ShareSession,
+    context: RequestContext,
+    may_read: MayRead,
+) -> ShareFetching:
+    led: dict[TopicPartition, LedSharePartition] = {}
+    errors: Results = {}
+    takes_none = request.max_records <= 0 or request.max_bytes <= 0
+    for at in session.rotated():
+        try:
+            name = broker.metadata.topic_name(at.topic_id)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if not may_read(name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if broker.metadata.partition(name, at.partition) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if not takes_none:
+                led[at] = broker.share_leaders.load(session.key.group_id, name, at, context)
+        except KafkaError as error:
+            errors[at] = failed(at.partition, error)
+    max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+    if broker.quotas.active:
+        quota_bytes = broker.quotas.fetch_bytes_max(context.connection.principal.name, context.client_id)
+        max_bytes = max_bytes if quota_bytes is None else min(max_bytes, quota_bytes)
+    limits = Limits(
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        max_records=request.max_records,
+        batch_size=request.batch_size,
+        strict=request.share_acquire_mode == STRICT,
+    )
+    return ShareFetching(session.key.member_id, led, errors, limits, broker.wheel)
+
+
+def _throttle_ms(broker: BrokerComponents, context: RequestContext, size: int) -> int:
+    """Asked before records are acquired: Kafka throws away what it has acquired, which is then locked until its time-out."""
+    if not broker.quotas.active:
+        return 0
+    return broker.quotas.fetched(context.connection.principal.name, context.client_id, size)
+
+
+def _response(
+    broker: BrokerComponents,
+    request: ShareFetchRequest,
+    session: ShareSession,
+    context: RequestContext,
+    throttle_ms: int,
+    answers: list[Any],
+) -> ShareFetchResponse:
+    outcomes: Outcomes
+    results: Results
+    outcomes, results = answers
+    leaders = broker.share_leaders
+    group_id = session.key.group_id
+    lock_ms = leaders.settings_of(group_id).partition.lock_duration_ms
+    response = ShareFetchResponse(throttle_time_ms=throttle_ms, acquisition_lock_timeout_ms=lock_ms)
+    if request.share_session_epoch == FINAL_EPOCH:
+        if leaders.sessions.remove(session.key) is not None:
+            leaders.release_session(session)
+    elif request.share_session_epoch != INITIAL_EPOCH:
+        results = {
+            at: data
+            for at, data in results.items()
+            if session.must_answer(at, has_records=bool(data.records), has_error=data.error_code != 0)
+        }
+    _throttle_ms(broker, context, sum(len(data.records or b"") for data in results.values()))
+    for at, error in outcomes.items():
+        data = results.setdefault(at, PartitionData(partition_index=at.partition))
+        data.acknowledge_error_code, data.acknowledge_error_message = error_of(error)
+    response.responses = _by_topic(results)
+    _name_leaders(broker, context, response)
+    return response
+
+
+def _by_topic(results: Results) -> list[ShareFetchableTopicResponse]:
+    topics: dict[bytes, ShareFetchableTopicResponse] = {}
+    for at, data in results.items():
+        if at.topic_id not in topics:
+            topics[at.topic_id] = ShareFetchableTopicResponse(topic_id=at.topic_id)
+        topics[at.topic_id].partitions.append(data)
+    return list(topics.values())
+
+
+def _name_leaders(broker: BrokerComponents, context: RequestContext, response: ShareFetchResponse) -> None:
+    """Where a partition has moved to (KIP-951)."""
+    endpoints: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for data in topic.partitions:
+            found = leader_of(broker, context, topic.topic_id, data.partition_index, data.error_code)
+            if found is not None:
+                data.current_leader.leader_id, data.current_leader.leader_epoch, address = found
+                if address is not None:
+                    endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
+    response.node_endpoints = list(endpoints.values())

@@ -1,0 +1,140 @@
+"""One partition of `__share_group_state` as state: the share partitions whose keys hash to it.
+
+`replay` is where hard state changes. Decisions are functions on the shard in modules of their own (`requests`, `snapshots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.share.coordinator.combine import combine
+from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
+from ottla.broker.share.coordinator.records import ShareKey, partition_of, snapshot_record
+from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateBatch
+from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics import share_records
+from ottla.protocol.internal_topics.share_records import ShareSnapshotValue, ShareUpdateValue
+
+UNKNOWN_LEADER_EPOCH = -1
+
+
+class PartitionState(NamedTuple):
+    """The newest snapshot of a share partition, and the updates since."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+    created_ms: int
+    written_ms: int
+    #: Updates in the log since the snapshot, and the snapshot's offset: all before it is redundant.
+    updates: int = 0
+    snapshot_offset: int = -1
+
+    def updated(self, value: ShareUpdateValue) -> PartitionState:
+        """A start offset or leader epoch of -1 leaves it as it was; the state epoch is raised by snapshots alone."""
+        start_offset = self.start_offset if value.start_offset == UNINITIALIZED_START_OFFSET else value.start_offset
+        return self._replace(
+            leader_epoch=max(self.leader_epoch, value.leader_epoch),
+            start_offset=start_offset,
+            delivery_complete_count=value.delivery_complete_count,
+            batches=combine(self.batches, [_batch(batch) for batch in value.state_batches], start_offset),
+            updates=self.updates + 1,
+        )
+
+    def snapshot(self, now_ms: int) -> ShareSnapshotValue:
+        """The value of a record with the whole state."""
+        return ShareSnapshotValue(
+            snapshot_epoch=self.snapshot_epoch + 1,
+            state_epoch=self.state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=self.delivery_complete_count,
+            create_timestamp=self.created_ms,
+            write_timestamp=now_ms,
+            state_batches=[share_records.StateBatch(*batch) for batch in self.batches],
+        )
+
+
+#: What an update says more of, when compaction or deletion took the snapshot before it.
+NO_STATE = PartitionState(0, 0, UNKNOWN_LEADER_EPOCH, UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, (), 0, 0)
+
+
+class ShareShard:
+    """`topics()` are those of the newest metadata."""
+
+    def __init__(self, config: ShareCoordinatorConfig, topics: Callable[[], TopicsImage]) -> None:
+        self.config = config
+        self.topics = topics
+        self.states: dict[SharePartitionKey, PartitionState] = {}
+        #: Share partitions with a record that could not be replayed, until a later snapshot or tombstone.
+        self.unreadable: set[SharePartitionKey] = set()
+        #: The offset of the newest replayed record.
+        self.newest_offset = -1
+
+    def replay(self, offset: int, producer_id: int, key: ShareKey, value: object) -> None:
+        self.newest_offset = offset
+        partition = partition_of(key)
+        if value is None:
+            self.states.pop(partition, None)
+            self.unreadable.discard(partition)
+        elif isinstance(value, ShareSnapshotValue):
+            self.states[partition] = _recorded(value, offset)
+            self.unreadable.discard(partition)
+        elif isinstance(value, ShareUpdateValue):
+            known = self.states.get(partition)
+            if known is None:
+                known = NO_STATE._replace(snapshot_epoch=value.snapshot_epoch, snapshot_offset=offset)
+            self.states[partition] = known.updated(value)
+
+    def replay_failed(self, key: ShareKey) -> None:
+        self.unreadable.add(partition_of(key))
+
+    def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
+        """No record of share partitions is part of a transaction."""
+
+    def on_loaded(self, now_ms: int) -> Unasked:
+        """Topics may have been deleted while no coordinator was at work."""
+        gone = [key for key in self.states if self.topics().by_id(key.topic_id) is None]
+        return Outcome(tombstones(gone), atomic=False)
+
+    def on_unloaded(self) -> Unasked:
+        return Outcome()
+
+    def check_readable(self, key: SharePartitionKey) -> None:
+        """NOT_COORDINATOR is what a partition that cannot be loaded answers. Initialization and deletion are the remedies."""
+        if key in self.unreadable:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    def redundant_before(self) -> int:
+        """Records below this offset are needed by no share partition. Nothing is known of those that are unreadable."""
+        if self.unreadable:
+            return 0
+        return min((state.snapshot_offset for state in self.states.values()), default=self.newest_offset + 1)
+
+
+def tombstones(keys: list[SharePartitionKey]) -> list[CoordinatorRecord]:
+    return [snapshot_record(key, None) for key in keys]
+
+
+def _recorded(value: ShareSnapshotValue, offset: int) -> PartitionState:
+    return PartitionState(
+        value.snapshot_epoch,
+        value.state_epoch,
+        value.leader_epoch,
+        value.start_offset,
+        value.delivery_complete_count,
+        combine((), [_batch(batch) for batch in value.state_batches], UNINITIALIZED_START_OFFSET),
+        value.create_timestamp,
+        value.write_timestamp,
+        snapshot_offset=offset,
+    )
+
+
+def _batch(batch: share_records.StateBatch) -> StateBatch:
+    return StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)

@@ -1,0 +1,71 @@
+"""The settings of a group that leaders of share partitions use: the group's own, else the broker's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.share.share_partition import ShareSettings
+from ottla.server.config.group import group_values
+from ottla.server.config.validators import DURATION
+
+#: The broker's settings that are the defaults of groups, in the order of `ShareSettings`.
+PARTITION_SETTINGS = (
+    "group.share.record.lock.duration.ms",
+    "group.share.delivery.count.limit",
+    "group.share.partition.max.record.locks",
+)
+READ_COMMITTED = "read_committed"
+EARLIEST = "earliest"
+LATEST = "latest"
+BY_DURATION = "by_duration:"
+
+
+class GroupSettings(NamedTuple):
+    partition: ShareSettings
+    read_committed: bool
+    #: share.auto.offset.reset
+    offset_reset: str
+
+
+class GroupSettingsView:
+    """The settings of each group as they are now. They are asked for by every fetch, so those of unchanged configs are kept."""
+
+    def __init__(self, configs: BrokerConfigs, metadata: MetadataCache) -> None:
+        self._configs = configs
+        self._metadata = metadata
+        self._made_of: tuple[object, object] | None = None
+        self._kept: dict[str, GroupSettings] = {}
+
+    def of(self, group_id: str) -> GroupSettings:
+        image, broker_values = self._metadata.image.configs, self._configs.values
+        if self._made_of is None or self._made_of[0] is not image or self._made_of[1] is not broker_values:
+            self._made_of = image, broker_values
+            self._kept.clear()
+        settings = self._kept.get(group_id)
+        if settings is None:
+            values = group_values(image.for_group(group_id), broker_values)
+            lock_duration_ms, limit, locks = (values[name.removeprefix("group.")] for name in PARTITION_SETTINGS)
+            settings = self._kept[group_id] = GroupSettings(
+                ShareSettings(lock_duration_ms, limit, locks, values["share.renew.acknowledge.enable"]),
+                values["share.isolation.level"] == READ_COMMITTED,
+                values["share.auto.offset.reset"],
+            )
+        return settings
+
+
+def duration_ms(text: str) -> int:
+    """An ISO 8601 duration such as P1DT2H or PT0.5S, which the config's validator has checked."""
+    assert DURATION.fullmatch(text)
+    date, _, time = text.upper().removeprefix("P").partition("T")
+    amounts = {"D": 0.0, "H": 0.0, "M": 0.0, "S": 0.0}
+    number = ""
+    for character in date + time:
+        if character in amounts:
+            amounts[character], number = float(number), ""
+        else:
+            number += character
+    length = timedelta(days=amounts["D"], hours=amounts["H"], minutes=amounts["M"], seconds=amounts["S"])
+    return int(length / timedelta(milliseconds=1))

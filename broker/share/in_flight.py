@@ -1,0 +1,194 @@
+"""The in-flight records of a share partition: runs of records that are in the same state, from the start offset to the end offset.
+
+The runs follow each other without a gap, so that no record can be skipped: an offset without a record is in flight like any
+other until it is archived. A run has as many records as were acquired at once; it is split where a part of it changes, and runs
+that have become equal again are merged. All costs are by run, none by record. Settings bound the records in flight
+(share.partition.max.record.locks), and so the runs: lists and bisection are the fastest structure at that size.
+
+Nothing here decides: that is share_partition.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from ottla.broker.share.record_state import TERMINAL, TRANSITIONS, RecordState
+
+NO_MEMBER = ""
+
+
+class Batch:
+    """The records that were first acquired together. How many there were decides how far later deliveries are cut down."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+class Run:
+    """Records `first` to `last`, both included. `target`: the state that is being written, and takes effect afterwards."""
+
+    __slots__ = ("batch", "count", "deadline_ms", "first", "last", "member", "state", "target")
+
+    def __init__(self, first: int, last: int, state: RecordState, count: int, batch: Batch) -> None:
+        self.first = first
+        self.last = last
+        self.state = state
+        self.count = count
+        self.batch = batch
+        self.member = NO_MEMBER
+        self.deadline_ms = 0
+        self.target: RecordState | None = None
+
+    def __repr__(self) -> str:
+        target = "" if self.target is None else f"->{self.target.name}"
+        return f"{self.first}-{self.last} {self.state.name}{target} x{self.count} {self.member}".rstrip()
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    def continues(self, before: Run) -> bool:
+        """Whether it can be merged with the run before: no later decision depends on where one ends."""
+        return (
+            self.state == before.state
+            and self.target is None is before.target
+            and (
+                self.state in TERMINAL
+                or (self.state == RecordState.AVAILABLE and self.count == before.count and self.batch is before.batch)
+            )
+        )
+
+
+class InFlight:
+    """See the module."""
+
+    __slots__ = ("_firsts", "available", "end", "finished", "runs", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        #: The next offset that was never acquired.
+        self.end = start
+        self.runs: list[Run] = []
+        self._firsts: list[int] = []
+        #: Records that are AVAILABLE, and those whose last state is reached or being written.
+        self.available = 0
+        self.finished = 0
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    def first_available(self) -> int | None:
+        if not self.available:
+            return None
+        return next(run.first for run in self.runs if run.state == RecordState.AVAILABLE)
+
+    def overlapping(self, first: int, last: int) -> list[Run]:
+        """The runs that have a record from `first` to `last`."""
+        if not self.runs or first > last:
+            return []
+        low = max(0, bisect_right(self._firsts, first) - 1)
+        high = bisect_right(self._firsts, last)
+        found = self.runs[low:high]
+        return found[1:] if found and found[0].last < first else found
+
+    def cut(self, first: int, last: int) -> list[Run]:
+        """The runs that have the records from `first` to `last`, and no others: those at both ends are split."""
+        self._split_before(first)
+        self._split_before(last + 1)
+        return self.overlapping(first, last)
+
+    def _split_before(self, offset: int) -> None:
+        if not self.start < offset < self.end:
+            return
+        index = bisect_right(self._firsts, offset) - 1
+        run = self.runs[index]
+        if run.first == offset:
+            return
+        assert run.target is None, f"{run} is split while it is being written"
+        rest = Run(offset, run.last, run.state, run.count, run.batch)
+        rest.member, rest.deadline_ms = run.member, run.deadline_ms
+        run.last = offset - 1
+        self.runs.insert(index + 1, rest)
+        self._firsts.insert(index + 1, offset)
+
+    # -- Changes -----------------------------------------------------------------------------------------------------
+
+    def append(self, last: int, state: RecordState, count: int) -> Run:
+        """The records from the end offset to `last` are in flight from now on."""
+        run = Run(self.end, last, state, count, Batch(last - self.end + 1))
+        self.runs.append(run)
+        self._firsts.append(run.first)
+        self.end = last + 1
+        self._count(run, 1)
+        return run
+
+    def change(self, run: Run, state: RecordState) -> None:
+        """The only change of a record's state."""
+        assert state in TRANSITIONS[run.state], f"{run} cannot become {state.name}"
+        self._count(run, -1)
+        run.state = state
+        run.target = None
+        if state != RecordState.ACQUIRED:
+            run.member = NO_MEMBER
+        self._count(run, 1)
+
+    def aim(self, run: Run, target: RecordState | None) -> None:
+        """The state that is being written; None: the write has failed."""
+        self._count(run, -1)
+        run.target = target
+        self._count(run, 1)
+
+    def _count(self, run: Run, sign: int) -> None:
+        if run.state == RecordState.AVAILABLE:
+            self.available += sign * run.size
+        elif run.state in TERMINAL or run.target in TERMINAL:
+            self.finished += sign * run.size
+
+    def restart(self, offset: int) -> None:
+        """Nothing is in flight, and the first record of the share partition is at `offset`."""
+        assert not self.runs and offset >= self.start
+        self.start = self.end = offset
+
+    def drop_before(self, offset: int) -> None:
+        """The start offset moves forward to `offset`: what is below is forgotten, whatever its state."""
+        while self.runs and self.runs[0].first < offset:
+            run = self.runs[0]
+            self._count(run, -1)
+            run.first = min(offset, run.last + 1)
+            self._count(run, 1)
+            if run.size:
+                self._firsts[0] = run.first
+                break
+            del self.runs[0], self._firsts[0]
+        self.start = max(self.start, offset)
+        self.end = max(self.end, self.start)
+
+    def drop_finished(self) -> bool:
+        """Move the start offset over all records at the front that have reached their last state; whether it has moved."""
+        index = next((i for i, run in enumerate(self.runs) if run.state not in TERMINAL), len(self.runs))
+        if not index:
+            return False
+        self.start = self.runs[index].first if index < len(self.runs) else self.end
+        self.finished -= sum(run.size for run in self.runs[:index])
+        del self.runs[:index], self._firsts[:index]
+        return True
+
+    def merge(self, runs: Iterable[Run]) -> None:
+        """Merge the runs from the first to the last of `runs`, and the neighbours of both, where they are equal."""
+        ends = [(run.first, run.last) for run in runs if run.size]
+        if not ends or not self.runs:
+            return
+        low = max(0, bisect_right(self._firsts, min(first for first, _ in ends)) - 2)
+        high = bisect_right(self._firsts, max(last for _, last in ends) + 1)
+        merged: list[Run] = []
+        for run in self.runs[low:high]:
+            if merged and run.continues(merged[-1]):
+                merged[-1].last = run.last
+            else:
+                merged.append(run)
+        self.runs[low:high] = merged
+        self._firsts[low:high] = [run.first for run in merged]

@@ -1,0 +1,297 @@
+"""One share partition at its leader: the pure state (share_partition.py) with its log, its persister, its timer and its fetches.
+
+    LOADING    the persister is asked for the state; fetches wait, acknowledgements are refused
+    ACTIVE     records are acquired and given back
+    ENDED      this broker does not lead the partition in the same epoch any more, or the share coordinator has refused the leader:
+               everything is answered with the error, and the next fetch loads the state again
+
+A delayed share fetch watches the share partition; the share partition watches the log while there is one. All are woken when
+records come, when records are given back, and when the state is loaded or ended. One timer runs for all acquisition locks: it
+expires when the first lock does that was held when it was set, and is set again for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Protocol
+
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.purgatory.wakeups import DelayedOperation, Wakeups
+from ottla.broker.share.fetched import Fetched
+from ottla.broker.share.group_settings import GroupSettings
+from ottla.broker.share.persister import Persister
+from ottla.broker.share.share_partition import Acknowledgement, Acquired, SharePartition, Update
+from ottla.broker.share.state import SharePartitionKey, ShareState, StateUpdate
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.clock import Clock
+from ottla.server.isolation import isolated
+from ottla.server.timer_wheel import TimerWheel
+from ottla.storage.log import Log
+
+#: The client's error for each of the share coordinator; for others it is UNKNOWN_SERVER_ERROR.
+CLIENT_ERRORS = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+#: After these the state in memory is not the share coordinator's any more.
+ENDING_ERRORS = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+
+Written = Callable[[KafkaError | None], None]
+
+
+class Leadership(Protocol):
+    """What the share partition needs of the broker (share/leaders.py)."""
+
+    clock: Clock
+    wheel: TimerWheel
+    wakeups: Wakeups
+    persister: Persister
+
+    def settings_of(self, group_id: str) -> GroupSettings: ...
+
+    def ended(self, led: LedSharePartition) -> None: ...
+
+
+class Phase(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+class LedSharePartition:
+    """See the module."""
+
+    __slots__ = (
+        "_is_watching", "_leadership", "_slot", "_timer_ms", "error", "key", "leader_epoch", "partition", "phase", "state", "waiting",
+    )  # fmt: skip
+
+    state: SharePartition  # since it is ACTIVE
+
+    def __init__(self, key: SharePartitionKey, partition: Partition, leadership: Leadership) -> None:
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.phase = Phase.LOADING
+        self.error: KafkaError | None = None
+        #: The delayed share fetches, in the order in which they came.
+        self.waiting: dict[DelayedOperation, None] = {}
+        self._leadership = leadership
+        self._is_watching = False
+        self._timer_ms: int | None = None
+        self._slot = -1
+
+    def __repr__(self) -> str:
+        return f"{self.key.group_id}:{self.partition}"
+
+    # -- Life --------------------------------------------------------------------------------------------------------
+
+    def load(self, reset: Callable[[Log, str, Callable[[int | KafkaError], None]], None]) -> None:
+        """`reset` finds the offset of share.auto.offset.reset, for a group that has none yet."""
+
+        def loaded(outcome: ShareState | KafkaError) -> None:
+            if self.phase != Phase.LOADING:
+                return
+            if isinstance(outcome, KafkaError):
+                self.end(_for_client(outcome))
+            elif outcome.start_offset >= 0:
+                self._begin(outcome, outcome.start_offset)
+            elif (log := self._log()) is not None:
+                reset(log, self._settings().offset_reset, partial(self._begin, outcome))
+
+        self._leadership.persister.read(self.key, self.leader_epoch).when_done(loaded)
+
+    def _begin(self, stored: ShareState, start_offset: int | KafkaError) -> None:
+        log = self._log()
+        if self.phase != Phase.LOADING or log is None:
+            return
+        try:
+            if isinstance(start_offset, KafkaError):
+                raise start_offset
+            self.state = SharePartition.load(self._settings().partition, stored, start_offset)
+        except KafkaError as error:
+            self.end(error)
+            return
+        self.state.move_log_start(log.log_start_offset)
+        self.phase = Phase.ACTIVE
+        self._leadership.wakeups.schedule(self)
+
+    def end(self, error: KafkaError) -> None:
+        if self.phase == Phase.ENDED:
+            return
+        self.phase = Phase.ENDED
+        self.error = error
+        if self._slot >= 0:
+            self._leadership.wheel.remove(self, self._slot)
+        if self._is_watching:
+            self._is_watching = False
+            self.partition.watches.consumers.pop(self, None)
+        self._leadership.ended(self)
+        self._leadership.wakeups.schedule(self)
+
+    def _log(self) -> Log | None:
+        """The log, while this broker leads the partition in the same epoch; otherwise this is the end."""
+        log = self.partition.leader_log
+        if log is not None and self.partition.leader_epoch == self.leader_epoch:
+            return log
+        code = ErrorCode.KAFKA_STORAGE_ERROR if self.partition.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.end(KafkaError(code))
+        return None
+
+    def _settings(self) -> GroupSettings:
+        return self._leadership.settings_of(self.key.group_id)
+
+    # -- Fetching ----------------------------------------------------------------------------------------------------
+
+    def read(self, max_bytes: int, max_records: int) -> Fetched | None:
+        """What could be acquired now; None: nothing."""
+        log = self._log()
+        if self.phase != Phase.ACTIVE or log is None:
+            return None
+        state, settings = self.state, self._settings()
+        state.settings = settings.partition
+        state.move_log_start(log.log_start_offset)
+        if not state.can_acquire:
+            return None
+        offset = state.next_fetch_offset
+        limit = log.last_stable_offset if settings.read_committed else log.high_watermark
+        if offset >= limit:
+            return None
+        found = log.read(offset, max_bytes=max_bytes, up_to_offset=limit)
+        self.partition.reads += 1
+        return Fetched(offset, found.records, max(offset, state.in_flight.end) + max_records) if found.records else None
+
+    def acquire(
+        self, member_id: str, fetched: Fetched, *, max_records: int, batch_size: int, strict: bool
+    ) -> list[Acquired]:
+        """In the same turn of the loop as the read."""
+        log = self.partition.leader_log
+        assert log is not None and fetched.offset == self.state.next_fetch_offset
+        aborted = []
+        if self._settings().read_committed:
+            aborted = fetched.aborted(log.aborted_transactions(fetched.offset, fetched.spans[-1].last + 1))
+        now_ms = self._leadership.clock.mono_ms()
+        acquired = self.state.acquire(
+            member_id,
+            fetched.offset,
+            fetched.spans,
+            max_records=max_records,
+            batch_size=batch_size,
+            now_ms=now_ms,
+            strict=strict,
+            aborted=aborted,
+        )
+        if acquired:
+            self._set_timer(now_ms + self.state.settings.lock_duration_ms)
+        return acquired
+
+    # -- Waiting -----------------------------------------------------------------------------------------------------
+
+    def watch(self, fetch: DelayedOperation) -> None:
+        """Wake the fetch at each change until it is `unwatch`ed."""
+        self.waiting[fetch] = None
+        if not self._is_watching and self.phase != Phase.ENDED:
+            self._is_watching = True
+            self.partition.watches.consumers[self] = None
+
+    def unwatch(self, fetch: DelayedOperation) -> None:
+        self.waiting.pop(fetch, None)
+
+    def changed(self) -> DelayedOperation:
+        """Called by the replica when its high watermark, its log start or its role has changed; once for each watch."""
+        self._is_watching = False
+        return self
+
+    def wake(self) -> None:
+        self._log()
+        for fetch in list(self.waiting):
+            if self.phase == Phase.ACTIVE and not self._has_records():
+                break
+            isolated(fetch.wake)
+        if self.waiting and self.phase != Phase.ENDED and not self._is_watching:
+            self._is_watching = True
+            self.partition.watches.consumers[self] = None
+
+    def _has_records(self) -> bool:
+        log = self._log()
+        return log is not None and self.state.can_acquire and self.state.next_fetch_offset < log.high_watermark
+
+    # -- Giving back -------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Written) -> None:
+        """`done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.
+
+        Raises:
+            KafkaError: nothing is changed.
+        """
+        self._log()
+        if self.phase != Phase.ACTIVE:
+            raise self.error or KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.state.settings = self._settings().partition
+        update = self.state.acknowledge(member_id, acknowledgements, self._leadership.clock.mono_ms())
+        if update is None:
+            done(None)
+        else:
+            self._write(update, done)
+
+    def release(self, member_id: str) -> None:
+        """The member is gone."""
+        self._log()
+        if self.phase == Phase.ACTIVE:
+            self._write(self.state.release(member_id))
+
+    def _write(self, update: Update | None, done: Written | None = None) -> None:
+        if update is None:
+            return
+        state = self.state
+        to_write = StateUpdate(
+            state.state_epoch, self.leader_epoch, state.start_offset, update.batches, state.delivery_complete_count
+        )
+        reply = self._leadership.persister.write(self.key, to_write)
+        reply.when_done(partial(self._written, update, done))
+
+    def _written(self, update: Update, done: Written | None, outcome: KafkaError | None) -> None:
+        error = None if outcome is None else _for_client(outcome)
+        if self.phase == Phase.ACTIVE:
+            if error is None:
+                self.state.written(update)
+            elif error.code in ENDING_ERRORS:
+                self.end(error)
+            else:
+                self.state.not_written(update, self._leadership.clock.mono_ms())
+                self._set_timer(self.state.next_deadline_ms)
+            self._leadership.wakeups.schedule(self)
+        if done is not None:
+            isolated(done, error)
+
+    # -- Acquisition locks -------------------------------------------------------------------------------------------
+
+    def _set_timer(self, deadline_ms: int | None) -> None:
+        """A lock times out then; the timer that is set may be for an earlier one."""
+        if deadline_ms is None or (self._timer_ms is not None and self._timer_ms <= deadline_ms):
+            return
+        wheel = self._leadership.wheel
+        if self._slot >= 0:
+            wheel.remove(self, self._slot)
+        self._timer_ms = deadline_ms
+        self._slot = wheel.add(self, max(0, deadline_ms - self._leadership.clock.mono_ms()))
+
+    def expire(self) -> None:
+        self._timer_ms = None
+        self._slot = -1
+        if self._log() is not None and self.phase == Phase.ACTIVE:
+            self.state.settings = self._settings().partition
+            self._write(self.state.time_out(self._leadership.clock.mono_ms()))
+            self._set_timer(self.state.next_deadline_ms)
+
+
+def _for_client(error: KafkaError) -> KafkaError:
+    return KafkaError(CLIENT_ERRORS.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), error.message)

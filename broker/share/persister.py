@@ -1,0 +1,38 @@
+"""The persister: how leaders of share partitions and the group coordinator reach the state that share coordinators keep (KIP-932).
+
+Each call is about one share partition. Calls that are made in one turn of the loop go to their coordinators together. The reply
+is completed in a later turn, with a KafkaError where the call failed for good: errors that pass (no coordinator yet, loading, a
+lost connection) were retried before, with a growing pause. What the coordinator refused is not retried: FENCED_STATE_EPOCH,
+FENCED_LEADER_EPOCH, INVALID_REQUEST (the share partition was never initialized), UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ottla.broker.share.state import SharePartitionKey, ShareState, StateSummary, StateUpdate
+from ottla.server.network.reply import Reply
+
+
+class Persister(Protocol):
+    """`Reply[None]`: `when_done` is called with None when the state is committed, else with the KafkaError."""
+
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> Reply[ShareState]:
+        """The state, from now on written by a leader of this epoch or a later one only."""
+        ...
+
+    def write(self, key: SharePartitionKey, update: StateUpdate) -> Reply[None]:
+        """Merge the update into the state. Updates of one share partition are applied in the order of their calls."""
+        ...
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Reply[None]:
+        """Begin a new state without batches; a state of an older epoch is over, and its leader is fenced."""
+        ...
+
+    def delete(self, key: SharePartitionKey) -> Reply[None]:
+        """Forget the state; also done if there is none."""
+        ...
+
+    def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:
+        """Epochs and start offset, for administration; raises no leader epoch."""
+        ...

@@ -1,0 +1,130 @@
+"""Share sessions: which partitions a member of a share group fetches from this broker, and its place in the sequence of requests.
+
+    epoch 0      a new session with the partitions of the request; an older one of the member is forgotten
+    n            the session is at n: the request changes its partitions, and the next request has n + 1
+    -1           the last request of the session
+
+A session ends with its connection, too (KIP-932). It has no id: a group has one session of each member at each broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+
+
+class SessionKey(NamedTuple):
+    group_id: str
+    member_id: str
+
+
+class TopicPartition(NamedTuple):
+    topic_id: bytes
+    partition: int
+
+
+class Connection(Protocol):
+    """The part of a connection that sessions need."""
+
+    @property
+    def id(self) -> str: ...
+    def on_close(self, callback: Callable[[], None]) -> None: ...
+
+
+class ShareSession:
+    """`partitions`: True where the next response must have the partition, even if there is nothing new in it."""
+
+    __slots__ = ("connection_id", "epoch", "key", "partitions")
+
+    def __init__(self, key: SessionKey, partitions: Iterable[TopicPartition], connection_id: str) -> None:
+        self.key = key
+        self.epoch = 1
+        self.partitions: dict[TopicPartition, bool] = dict.fromkeys(partitions, False)
+        self.connection_id = connection_id
+
+    def advance(self) -> None:
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+
+    def change(self, added: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
+        for partition in added:
+            self.partitions.setdefault(partition, True)
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
+
+    def rotated(self) -> list[TopicPartition]:
+        """The partitions, beginning with another one in each request: none is always the last."""
+        partitions = list(self.partitions)
+        turn = (self.epoch - 1) % len(partitions) if partitions else 0
+        return partitions[turn:] + partitions[:turn]
+
+    def must_answer(self, partition: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
+        must = has_records or has_error or self.partitions.get(partition, False)
+        if partition in self.partitions:
+            self.partitions[partition] = has_error
+        return must
+
+
+class ShareSessions:
+    """The share sessions of one broker."""
+
+    def __init__(
+        self, limit: Callable[[], int], on_left: Callable[[ShareSession], None], on_unused: Callable[[str], None]
+    ) -> None:
+        """`on_left`: the session has ended with its connection. `on_unused`: a group has no session left."""
+        self._limit = limit
+        self._on_left = on_left
+        self._on_unused = on_unused
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._members: dict[str, int] = {}
+        self._connections: dict[str, dict[SessionKey, ShareSession]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, key: SessionKey, partitions: Iterable[TopicPartition], connection: Connection) -> ShareSession:
+        """Raises KafkaError: SHARE_SESSION_LIMIT_REACHED."""
+        self.remove(key)
+        if len(self._sessions) >= self._limit():
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = self._sessions[key] = ShareSession(key, partitions, connection.id)
+        self._members[key.group_id] = self._members.get(key.group_id, 0) + 1
+        if connection.id not in self._connections:
+            self._connections[connection.id] = {}
+            connection.on_close(lambda: self._disconnected(connection.id))
+        self._connections[connection.id][key] = session
+        return session
+
+    def find(self, key: SessionKey, epoch: int) -> ShareSession:
+        """The session of a request that is not its first; raises KafkaError unless the request is the next one, or the last."""
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch != FINAL_EPOCH and epoch != session.epoch:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        return session
+
+    def remove(self, key: SessionKey) -> ShareSession | None:
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            left = self._members[key.group_id] - 1
+            if left:
+                self._members[key.group_id] = left
+            else:
+                del self._members[key.group_id]
+        return session
+
+    def _disconnected(self, connection_id: str) -> None:
+        sessions = self._connections.pop(connection_id, {})
+        for key, session in sessions.items():
+            if self._sessions.get(key) is session:
+                self.remove(key)
+                self._on_left(session)
+        for group_id in {key.group_id for key in sessions}:
+            if group_id not in self._members:
+                self._on_unused(group_id)

@@ -1,0 +1,128 @@
+"""Share groups in a broker: the share coordinator and the persister, created from the broker's components."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.broker.cluster.broker_channels import BrokerChannels
+from ottla.broker.cluster.topic_creation import TopicCreation
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.coordinator.loading import LoadQueue
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_log import ReplicatedPartitionLog
+from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.coordinator.config import from_properties
+from ottla.broker.share.coordinator.service import TOPIC, ShareCoordinator
+from ottla.broker.share.persister import Persister
+from ottla.broker.share.state import SharePartitionKey
+from ottla.broker.share.state_persister import StatePersister
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
+from ottla.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest
+from ottla.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
+from ottla.protocol.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
+from ottla.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
+from ottla.server.network.reply import Reply
+from ottla.server.world import World
+
+#: The persister tries again by itself.
+CREATE_WAIT_MS = 10_000
+
+
+class ShareGroups(NamedTuple):
+    """The components of share groups that handlers use."""
+
+    coordinator: ShareCoordinator
+    persister: Persister
+
+
+def share_coordinator(
+    world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas, load_queue: LoadQueue
+) -> ShareCoordinator:
+    """Return the share coordinator of one broker process."""
+
+    def partition_count() -> int:
+        topic = metadata.image.topics.by_name(TOPIC)
+        return configs["share.coordinator.state.topic.num.partitions"] if topic is None else len(topic.partitions)
+
+    def prune(partition: int, offset: int) -> None:
+        replica = replicas.get(TOPIC, partition)
+        log = None if replica is None else replica.local_log(-1, require_leader=True)
+        if log is not None and offset > log.log_start_offset:
+            log.delete_records(offset)
+
+    return ShareCoordinator(
+        from_properties(configs.setting),
+        ReplicatedPartitionLog(replicas, world.clock),
+        world.clock,
+        partition_count,
+        lambda: metadata.image.topics,
+        prune,
+        load_queue,
+    )
+
+
+def persister(
+    world: World,
+    node_id: int,
+    metadata: MetadataCache,
+    coordinator: ShareCoordinator,
+    channels: BrokerChannels,
+    topic_creation: TopicCreation,
+) -> Persister:
+    """Return the persister of one broker process."""
+    answers: dict[type, Any] = {
+        InitializeShareGroupStateRequest: coordinator.initialize,
+        ReadShareGroupStateRequest: coordinator.read,
+        WriteShareGroupStateRequest: coordinator.write,
+        DeleteShareGroupStateRequest: coordinator.delete,
+        ReadShareGroupStateSummaryRequest: coordinator.summarize,
+    }
+
+    def coordinator_of(key: SharePartitionKey) -> int | None:
+        if TOPIC not in metadata.image.topics:
+            return None
+        return metadata.leader_and_epoch(TOPIC, coordinator.partition_for(key))[0]
+
+    def send(to: int, request: object) -> Reply[Any]:
+        reply: Reply[Any] = Reply()
+        if to == node_id:
+            reply.follow(answers[type(request)](request))
+        else:
+            world.spawn(_ask(channels, to, request, reply), f"share state of {to}")
+        return reply
+
+    def create_topic() -> None:
+        topic_creation.create([TOPIC], CREATE_WAIT_MS, lambda: None)
+
+    return StatePersister(world.clock, coordinator_of, send, create_topic)
+
+
+async def _ask(channels: BrokerChannels, to: int, request: object, reply: Reply[Any]) -> None:
+    try:
+        response = await channels.request(to, request)
+    except KafkaError as error:
+        response = error
+    reply.complete(response)
+
+
+class ShareStateLeadership:
+    """`LeadershipListener` of replicas: this broker becomes or stops being leader of partitions of `__share_group_state`."""
+
+    def __init__(self, coordinator: ShareCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def on_leader(self, partition: Partition) -> None:
+        if partition.topic == TOPIC:
+            self._coordinator.on_elected(partition.index, partition.leader_epoch)
+
+    def on_resigned(self, partition: Partition) -> None:
+        if partition.topic == TOPIC:
+            self._coordinator.on_resigned(partition.index)
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Listener of the publisher: delete the states of deleted topics."""
+        self._coordinator.on_topics_deleted(frozenset(delta.deleted_topics))

@@ -1,0 +1,115 @@
+"""A group coordinator with share groups, and the share coordinator that its persister asks: both on one log in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.shard import Client
+from ottla.broker.groups.share.group import ShareGroup
+from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
+from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
+from ottla.broker.share.coordinator.service import ShareCoordinator
+from ottla.broker.share.state_persister import StatePersister
+from ottla.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
+from ottla.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest
+from ottla.protocol.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.server.network.reply import Reply
+from tests.broker.groups.harness import GroupCoordinatorHarness
+
+CLIENT = Client(1, "client", "/127.0.0.1")
+END_OFFSET = 100
+SECOND_MS = 1_000
+
+
+class ShareGroupHarness(GroupCoordinatorHarness):
+    """The group is "g". Requests return the answer; time passes with `advance` alone."""
+
+    def __init__(self, topics: dict[str, int] | None = None, **config: int) -> None:
+        self.is_persisting = True
+        super().__init__(**config)
+        self.config = GroupCoordinatorConfig(**config)
+        self.topics.update({"orders": 3} if topics is None else topics)
+
+    def restart(self) -> None:
+        super().restart()
+        self._begin()
+
+    def elect(self) -> None:
+        super().elect()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.states = ShareCoordinator(
+            ShareCoordinatorConfig(), self.log, self.clock, lambda: 1, self.topics_image, lambda partition, offset: None
+        )
+        self.states.on_elected(0, self.epoch)
+        persister = StatePersister(self.clock, lambda key: 1 if self.is_persisting else -1, self._send, lambda: None)
+        self.share = ShareGroupCoordinator(self.coordinator, persister, Cluster(self.topics_image, self._end_offsets))
+
+    def _send(self, node_id: int, request: Any) -> Reply[Any]:
+        verbs = {
+            InitializeShareGroupStateRequest: self.states.initialize,
+            DeleteShareGroupStateRequest: self.states.delete,
+            ReadShareGroupStateSummaryRequest: self.states.summarize,
+        }
+        reply: Reply[Any] = Reply()
+        reply.follow(verbs[type(request)](request))
+        return reply
+
+    def _end_offsets(self, partitions: Any) -> Reply[Any]:
+        reply: Reply[Any] = Reply()
+        reply.complete(dict.fromkeys(partitions, END_OFFSET))
+        return reply
+
+    @property
+    def group(self) -> ShareGroup:
+        return self.shard.share_groups["g"]
+
+    def heartbeat(self, member_id: str, epoch: int = 0, *topics: str, group_id: str = "g") -> Any:
+        names = list(topics) if topics else None
+        request = ShareGroupHeartbeatRequest(group_id, member_id, epoch, None, names)
+        return self.share.heartbeat(request, CLIENT)
+
+    def advance(self, ms: int = SECOND_MS) -> None:
+        self.clock.advance(ms)
+
+    def join(self, member_id: str, *topics: str) -> ShareMember:
+        return ShareMember(self, member_id, topics or ("orders",))
+
+    def answered(self, answer: Any, within_ms: int = SECOND_MS) -> Any:
+        """The answer, after the persister has done its part."""
+        if not isinstance(answer, Reply):
+            return answer
+        arrived: list[Any] = []
+        answer.when_done(arrived.append)
+        self.advance(within_ms)
+        (response,) = arrived
+        return response
+
+
+class ShareMember:
+    """Remembers its epoch and what it was assigned, as topic name -> partitions."""
+
+    def __init__(self, harness: ShareGroupHarness, member_id: str, topics: tuple[str, ...]) -> None:
+        self.harness = harness
+        self.member_id = member_id
+        self.assigned: dict[str, list[int]] = {}
+        self.epoch = 0
+        self.beat(*topics)
+
+    def beat(self, *topics: str) -> Any:
+        response = self.harness.heartbeat(self.member_id, self.epoch, *topics)
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
+            image = self.harness.topics_image()
+            self.assigned = {
+                topic.name: found.partitions
+                for found in response.assignment.topic_partitions
+                if (topic := image.by_id(found.topic_id)) is not None
+            }
+        return response
+
+    def leave(self) -> Any:
+        return self.harness.heartbeat(self.member_id, -1)

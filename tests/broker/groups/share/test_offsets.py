@@ -1,0 +1,171 @@
+"""Offsets of share groups are described, altered and deleted, and groups are deleted with their states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
+)
+from tests.broker.groups.cluster import id_of
+from tests.broker.groups.share.harness import END_OFFSET, ShareGroupHarness
+
+
+@pytest.fixture
+def groups() -> ShareGroupHarness:
+    return ShareGroupHarness()
+
+
+@pytest.fixture
+def empty(groups: ShareGroupHarness) -> ShareGroupHarness:
+    """The group had a member, and its share partitions are initialized."""
+    member = groups.join("m")
+    groups.advance()
+    member.leave()
+    return groups
+
+
+def alter(groups: ShareGroupHarness, offsets: dict[int, int], topic: str = "orders", group_id: str = "g") -> Any:
+    m = alter_share_group_offsets
+    rows = [m.AlterShareGroupOffsetsRequestPartition(partition, offset) for partition, offset in offsets.items()]
+    request = m.AlterShareGroupOffsetsRequest(group_id, [m.AlterShareGroupOffsetsRequestTopic(topic, rows)])
+    return groups.answered(groups.share.alter_offsets(request))
+
+
+def delete(groups: ShareGroupHarness, *topics: str, group_id: str = "g", within_ms: int = 1_000) -> Any:
+    m = delete_share_group_offsets
+    request = m.DeleteShareGroupOffsetsRequest(group_id, [m.DeleteShareGroupOffsetsRequestTopic(t) for t in topics])
+    return groups.answered(groups.share.delete_offsets(request), within_ms)
+
+
+def describe(groups: ShareGroupHarness, topics: dict[str, list[int]] | None = None) -> dict[str, dict[int, Any]]:
+    """Topic -> partition -> (start offset, lag)."""
+    m = describe_share_group_offsets
+    rows = None
+    if topics is not None:
+        rows = [m.DescribeShareGroupOffsetsRequestTopic(name, partitions) for name, partitions in topics.items()]
+    answer = groups.share.describe_offsets(m.DescribeShareGroupOffsetsRequestGroup("g", rows))
+    return {
+        topic.topic_name: {row.partition_index: (row.start_offset, row.lag) for row in topic.partitions}
+        for topic in groups.answered(answer).topics
+    }
+
+
+def test_offsets_are_set_and_described_with_their_lag(empty: ShareGroupHarness) -> None:
+    answer = alter(empty, {0: 40, 1: 0})
+    assert [row.error_code for row in answer.responses[0].partitions] == [ErrorCode.NONE] * 2
+    assert describe(empty) == {"orders": {0: (40, END_OFFSET - 40), 1: (0, END_OFFSET), 2: (-1, -1)}}
+    assert describe(empty, {"orders": [0, 9], "no": [0]}) == {
+        "orders": {0: (40, END_OFFSET - 40), 9: (-1, -1)},
+        "no": {0: (-1, -1)},
+    }
+
+
+def test_altered_offsets_begin_a_new_state_epoch(empty: ShareGroupHarness) -> None:
+    before = {key.partition: state.state_epoch for key, state in empty.states.runtime.shard(0).states.items()}
+    alter(empty, {0: 40})
+    after = {key.partition: state.state_epoch for key, state in empty.states.runtime.shard(0).states.items()}
+    assert after[0] == empty.group.epoch > before[0]
+    assert after[1] == before[1]
+
+
+def test_altering_creates_a_group_as_its_first_member_would(groups: ShareGroupHarness) -> None:
+    alter(groups, {0: 7})
+    member = groups.join("m")
+    groups.advance()
+    member.beat()
+    assert member.assigned == {"orders": [0, 1, 2]}
+    assert describe(groups)["orders"][0] == (7, END_OFFSET - 7)
+
+
+def test_partitions_that_do_not_exist_and_negative_offsets_are_refused_one_by_one(empty: ShareGroupHarness) -> None:
+    answer = alter(empty, {0: 5, 1: -1, 9: 5})
+    codes = [row.error_code for row in answer.responses[0].partitions]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    answer = alter(empty, {0: 5}, topic="no")
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_group_with_members_keeps_its_offsets(groups: ShareGroupHarness) -> None:
+    groups.join("m")
+    assert alter(groups, {0: 5}).error_code == ErrorCode.NON_EMPTY_GROUP
+    assert delete(groups, "orders").error_code == ErrorCode.NON_EMPTY_GROUP
+    (result,) = groups.answered(groups.share.delete_groups(["g"]))
+    assert result.error_code == ErrorCode.NON_EMPTY_GROUP
+    assert "g" in groups.shard.share_groups
+
+
+def test_deleted_offsets_are_gone_and_the_group_begins_again_without(empty: ShareGroupHarness) -> None:
+    answer = delete(empty, "orders", "no")
+    assert [(row.topic_name, row.error_code) for row in answer.responses] == [
+        ("orders", ErrorCode.NONE),
+        ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert describe(empty) == {}
+    assert not empty.states.runtime.shard(0).states
+    assert delete(empty, "orders").responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_whose_deletion_failed_is_deleted_again(empty: ShareGroupHarness) -> None:
+    empty.is_persisting = False
+    assert delete(empty, "orders", within_ms=60_000).responses[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    empty.restart()
+    empty.is_persisting = True
+    assert delete(empty, "orders").responses[0].error_code == ErrorCode.NONE
+    assert not empty.group.state_partitions.deleting
+
+
+def test_unknown_groups_and_the_empty_id(groups: ShareGroupHarness) -> None:
+    assert delete(groups, "orders").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert delete(groups, "orders", group_id="").error_code == ErrorCode.INVALID_GROUP_ID
+    assert alter(groups, {0: 5}, group_id="").error_code == ErrorCode.INVALID_GROUP_ID
+    assert describe(groups) == {}
+
+
+def test_a_deleted_group_leaves_no_state_behind(empty: ShareGroupHarness) -> None:
+    _, listed = empty.answered(empty.coordinator.list([], ["share"]))
+    assert [(group.group_id, group.group_state) for group in listed] == [("g", "Empty")]
+    results = empty.answered(empty.share.delete_groups(["g", "no"]))
+    assert {result.group_id: result.error_code for result in results} == {
+        "g": ErrorCode.NONE,
+        "no": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    assert not empty.states.runtime.shard(0).states
+    empty.restart()
+    assert not empty.shard.share_groups
+
+
+def test_a_description_names_the_members_and_what_they_have(groups: ShareGroupHarness) -> None:
+    member = groups.join("m")
+    groups.advance()
+    member.beat()
+    found, unknown = groups.answered(groups.share.describe(["g", "no"]))
+    assert (found.group_state, found.group_epoch, found.assignment_epoch) == ("Stable", 3, 3)
+    (described,) = found.members
+    assert described.subscribed_topic_names == ["orders"]
+    assert described.assignment.topic_partitions[0].partitions == [0, 1, 2]
+    assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_an_altered_offset_stays_though_an_earlier_initialization_of_the_partition_failed(
+    groups: ShareGroupHarness,
+) -> None:
+    groups.is_persisting = False
+    member = groups.join("m")
+    member.leave()
+    groups.advance(20_000)
+    m = alter_share_group_offsets
+    topic = m.AlterShareGroupOffsetsRequestTopic("orders", [m.AlterShareGroupOffsetsRequestPartition(0, 7)])
+    answer = groups.share.alter_offsets(m.AlterShareGroupOffsetsRequest("g", [topic]))
+    while groups.group.state_partitions.initializing.get(id_of("orders"), frozenset()) > {0}:
+        groups.advance()
+    groups.is_persisting = True
+    assert groups.answered(answer).responses[0].partitions[0].error_code == ErrorCode.NONE
+    member = groups.join("m")
+    groups.advance()
+    assert describe(groups)["orders"][0] == (7, END_OFFSET - 7)

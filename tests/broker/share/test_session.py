@@ -1,0 +1,122 @@
+"""Share sessions: one of each member, its epochs, and its end with the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.broker.share.session import EPOCH_MAX, FINAL_EPOCH, SessionKey, ShareSession, ShareSessions, TopicPartition
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+TOPIC = b"\1" * 16
+PARTITIONS = [TopicPartition(TOPIC, index) for index in range(3)]
+A, B = SessionKey("g", "a"), SessionKey("g", "b")
+
+
+class Connection:
+    """The part of a connection that sessions need."""
+
+    def __init__(self, name: str) -> None:
+        self.id = name
+        self.callbacks: list[Callable[[], None]] = []
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+    def close(self) -> None:
+        for callback in self.callbacks:
+            callback()
+
+
+class Ends:
+    """Share sessions, and what has ended."""
+
+    def __init__(self, limit: int = 10) -> None:
+        self.left: list[SessionKey] = []
+        self.unused: list[str] = []
+        self.sessions = ShareSessions(lambda: limit, lambda session: self.left.append(session.key), self.unused.append)
+
+    def open(self, key: SessionKey, connection: Connection) -> ShareSession:
+        return self.sessions.open(key, PARTITIONS, connection)
+
+
+def refused(sessions: ShareSessions, key: SessionKey, epoch: int) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        sessions.find(key, epoch)
+    return caught.value.code
+
+
+def test_a_session_is_found_at_its_epoch_and_at_the_last() -> None:
+    ends = Ends()
+    session = ends.open(A, Connection("1"))
+    assert ends.sessions.find(A, 1) is session
+    assert ends.sessions.find(A, FINAL_EPOCH) is session
+    assert refused(ends.sessions, A, 2) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert refused(ends.sessions, B, 1) == ErrorCode.SHARE_SESSION_NOT_FOUND
+    session.epoch = EPOCH_MAX
+    session.advance()
+    assert session.epoch == 1
+
+
+def test_a_new_session_of_a_member_takes_the_place_of_the_old_one() -> None:
+    ends = Ends(limit=1)
+    connection = Connection("1")
+    first = ends.open(A, connection)
+    second = ends.open(A, connection)
+    assert ends.sessions.find(A, 1) is second is not first
+    assert len(ends.sessions) == 1 == len(connection.callbacks)
+
+
+def test_no_more_sessions_than_the_limit() -> None:
+    ends = Ends(limit=1)
+    ends.open(A, Connection("1"))
+    with pytest.raises(KafkaError) as caught:
+        ends.open(B, Connection("2"))
+    assert caught.value.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    ends.sessions.remove(A)
+    ends.open(B, Connection("2"))
+
+
+def test_a_session_ends_with_its_connection_and_the_last_one_leaves_the_group_unused() -> None:
+    ends = Ends()
+    first, second = Connection("1"), Connection("2")
+    ends.open(A, first)
+    ends.open(B, second)
+    first.close()
+    assert (ends.left, ends.unused) == ([A], [])
+    second.close()
+    assert (ends.left, ends.unused) == ([A, B], ["g"])
+
+
+def test_a_session_that_went_on_with_another_connection_does_not_end_with_the_first() -> None:
+    ends = Ends()
+    first, second = Connection("1"), Connection("2")
+    ends.open(A, first)
+    session = ends.open(A, second)
+    first.close()
+    assert ends.left == ends.unused == []
+    assert ends.sessions.find(A, 1) is session
+
+
+def test_partitions_take_turns_in_being_first() -> None:
+    session = Ends().open(A, Connection("1"))
+    firsts = []
+    for _ in range(4):
+        session.advance()
+        firsts.append(session.rotated()[0].partition)
+    assert firsts == [1, 2, 0, 1]
+
+
+def test_a_response_has_what_is_new_and_once_what_was_added_or_had_an_error() -> None:
+    session = Ends().open(A, Connection("1"))
+    known, added = PARTITIONS[0], TopicPartition(TOPIC, 9)
+    session.change([known, added], [PARTITIONS[1]])
+    assert PARTITIONS[1] not in session.partitions
+
+    def answers(partition: TopicPartition, *, records: bool = False, error: bool = False) -> bool:
+        return session.must_answer(partition, has_records=records, has_error=error)
+
+    assert [answers(known), answers(added), answers(added)] == [False, True, False]
+    assert [answers(known, error=True), answers(known), answers(known)] == [True, True, False]
+    assert answers(known, records=True)
