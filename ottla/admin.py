@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.cluster.broker_state import BrokerState
+from ottla.broker.metrics.coordinator import coordinator_metrics
 from ottla.broker.metrics.groups import group_metrics
 from ottla.broker.metrics.isr import IsrChangeCounts
 from ottla.broker.metrics.partitions import partition_metrics
@@ -53,6 +54,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(Traffic(broker.replicas, world.clock))
     registry.add(lambda: partition_metrics(broker.replicas))
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
+    registry.add(lambda: coordinator_metrics(broker.groups))
 
 
 def live(node: NodeState) -> Iterator[Check]:

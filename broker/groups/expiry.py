@@ -45,6 +45,7 @@ def expire(shard: GroupShard, now_ms: int) -> Unasked:
         before = len(records)
         is_over = _expire_offsets(shard, group, now_ms, records)
         if len(records) > before:
+            shard.counts.offset_expirations += len(records) - before
             log.info("Removed %d expired offsets of group %s", len(records) - before, group_id)
         if is_over and group.state in (EMPTY, GroupState.EMPTY, StreamsGroupState.EMPTY):
             generation = group.generation if isinstance(group, ClassicGroup) else group.epoch

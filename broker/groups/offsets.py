@@ -84,6 +84,7 @@ def commit(
             )
             records.append(offset_commit_record(group_id, topic.name, partition.partition_index, value))
         topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    shard.counts.offset_commits += len(records)
     return Outcome(records, OffsetCommitResponse(topics=topics))
 
 
@@ -229,6 +230,7 @@ def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outc
             )
         answers = [OffsetDeleteResponsePartition(index, error) for index in indexes]
         topics.append(OffsetDeleteResponseTopic(topic.name, answers))
+    shard.counts.offset_deletions += len(records)
     return Outcome(records, OffsetDeleteResponse(topics=topics))
 
 

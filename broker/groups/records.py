@@ -17,6 +17,7 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
@@ -51,6 +52,7 @@ ConsumerKey: TypeAlias = (
     | ConsumerGroupTargetAssignmentMetadataKey
     | ConsumerGroupTargetAssignmentMemberKey
     | ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
 )
 StreamsKey: TypeAlias = (
     StreamsGroupMetadataKey
@@ -70,7 +72,7 @@ MODERN_GROUP_VERSION = 0
 
 # The types that the shard replays. The types of the other group protocols will be added here.
 RECORDS = {
-    kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 17, 19, 20, 21, 22, 23)
+    kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23)
 }
 
 

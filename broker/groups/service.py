@@ -22,6 +22,7 @@ from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.consumer import describe as consumer_describe
 from ottla.broker.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.listing import Listing
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.shard import Client, ClusterView, GroupShard
@@ -87,12 +88,15 @@ class GroupCoordinator:
     ) -> None:
         self.config = config
         self.partition_count = partition_count
+        #: The offset of the newest metadata with a new topic. A broker that starts takes all topics for new.
+        self.topics_created_at = -1
+        self.counts = GroupCounts()
         self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             TOPIC,
             partition_log,
             clock,
             GroupRecordCodec(),
-            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, cluster),
+            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, cluster, self.counts),
             config.offsets_commit_timeout_ms,
             load_queue,
         )

@@ -14,6 +14,9 @@ from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.counts import GroupCounts
+from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
+from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.records import ConsumerKey, GroupKey, StreamsKey, group_of
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import ShareKey
@@ -25,6 +28,7 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
@@ -49,15 +53,23 @@ class Client(NamedTuple):
     client_id: str
     # As Java prints an address without a name, "/127.0.0.1": tools show it.
     host: str
+    may_describe: MayDescribe = lambda topic: True
 
 
 class ClusterView(NamedTuple):
-    """The newest metadata as far as groups need it."""
+    """The newest metadata as far as groups need it.
+
+    `version()` is its offset, and `topics_created()` that of the newest one with a new topic.
+    """
 
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]
     share_settings: Callable[[str], ConsumerGroupSettings]
-    streams_settings: Callable[[str], StreamsGroupSettings] = lambda group_id: StreamsGroupSettings()
+    streams_settings: Callable[[str], StreamsGroupSettings]
+    version: Callable[[], int]
+    topics_created: Callable[[], int]
+    resolve: RegexResolver
+    hashes: TopicHashes
 
 
 class GroupShard:
@@ -70,12 +82,14 @@ class GroupShard:
         wall_ms: Callable[[], int],
         new_uuid: Callable[[], str],
         cluster: ClusterView,
+        counts: GroupCounts | None = None,
     ) -> None:
         self.timers = timers
         self.config = config
         self.wall_ms = wall_ms
         self.new_uuid = new_uuid
         self.cluster = cluster
+        self.counts = GroupCounts() if counts is None else counts
         # An id is that of a group of one kind: these have no key in common.
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
@@ -126,21 +140,12 @@ class GroupShard:
                 return
             self.groups.pop(key.group_id, None)
             group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
-        match key:
-            case ConsumerGroupMetadataKey() if value is None:
-                del self.consumer_groups[key.group_id]
-                if self.offsets.of_group(key.group_id):
-                    self.groups[key.group_id] = ClassicGroup(key.group_id)
-            case ConsumerGroupMetadataKey():
-                group.replay_group(value)
-            case ConsumerGroupMemberMetadataKey():
-                group.replay_member(key.member_id, value)
-            case ConsumerGroupTargetAssignmentMetadataKey():
-                group.replay_assignment_epoch(value)
-            case ConsumerGroupTargetAssignmentMemberKey():
-                group.replay_target(key.member_id, value)
-            case ConsumerGroupCurrentMemberAssignmentKey():
-                group.replay_current_assignment(key.member_id, value)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            del self.consumer_groups[key.group_id]
+            if self.offsets.of_group(key.group_id):
+                self.groups[key.group_id] = ClassicGroup(key.group_id)
+        else:
+            replay_consumer_record(group, key, value)
 
     def _replay_share_group(self, key: ShareKey, value: Any) -> None:
         """Any record makes the group, as that of a consumer group."""
@@ -230,3 +235,20 @@ class GroupShard:
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
+
+
+def replay_consumer_record(group: ConsumerGroup, key: Any, value: Any) -> None:
+    """Any record of the group but its own tombstone."""
+    match key:
+        case ConsumerGroupMetadataKey():
+            group.replay_group(value)
+        case ConsumerGroupMemberMetadataKey():
+            group.replay_member(key.member_id, value)
+        case ConsumerGroupTargetAssignmentMetadataKey():
+            group.replay_assignment_epoch(value)
+        case ConsumerGroupTargetAssignmentMemberKey():
+            group.replay_target(key.member_id, value)
+        case ConsumerGroupCurrentMemberAssignmentKey():
+            group.replay_current_assignment(key.member_id, value)
+        case ConsumerGroupRegularExpressionKey():
+            group.replay_regex(key.regular_expression, value)

@@ -32,7 +32,7 @@ def handle(
 ) -> Answer[StreamsGroupHeartbeatResponse]:
     check_streams_groups(broker)
     check_topic_names(request, broker.internal_topics)
-    answer = broker.groups.streams_heartbeat(request, client_of(context))
+    answer = broker.groups.streams_heartbeat(request, client_of(broker, context))
     return then(answer, partial(_create_missing, broker, context))
 
 

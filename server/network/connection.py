@@ -280,7 +280,9 @@ class Connection(FrameProtocol):
                 break
             # Usually one read is one request: nothing is left to ask about.
             if pos < end:
-                if self._dispatcher is not dispatcher:  # a login has begun or ended, and the next frame is the new receiver's
+                if (
+                    self._dispatcher is not dispatcher
+                ):  # a login has begun or ended, and the next frame is the new receiver's
                     dispatcher, limit = self._dispatcher, self.request_bytes_max
                     dispatch = dispatcher.dispatch
                 if self.stamp_ns - began_ns > left_ns:

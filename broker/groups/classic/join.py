@@ -13,6 +13,8 @@ from ottla.broker.groups.classic import rebalance, static
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.consumer import classic_members
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.describe import tombstones
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import Client, GroupShard
@@ -35,6 +37,8 @@ def join(
     if group is not None:
         return _join(shard, group, now_ms, request, client, reply)
     other = shard.any_group(request.group_id)
+    if isinstance(other, ConsumerGroup) and other.members:
+        return classic_members.join(shard, other, now_ms, request, client)
     if request.group_id in shard.share_groups or (other is not None and other.members):
         return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:

@@ -13,8 +13,8 @@ from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
-#: The type of a member that speaks the consumer protocol; 0 is a classic one's.
-CONSUMER_MEMBER = 1
+#: The type of a member by the protocol that it speaks.
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
@@ -52,7 +52,7 @@ def _member(group: ConsumerGroup, member: GroupMember, topics: TopicsImage) -> M
         subscribed_topic_regex=metadata.subscribed_topic_regex,
         assignment=_assignment(_held(member), topics),
         target_assignment=_assignment(group.target(member.member_id), topics),
-        member_type=CONSUMER_MEMBER,
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
 
 

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups.classic.state import EMPTY
-from ottla.broker.groups.modern.topics import metadata_hash
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.broker.groups.streams import answer, sessions
@@ -126,7 +125,7 @@ def _update(
     topics = shard.cluster.topics()
     hash_, configured_topology = group.metadata_hash, group.configured
     if group.topology is None or configured_topology is None or group.seen_topics is not topics:
-        hash_ = metadata_hash(topics, topology.required_topics)
+        hash_ = shard.cluster.hashes.of_group(topics, topology.required_topics)
         if group.topology is None or configured_topology is None or hash_ != group.metadata_hash:
             configured_topology = configured(topology, topics)
             is_new_epoch = is_new_epoch or hash_ != group.metadata_hash

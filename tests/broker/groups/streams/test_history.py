@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.config import StreamsGroupSettings
+from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.streams import heartbeat, reconcile
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.state import GroupState
@@ -204,7 +205,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "what a member closes stays its own": (StreamsGroup, "_release", lambda self, member_id, holdings: None),
     "a target is never computed": (heartbeat, "new_target", lambda group, now_ms: []),
     "what others closed is never given": (reconcile, "_given", lambda target, kept, active, copy: (Tasks(), True)),
-    "the metadata's changes are not seen": (heartbeat, "metadata_hash", lambda topics, names: 1),
+    "the metadata's changes are not seen": (TopicHashes, "of_group", lambda self, topics, names: 1),
 }
 
 
