@@ -70,6 +70,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.power_loss
 	OTTLA_CHAOS=1 $(PYTEST) tests/chaos tests/sim tests/controller/raft/test_simulation.py  # with all seeds
 	$(PY) -m tests.chaos.exactly_once
+	$(PY) -m tests.chaos.word_counts  # says so and passes where Java is missing
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
 
 # Whole clusters in virtual time, by seed: docs/SIMULATOR.md.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ottla.broker.all_topics import AllTopics
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.cluster.producer_ids import ProducerIds
+from ottla.broker.cluster.streams_topics import StreamsTopics
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.service import GroupCoordinator
@@ -37,6 +38,7 @@ class BrokerComponents:
     metadata: MetadataCache
     controller: ControllerChannel
     topic_creation: TopicCreation
+    streams_topics: StreamsTopics
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: Transactions

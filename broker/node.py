@@ -15,6 +15,7 @@ from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.cluster.producer_ids import ProducerIds
+from ottla.broker.cluster.streams_topics import StreamsTopics
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
@@ -103,6 +104,7 @@ class BrokerNode:
             metadata=self.metadata,
             controller=controller,
             topic_creation=topic_creation,
+            streams_topics=StreamsTopics(world, controller),
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,

@@ -24,6 +24,7 @@ from ottla.broker.authorization import (
     produce_guard,
     share_group_guard,
     share_guard,
+    streams_group_guard,
 )
 from ottla.broker.authorization.actions import (
     describe_config_resource,
@@ -101,6 +102,8 @@ from ottla.broker.handlers import (
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
     write_share_group_state,
@@ -185,6 +188,12 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         consumer_group_describe.handle,
         (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(consumer_group_guard.without_hidden_topics)),
+    ),
+    Answered(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat.handle, streams_group_guard.guard_heartbeat),
+    Answered(
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        streams_group_describe.handle,
+        (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(streams_group_guard.without_hidden_topics)),
     ),
     Forwarded(ApiKey.CREATE_TOPICS),
     Forwarded(ApiKey.DELETE_TOPICS),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.metrics.clients import client_metrics
+from ottla.broker.metrics.coordinator import coordinator_metrics
 from ottla.broker.metrics.groups import group_metrics
 from ottla.broker.metrics.isr import IsrChangeCounts
 from ottla.broker.metrics.partitions import partition_metrics
@@ -55,6 +56,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: partition_metrics(broker.replicas))
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
     registry.add(lambda: client_metrics(broker.components.telemetry, world.clock.mono_ms()))
+    registry.add(lambda: coordinator_metrics(broker.groups))
 
 
 def live(node: NodeState) -> Iterator[Check]:

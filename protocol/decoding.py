@@ -55,6 +55,7 @@ class _Decoding(Source):
         super().__init__(dict(_SCOPE))
         self.cls, self.version, self.flexible = cls, version, flexible
         self.where = cls.__name__
+        self.null = "< 0"
 
     def whole(self) -> str:
         self.depth = 2
@@ -113,6 +114,8 @@ class _Decoding(Source):
 
     def field(self, field: Field, target: str) -> None:
         outer, self.where = self.where, f"{self.where}.{field.name}"
+        # A tagged struct says with a varint whether it is null, 0 or 1; any other one with an int8 that is negative.
+        self.null = "<= 0" if field.tag is not None else "< 0"
         self.value(field.type, target, self.version in field.nullable)
         self.where = outer
 
@@ -160,7 +163,8 @@ class _Decoding(Source):
             obj = self.struct(wire_type.struct)
             self.line(f"{target} = {obj}")
             return
-        self.line(f"if {self.prefix('b', 'n')} < 0:")
+        null = self.null
+        self.line(f"if {self.prefix('b', 'n')} {null}:")
         self.line(f"    {target} = None")
         self.line("else:")
         self.depth += 1

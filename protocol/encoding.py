@@ -43,6 +43,7 @@ class _Encoding(Source):
         super().__init__(dict(_SCOPE))
         self.cls, self.version, self.flexible = cls, version, flexible
         self.where = cls.__name__
+        self.null = b"\xff"
         self.out, self.write = "out", "write"  # the list that takes the pieces, and its append
 
     def whole(self) -> str:
@@ -91,6 +92,8 @@ class _Encoding(Source):
 
     def field(self, field: Field, value: str) -> None:
         outer, self.where = self.where, f"{self.where}.{field.name}"
+        # A tagged struct says with a varint whether it is null, any other one with an int8 that is negative.
+        self.null = b"\0" if field.tag is not None else b"\xff"
         self.value(field.type, value, self.version in field.nullable, bool(field.nullable))
         self.where = outer
 
@@ -160,7 +163,7 @@ class _Encoding(Source):
             return
         self.flush()
         self.line(f"if {local} is None:")
-        self.line(f"    {self.write}({bytes((255,))!r})")
+        self.line(f"    {self.write}({self.null!r})")
         self.line("else:")
         self.depth += 1
         self.run.append(("b", "1"))

@@ -56,6 +56,20 @@ TRANSITIONS: dict[State, dict[State, str]] = {
 }
 
 
+@dataclass(slots=True)
+class LoadTimes:
+    """How long partitions took to load since the broker started."""
+
+    count: int = 0
+    sum_ms: int = 0
+    max_ms: int = 0
+
+    def add(self, duration_ms: int) -> None:
+        self.count += 1
+        self.sum_ms += duration_ms
+        self.max_ms = max(self.max_ms, duration_ms)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class InternalTopic(Generic[ShardT]):
     """The fields that all partitions of the internal topic share."""
@@ -67,6 +81,7 @@ class InternalTopic(Generic[ShardT]):
     shard_factory: Callable[[Timers], ShardT]
     commit_timeout_ms: int
     load_queue: LoadQueue
+    load_times: LoadTimes
 
 
 class CoordinatorContext(Generic[ShardT]):
@@ -116,11 +131,13 @@ class CoordinatorContext(Generic[ShardT]):
             return
         self.last_written = last_offset
         self._was_active = True
+        duration_ms = self.topic.clock.mono_ms() - self._began_ms
+        self.topic.load_times.add(duration_ms)
         log.info(
             "Finished loading of metadata from %s-%d with epoch %d in %d ms; loaded up to offset %d",
             *self.tp,
             self.leader_epoch,
-            self.topic.clock.mono_ms() - self._began_ms,
+            duration_ms,
             last_offset,
         )
         self._become(State.ACTIVE)

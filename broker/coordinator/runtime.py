@@ -10,12 +10,13 @@ It knows nothing of groups or transactions (their shards do), of networks, and o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from ottla.broker.coordinator.client_errors import OnError, client_error, error_code
-from ottla.broker.coordinator.context import CoordinatorContext, InternalTopic, State
+from ottla.broker.coordinator.context import CoordinatorContext, InternalTopic, LoadTimes, State
 from ottla.broker.coordinator.loading import LoadQueue
 from ottla.broker.coordinator.outcome import Outcome, Producer, Unasked
 from ottla.broker.coordinator.partition_log import PartitionLog
@@ -49,8 +50,9 @@ class CoordinatorRuntime(Generic[ShardT]):
     ) -> None:
         self.clock = clock
         self.load_queue = LoadQueue(clock) if load_queue is None else load_queue
+        self.load_times = LoadTimes()
         self._topic = InternalTopic(
-            topic, partition_log, clock, codec, shard_factory, commit_timeout_ms, self.load_queue
+            topic, partition_log, clock, codec, shard_factory, commit_timeout_ms, self.load_queue, self.load_times
         )
         self._contexts: dict[int, CoordinatorContext[ShardT]] = {}
 
@@ -93,6 +95,10 @@ class CoordinatorRuntime(Generic[ShardT]):
     def active_partitions(self) -> list[int]:
         """Returns the partitions whose shard is loaded, so that requests are served and not answered COORDINATOR_LOAD_IN_PROGRESS."""
         return sorted(partition for partition, context in self._contexts.items() if context.state is State.ACTIVE)
+
+    def states(self) -> Counter[State]:
+        """Returns how many partitions are in each state."""
+        return Counter(context.state for context in self._contexts.values())
 
     def partitions(self) -> list[int]:
         """Returns the partitions led by this broker, loaded or not."""

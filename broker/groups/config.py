@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ottla.server.config.errors import ConfigError
 from ottla.server.quotas.bounds import GROUPS, Bound
 
 MINUTE_MS = 60_000
@@ -22,13 +23,24 @@ class GroupCoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
     consumer_group_max_size: int = 2**31 - 1
+    consumer_regex_refresh_interval_ms: int = 600_000
     consumer_group_assignors: Sequence[str] = ("uniform", "range")
+    consumer_migration_policy: str = "BIDIRECTIONAL"
     share_group_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
+    streams_group_max_size: int = 2**31 - 1
     # The limit of groups per partition, which Kafka does not have.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
     # The limit of a delayed JoinGroup without a member id, which is a constant in Kafka.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
+
+    @property
+    def is_upgrade_enabled(self) -> bool:
+        return self.consumer_migration_policy.upper() in ("UPGRADE", "BIDIRECTIONAL")
+
+    @property
+    def is_downgrade_enabled(self) -> bool:
+        return self.consumer_migration_policy.upper() in ("DOWNGRADE", "BIDIRECTIONAL")
 
 
 # Field -> Kafka's name, and what one unit of that is in the field's.
@@ -42,9 +54,12 @@ PROPERTIES = {
     "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
     "offsets_commit_timeout_ms": ("offsets.commit.timeout.ms", 1),
     "consumer_group_max_size": ("group.consumer.max.size", 1),
+    "consumer_migration_policy": ("group.consumer.migration.policy", 1),
+    "consumer_regex_refresh_interval_ms": ("group.consumer.regex.refresh.interval.ms", 1),
     "consumer_group_assignors": ("group.consumer.assignors", 1),
     "share_group_max_size": ("group.share.max.size", 1),
     "share_initialize_retry_interval_ms": ("group.share.initialize.retry.interval.ms", 1),
+    "streams_group_max_size": ("group.streams.max.size", 1),
 }
 
 
@@ -56,7 +71,33 @@ class ConsumerGroupSettings(NamedTuple):
     assignment_interval_ms: int = 1_000
 
 
+class StreamsGroupSettings(NamedTuple):
+    """What may differ from group to group, of streams groups."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    initial_rebalance_delay_ms: int = 3_000
+    standby_replicas: int = 0
+
+
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
     """Reads the settings from parsed broker properties."""
     values = {field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()}
+    values["consumer_group_assignors"] = [_assignor(name) for name in values["consumer_group_assignors"]]
     return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))
+
+
+#: Kafka's own assignors, which it takes by their classes, too.
+ASSIGNORS = {
+    "uniform": "uniform",
+    "range": "range",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+def _assignor(name: str) -> str:
+    if name not in ASSIGNORS:
+        raise ConfigError("group.consumer.assignors", name, "this assignor is unknown", "use uniform or range")
+    return ASSIGNORS[name]

@@ -17,6 +17,7 @@ from ottla.broker.groups.consumer.sessions import keep_alive
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.sessions import keep_alive as keep_share_member_alive
+from ottla.broker.groups.streams import loaded as streams_loaded
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -39,6 +40,7 @@ class GroupCoordinatorShard(GroupShard):
         sweep(self.timers, SESSIONS_KEY, self._members(), self._begin_session)
         sweep(self.timers, CONSUMER_SESSIONS_KEY, self._consumers(), self._begin_consumer_session)
         sweep(self.timers, SHARE_SESSIONS_KEY, self._share_members(), self._begin_share_session)
+        streams_loaded.begin_sessions(self)
         return offsets.delete_of_unknown_topics(self)
 
     def _members(self) -> Iterator[tuple[ClassicGroup, Member]]:

@@ -15,6 +15,8 @@ from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import group_tombstones as share_group_tombstones
+from ottla.broker.groups.streams import records as streams_records
+from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 CLASSIC = "classic"
 CONSUMER = "consumer"
 SHARE = "share"
+STREAMS = "streams"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
@@ -38,7 +41,7 @@ def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> 
 
 
 def _describe_one(
-    group: ClassicGroup | ConsumerGroup | None, group_id: str, error_since: bool, is_share_group: bool
+    group: ClassicGroup | ConsumerGroup | StreamsGroup | None, group_id: str, error_since: bool, is_share_group: bool
 ) -> DescribedGroup:
     if not isinstance(group, ClassicGroup):
         is_known = is_share_group or group is not None
@@ -87,15 +90,23 @@ def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) 
         listed += [
             ListedGroup(group.group_id, SHARE, group.state.value, SHARE) for group in shard.share_groups.values()
         ]
+    if not wanted_types or STREAMS in wanted_types:
+        listed += [
+            ListedGroup(group.group_id, STREAMS, group.state.value, STREAMS) for group in shard.streams_groups.values()
+        ]
     return [group for group in listed if not wanted_states or group.group_state.lower() in wanted_states]
 
 
-def tombstones(group_id: str, group: ClassicGroup | ConsumerGroup | ShareGroup | None) -> Iterable[CoordinatorRecord]:
+def tombstones(
+    group_id: str, group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup | None
+) -> Iterable[CoordinatorRecord]:
     """The group's own: its offsets' come first."""
     if isinstance(group, ShareGroup):
         return share_group_tombstones(group)
     if isinstance(group, ConsumerGroup):
         return group_tombstones(group)
+    if isinstance(group, StreamsGroup):
+        return streams_records.group_tombstones(group)
     return [group_metadata_record(group_id, None)]
 
 

@@ -5,6 +5,7 @@
     Stable, consumers, topic not subscribed   it was committed
     simple: no members ever                   it was committed
     of the consumer protocol, not subscribed  it was committed
+    of the streams protocol, not read         it was committed
     any other                                 never
 
 An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
@@ -25,6 +26,8 @@ from ottla.broker.groups.consumer.state import GroupState
 from ottla.broker.groups.describe import tombstones
 from ottla.broker.groups.records import offset_commit_record
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.streams.group import StreamsGroup
+from ottla.broker.groups.streams.state import GroupState as StreamsGroupState
 
 log = logging.getLogger(__name__)
 
@@ -42,18 +45,19 @@ def expire(shard: GroupShard, now_ms: int) -> Unasked:
         before = len(records)
         is_over = _expire_offsets(shard, group, now_ms, records)
         if len(records) > before:
+            shard.counts.offset_expirations += len(records) - before
             log.info("Removed %d expired offsets of group %s", len(records) - before, group_id)
-        if is_over and group.state in (EMPTY, GroupState.EMPTY):
-            generation = group.epoch if isinstance(group, ConsumerGroup) else group.generation
+        if is_over and group.state in (EMPTY, GroupState.EMPTY, StreamsGroupState.EMPTY):
+            generation = group.generation if isinstance(group, ClassicGroup) else group.epoch
             log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, generation)
             records.extend(tombstones(group_id, group))
         return 1 + shard.offsets.count(group_id)
 
-    return sweep(shard.timers, SWEEP_KEY, iter([*shard.groups, *shard.consumer_groups]), look)
+    return sweep(shard.timers, SWEEP_KEY, iter([*shard.groups, *shard.consumer_groups, *shard.streams_groups]), look)
 
 
 def _expire_offsets(
-    shard: GroupShard, group: ClassicGroup | ConsumerGroup, now_ms: int, records: list[CoordinatorRecord]
+    shard: GroupShard, group: ClassicGroup | ConsumerGroup | StreamsGroup, now_ms: int, records: list[CoordinatorRecord]
 ) -> bool:
     """Add tombstones of the group's expired offsets. Returns True if no offset is left."""
     topics = shard.offsets.of_group(group.group_id)
@@ -79,9 +83,9 @@ def _expire_offsets(
     return all_expired and group.group_id not in shard.offsets.open_transactions
 
 
-def _since(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
+def _since(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Callable[[CommittedOffset], int] | None:
     """Returns the time from which the retention of the group's offsets counts."""
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+    if not isinstance(group, ClassicGroup) or group.protocol_type is None:
         return _commit_time
     if group.state is EMPTY:
         # Records before v2 have no time of the state's change.

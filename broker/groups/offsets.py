@@ -16,6 +16,7 @@ from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.records import offset_commit_record
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.messages.offset_commit import (
@@ -83,6 +84,7 @@ def commit(
             )
             records.append(offset_commit_record(group_id, topic.name, partition.partition_index, value))
         topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    shard.counts.offset_commits += len(records)
     return Outcome(records, OffsetCommitResponse(topics=topics))
 
 
@@ -95,6 +97,8 @@ def commit_transactional(
     generation = request.generation_id_or_member_epoch
     if isinstance(group, ConsumerGroup):
         group.validate_offset_commit(request.member_id, generation, None, ())
+    elif isinstance(group, StreamsGroup):
+        group.validate_offset_commit(request.member_id, generation, None, _named_partitions(request))
     elif group is not None:
         group.validate_offset_commit(request.member_id, request.group_instance_id, generation, transactional=True)
     elif generation >= 0:
@@ -133,6 +137,9 @@ def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_versio
     if isinstance(group, ConsumerGroup):
         group.validate_offset_commit(request.member_id, generation, api_version, _partitions(request))
         return None
+    if isinstance(group, StreamsGroup):
+        group.validate_offset_commit(request.member_id, generation, api_version, _named_partitions(request))
+        return None
     if group is None:
         if generation < 0:
             # A "simple" group: replaying its first offset creates it.
@@ -151,13 +158,19 @@ def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[bytes, int]]:
             yield topic.topic_id, partition.partition_index
 
 
+def _named_partitions(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> Iterator[tuple[str, int]]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield topic.name, partition.partition_index
+
+
 # ---- fetch
 
 
 def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
     """Returns the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
     group = shard.any_group(request.group_id)
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ConsumerGroup | StreamsGroup):
         group.validate_offset_fetch(request.member_id, request.member_epoch)
     found = group is not None and group.state is not DEAD
     offsets = shard.offsets.of_group(request.group_id) if found else {}
@@ -217,6 +230,7 @@ def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outc
             )
         answers = [OffsetDeleteResponsePartition(index, error) for index in indexes]
         topics.append(OffsetDeleteResponseTopic(topic.name, answers))
+    shard.counts.offset_deletions += len(records)
     return Outcome(records, OffsetDeleteResponse(topics=topics))
 
 

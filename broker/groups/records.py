@@ -17,6 +17,7 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
@@ -35,6 +36,14 @@ from ottla.protocol.internal_topics.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ottla.protocol.internal_topics.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTopologyKey,
+)
 
 ClassicKey: TypeAlias = GroupMetadataKey | OffsetCommitKey
 ConsumerKey: TypeAlias = (
@@ -43,9 +52,18 @@ ConsumerKey: TypeAlias = (
     | ConsumerGroupTargetAssignmentMetadataKey
     | ConsumerGroupTargetAssignmentMemberKey
     | ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
+)
+StreamsKey: TypeAlias = (
+    StreamsGroupMetadataKey
+    | StreamsGroupMemberMetadataKey
+    | StreamsGroupTargetAssignmentMetadataKey
+    | StreamsGroupTargetAssignmentMemberKey
+    | StreamsGroupCurrentMemberAssignmentKey
+    | StreamsGroupTopologyKey
 )
 #: The key types that the shard replays.
-GroupKey: TypeAlias = ClassicKey | ConsumerKey | ShareKey
+GroupKey: TypeAlias = ClassicKey | ConsumerKey | ShareKey | StreamsKey
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
@@ -53,7 +71,9 @@ OFFSET_COMMIT_EXPIRING_VERSION = 1
 MODERN_GROUP_VERSION = 0
 
 # The types that the shard replays. The types of the other group protocols will be added here.
-RECORDS = {kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15)}
+RECORDS = {
+    kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23)
+}
 
 
 def group_of(key: GroupKey) -> str:

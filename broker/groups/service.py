@@ -22,10 +22,14 @@ from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.consumer import describe as consumer_describe
 from ottla.broker.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.listing import Listing
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.shard import Client, ClusterView, GroupShard
 from ottla.broker.groups.share import initialize as share_initialize
+from ottla.broker.groups.streams import describe as streams_describe
+from ottla.broker.groups.streams import heartbeat as streams_heartbeat
+from ottla.broker.groups.streams.answer import StreamsAnswer
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -46,6 +50,8 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -82,12 +88,15 @@ class GroupCoordinator:
     ) -> None:
         self.config = config
         self.partition_count = partition_count
+        #: The offset of the newest metadata with a new topic. A broker that starts takes all topics for new.
+        self.topics_created_at = -1
+        self.counts = GroupCounts()
         self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
             TOPIC,
             partition_log,
             clock,
             GroupRecordCodec(),
-            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, cluster),
+            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, cluster, self.counts),
             config.offsets_commit_timeout_ms,
             load_queue,
         )
@@ -195,6 +204,9 @@ class GroupCoordinator:
     ) -> Answer[ConsumerGroupHeartbeatResponse]:
         return self._write(request.group_id, consumer_heartbeat.heartbeat, _consumer_heartbeat_error, request, client)
 
+    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsAnswer]:
+        return self._write(request.group_id, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client)
+
     # ---- offsets
 
     def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
@@ -245,6 +257,15 @@ class GroupCoordinator:
                 return [DescribedConsumerGroup(error.code, error.message, group_id) for group_id in part]
 
             return self.runtime.read(partition, consumer_describe.describe, on_error, part)
+
+        return self._by_partition(group_ids, ask)
+
+    def describe_streams_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedStreamsGroup]]:
+        def ask(partition: int, part: list[str]) -> Answer[list[DescribedStreamsGroup]]:
+            def on_error(error: KafkaError) -> list[DescribedStreamsGroup]:
+                return [DescribedStreamsGroup(error.code, error.message, group_id) for group_id in part]
+
+            return self.runtime.read(partition, streams_describe.describe, on_error, part)
 
         return self._by_partition(group_ids, ask)
 
@@ -323,3 +344,7 @@ def _leave_error(error: KafkaError) -> LeaveGroupResponse:
 
 def _consumer_heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _streams_heartbeat_error(error: KafkaError) -> StreamsAnswer:
+    return StreamsAnswer(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message))

@@ -12,17 +12,23 @@ from typing import Any, NamedTuple
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
-from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig
+from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.records import ConsumerKey, GroupKey, group_of
+from ottla.broker.groups.counts import GroupCounts
+from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
+from ottla.broker.groups.modern.topics import TopicHashes
+from ottla.broker.groups.records import ConsumerKey, GroupKey, StreamsKey, group_of
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import ShareKey
+from ottla.broker.groups.streams import replay as streams_replay
+from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
@@ -47,14 +53,23 @@ class Client(NamedTuple):
     client_id: str
     # As Java prints an address without a name, "/127.0.0.1": tools show it.
     host: str
+    may_describe: MayDescribe = lambda topic: True
 
 
 class ClusterView(NamedTuple):
-    """The newest metadata as far as groups need it."""
+    """The newest metadata as far as groups need it.
+
+    `version()` is its offset, and `topics_created()` that of the newest one with a new topic.
+    """
 
     topics: Callable[[], TopicsImage]
     consumer_settings: Callable[[str], ConsumerGroupSettings]
     share_settings: Callable[[str], ConsumerGroupSettings]
+    streams_settings: Callable[[str], StreamsGroupSettings]
+    version: Callable[[], int]
+    topics_created: Callable[[], int]
+    resolve: RegexResolver
+    hashes: TopicHashes
 
 
 class GroupShard:
@@ -67,16 +82,19 @@ class GroupShard:
         wall_ms: Callable[[], int],
         new_uuid: Callable[[], str],
         cluster: ClusterView,
+        counts: GroupCounts | None = None,
     ) -> None:
         self.timers = timers
         self.config = config
         self.wall_ms = wall_ms
         self.new_uuid = new_uuid
         self.cluster = cluster
+        self.counts = GroupCounts() if counts is None else counts
         # An id is that of a group of one kind: these have no key in common.
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.share_groups: dict[str, ShareGroup] = {}
+        self.streams_groups: dict[str, StreamsGroup] = {}
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
         self.newest_offset = -1
@@ -96,10 +114,12 @@ class GroupShard:
             self._replay_consumer_group(key, value)
         elif isinstance(key, ShareKey):
             self._replay_share_group(key, value)
+        elif isinstance(key, StreamsKey):
+            self._replay_streams_group(key, value)
         elif value is None:
             self.offsets.replay_tombstone(key.group, key.topic, key.partition)
         else:
-            if key.group not in self.groups and key.group not in self.consumer_groups:
+            if self.any_group(key.group) is None:
                 self.groups[key.group] = ClassicGroup(key.group)
             self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
@@ -120,21 +140,12 @@ class GroupShard:
                 return
             self.groups.pop(key.group_id, None)
             group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
-        match key:
-            case ConsumerGroupMetadataKey() if value is None:
-                del self.consumer_groups[key.group_id]
-                if self.offsets.of_group(key.group_id):
-                    self.groups[key.group_id] = ClassicGroup(key.group_id)
-            case ConsumerGroupMetadataKey():
-                group.replay_group(value)
-            case ConsumerGroupMemberMetadataKey():
-                group.replay_member(key.member_id, value)
-            case ConsumerGroupTargetAssignmentMetadataKey():
-                group.replay_assignment_epoch(value)
-            case ConsumerGroupTargetAssignmentMemberKey():
-                group.replay_target(key.member_id, value)
-            case ConsumerGroupCurrentMemberAssignmentKey():
-                group.replay_current_assignment(key.member_id, value)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            del self.consumer_groups[key.group_id]
+            if self.offsets.of_group(key.group_id):
+                self.groups[key.group_id] = ClassicGroup(key.group_id)
+        else:
+            replay_consumer_record(group, key, value)
 
     def _replay_share_group(self, key: ShareKey, value: Any) -> None:
         """Any record makes the group, as that of a consumer group."""
@@ -181,13 +192,25 @@ class GroupShard:
         if group_id in self.share_groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
+    def _replay_streams_group(self, key: StreamsKey, value: Any) -> None:
+        streams_replay.replay(self.streams_groups, key, value)
+        if key.group_id in self.streams_groups:
+            self.groups.pop(key.group_id, None)
+        elif self.offsets.of_group(key.group_id) and self.any_group(key.group_id) is None:
+            self.groups[key.group_id] = ClassicGroup(key.group_id)
+
+    def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
+        """Any group that may have committed offsets."""
+        return self.groups.get(group_id) or self.consumer_groups.get(group_id) or self.streams_groups.get(group_id)
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is one, of any kind."""
+        return group_id in self.share_groups or self.any_group(group_id) is not None
+
     def check_room(self) -> None:
         """KafkaError if there are as many groups as one partition may have."""
-        self.config.groups.check(len(self.groups) + len(self.consumer_groups) + len(self.share_groups))
-
-    def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        """Any group that may have committed offsets."""
-        return self.groups.get(group_id) or self.consumer_groups.get(group_id)
+        count = len(self.groups) + len(self.consumer_groups) + len(self.share_groups) + len(self.streams_groups)
+        self.config.groups.check(count)
 
     def topic_exists(self, topic_id: bytes) -> bool:
         return self.cluster.topics().by_id(topic_id) is not None
@@ -212,3 +235,20 @@ class GroupShard:
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
+
+
+def replay_consumer_record(group: ConsumerGroup, key: Any, value: Any) -> None:
+    """Any record of the group but its own tombstone."""
+    match key:
+        case ConsumerGroupMetadataKey():
+            group.replay_group(value)
+        case ConsumerGroupMemberMetadataKey():
+            group.replay_member(key.member_id, value)
+        case ConsumerGroupTargetAssignmentMetadataKey():
+            group.replay_assignment_epoch(value)
+        case ConsumerGroupTargetAssignmentMemberKey():
+            group.replay_target(key.member_id, value)
+        case ConsumerGroupCurrentMemberAssignmentKey():
+            group.replay_current_assignment(key.member_id, value)
+        case ConsumerGroupRegularExpressionKey():
+            group.replay_regex(key.regular_expression, value)

@@ -8,7 +8,9 @@ from uuid import UUID
 
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.groups.config import ConsumerGroupSettings, from_properties
+from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
+from ottla.broker.groups.modern.resolution import RegexResolver
+from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
 from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
@@ -22,7 +24,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import new_uuid
-from ottla.server.config.group import group_values
+from ottla.server.config.group import effective_group_values
 from ottla.server.world import World
 
 #: The broker's defaults of group configurations, in the order of ConsumerGroupSettings.
@@ -35,6 +37,14 @@ SHARE_SETTINGS = (
     "group.share.session.timeout.ms",
     "group.share.heartbeat.interval.ms",
     "group.share.assignment.interval.ms",
+)
+#: The same, in the order of StreamsGroupSettings.
+STREAMS_SETTINGS = (
+    "group.streams.session.timeout.ms",
+    "group.streams.heartbeat.interval.ms",
+    "group.streams.assignment.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+    "group.streams.num.standby.replicas",
 )
 
 
@@ -51,19 +61,38 @@ def group_coordinator(
         overrides = metadata.image.configs.for_group(group_id)
         if not overrides:
             return ConsumerGroupSettings(*(configs[name] for name in names))
-        values = group_values(overrides, configs.values)
+        values = effective_group_values(overrides, configs.values)
         return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in names))
 
-    return GroupCoordinator(
+    def streams_settings(group_id: str) -> StreamsGroupSettings:
+        overrides = metadata.image.configs.for_group(group_id)
+        if not overrides:
+            return StreamsGroupSettings(*(configs[name] for name in STREAMS_SETTINGS))
+        values = effective_group_values(overrides, configs.values)
+        return StreamsGroupSettings(*(values[name.removeprefix("group.")] for name in STREAMS_SETTINGS))
+
+    def rack_of(broker_id: int) -> str | None:
+        broker = metadata.image.cluster.brokers.get(broker_id)
+        return None if broker is None else broker.rack
+
+    groups = GroupCoordinator(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
         partition_count,
         ClusterView(
-            lambda: metadata.image.topics, partial(settings, CONSUMER_SETTINGS), partial(settings, SHARE_SETTINGS)
+            lambda: metadata.image.topics,
+            partial(settings, CONSUMER_SETTINGS),
+            partial(settings, SHARE_SETTINGS),
+            streams_settings,
+            lambda: metadata.image.offset,
+            lambda: groups.topics_created_at,
+            RegexResolver(world.workers, world.spawn),
+            TopicHashes(rack_of),
         ),
     )
+    return groups
 
 
 def share_group_coordinator(
@@ -102,6 +131,8 @@ class GroupMetadataLeadership:
             self._groups.on_resigned(partition.index)
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Listener of the publisher: delete the offsets of deleted topics."""
+        """Listener of the publisher: delete the offsets of deleted topics, and note that there are new ones."""
+        if any(topic.created for topic in delta.changed_topics.values()) or self._groups.topics_created_at < 0:
+            self._groups.topics_created_at = image.offset
         deleted = delta.deleted_topics
         self._groups.on_topics_deleted([topic.name for topic in deleted.values()], deleted)

@@ -1,4 +1,4 @@
-"""The handlers of group APIs share this: the client's fields, and whether the cluster has consumer groups."""
+"""The handlers of group APIs share this: the client's fields, and whether the cluster has groups of a kind."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from ipaddress import IPv6Address
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.shard import Client
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import GROUP_VERSION
+from ottla.protocol.features import GROUP_VERSION, STREAMS_VERSION
 from ottla.server.network.context import RequestContext
+from ottla.server.security.operations import DESCRIBE, TOPIC
 
 
-def client_of(context: RequestContext) -> Client:
+def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
     """The client as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
     host = context.connection.peer_host
     if ":" in host:
         host = ":".join(f"{int(part, 16):x}" for part in IPv6Address(host.partition("%")[0]).exploded.split(":"))
-    return Client(context.api_version, context.client_id or "", f"/{host}")
+
+    def may_describe(topic: str) -> bool:
+        return broker.authorizer.allows(context, DESCRIBE, TOPIC, topic)
+
+    return Client(context.api_version, context.client_id or "", f"/{host}", may_describe)
 
 
 def check_consumer_groups(broker: BrokerComponents) -> None:
     """KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
     if broker.metadata.image.features.level(GROUP_VERSION) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def check_streams_groups(broker: BrokerComponents) -> None:
+    """KafkaError UNSUPPORTED_VERSION before streams.version is finalized at 1."""
+    if broker.metadata.image.features.level(STREAMS_VERSION) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -19,4 +19,4 @@ def handle(
     broker: BrokerComponents, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
     check_consumer_groups(broker)
-    return broker.groups.consumer_heartbeat(request, client_of(context))
+    return broker.groups.consumer_heartbeat(request, client_of(broker, context))

@@ -14,4 +14,4 @@ def handle(
     broker: BrokerComponents, request: ShareGroupHeartbeatRequest, context: RequestContext
 ) -> Answer[ShareGroupHeartbeatResponse]:
     check_share_groups(broker)
-    return broker.share_groups.heartbeat(request, client_of(context))
+    return broker.share_groups.heartbeat(request, client_of(broker, context))

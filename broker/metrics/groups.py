@@ -28,6 +28,7 @@ def group_metrics(groups: GroupCoordinator, replicas: Replicas) -> Iterator[Fami
 
 def _of(shard: GroupShard, replicas: Replicas) -> Iterator[Family]:
     members = [Sample({"consumergroup": name}, len(group.members)) for name, group in shard.groups.items()]
+    members += [Sample({"consumergroup": name}, len(group.members)) for name, group in shard.consumer_groups.items()]
     yield Family(f"{PREFIX}_members", GAUGE, "Members of the group", members)
     offsets: list[Sample] = []
     lags: list[Sample] = []

@@ -77,9 +77,9 @@ FAMILIES: dict[str, str] = {
     "remote.": "tiered storage",
     "log.remote.": "tiered storage",
     "log.local.": "tiered storage",
-    "group.consumer.": "regular expressions and changes of protocol in consumer groups (KIP-848)",
+    "group.consumer.": "assignments of consumer groups are computed on the event loop",
     "group.share.": "share groups",
-    "group.streams.": "the streams protocol of KIP-1071",
+    "group.streams.": "warm-up tasks, racks and descriptions of topologies in streams groups (KIP-1071)",
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
     "sasl.kerberos.": "GSSAPI",
@@ -101,6 +101,8 @@ READ_OF_FAMILIES = frozenset(
     "group.consumer.assignors",
     "group.consumer.heartbeat.interval.ms",
     "group.consumer.max.size",
+    "group.consumer.migration.policy",
+    "group.consumer.regex.refresh.interval.ms",
     "group.consumer.session.timeout.ms",
     "group.share.delivery.count.limit",
     "group.share.max.share.sessions",
@@ -111,6 +113,12 @@ READ_OF_FAMILIES = frozenset(
     "group.share.initialize.retry.interval.ms",
     "group.share.max.size",
     "group.share.session.timeout.ms",
+    "group.streams.assignment.interval.ms",
+    "group.streams.heartbeat.interval.ms",
+    "group.streams.initial.rebalance.delay.ms",
+    "group.streams.max.size",
+    "group.streams.num.standby.replicas",
+    "group.streams.session.timeout.ms",
 }
 
 # fmt: off

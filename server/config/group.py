@@ -69,6 +69,16 @@ def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
     return values
 
 
+def effective_group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
+    """As `group_values`, with each value that a group has of its own within the broker's bounds, which may be newer."""
+    values = dict(group_values(overrides, broker_values))
+    for name in overrides:
+        low, high = (broker_values.get(_bound(name, which)) for which in ("min", "max"))
+        values[name] = values[name] if low is None else max(low, values[name])
+        values[name] = values[name] if high is None else min(high, values[name])
+    return values
+
+
 def check_group_configs(configs: Mapping[str, str], broker_values: Values) -> None:
     """Raises ConfigError if these configurations of a group are invalid."""
     for name in configs:

@@ -165,7 +165,7 @@ class Connection(FrameProtocol):
         return partial(self.resume, Pause.WORK)
 
     def dispatch_to(self, requests: Requests, request_bytes_max: int) -> None:
-        """Send the frames of the next read to another receiver: the login, or the dispatcher after authentication."""
+        """Send the next frames to another receiver: the login, or the dispatcher after authentication."""
         self._dispatcher = requests
         self.request_bytes_max = request_bytes_max
 
@@ -279,8 +279,14 @@ class Connection(FrameProtocol):
             if self.closed:
                 break
             # Usually one read is one request: nothing is left to ask about.
-            if pos < end and self.stamp_ns - began_ns > left_ns:
-                self._wait_for_turn()
+            if pos < end:
+                if (
+                    self._dispatcher is not dispatcher
+                ):  # a login has begun or ended, and the next frame is the new receiver's
+                    dispatcher, limit = self._dispatcher, self.request_bytes_max
+                    dispatch = dispatcher.dispatch
+                if self.stamp_ns - began_ns > left_ns:
+                    self._wait_for_turn()
         spent_ns = self.stamp_ns - began_ns
         if spent_ns > SLOW_NS:
             turn.spend(spent_ns)

@@ -163,10 +163,6 @@ class Login:
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
         """Serves a frame of a connection that is not authenticated."""
-        if self._state is State.AUTHENTICATED:
-            # The frame came in the same read as the one that ended the login.
-            self._logins.requests.dispatch(connection, buf, pos, end)
-            return
         try:
             if self._state is State.RAW:
                 self._token(bytes(memoryview(buf)[pos:end]))

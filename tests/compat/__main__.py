@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.compat import kafka_python, librdkafka, librdkafka_secured, logins
+from tests.compat import group_logs, kafka_python, librdkafka, librdkafka_secured, logins
 from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.node import running_cluster, running_node
 from tests.compat.secured import LISTENERS, SecuredNode, secured_cluster, secured_node
@@ -50,6 +51,32 @@ def run_librdkafka(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     librdkafka.build()
     cases = [c for c in librdkafka.read_allow_list(HERE / ALLOWED[nodes]) if not names or c.number in names]
     return list(_by_scenario(cases, logs, nodes))
+
+
+def run_librdkafka_consumer(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Its tests of groups, whose members speak the consumer protocol (KIP-848), on one node as in Apache Kafka's baseline."""
+    if nodes > 1 or (reason := librdkafka.missing()):
+        print(f"librdkafka by the consumer protocol is left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    librdkafka.build()
+    allowed = librdkafka.read_allow_list(HERE / "librdkafka_consumer_allow.txt")
+    cases = [case for case in allowed if not names or case.number in names]
+    with serving(nodes, logs, "consumer") as bootstrap:
+        return [report(librdkafka.run(case, Server(bootstrap), logs, "consumer")) for case in cases]
+
+
+def run_group_logs(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Apache Kafka and a node go on with the groups of each other's `__consumer_offsets`."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"the handover of groups is left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    begin = time.monotonic()
+    result, why = "PASS", ""
+    try:
+        group_logs.hand_over()
+    except (AssertionError, OSError, apache_kafka.OracleUnavailable) as error:
+        result, why = "FAIL", str(error)[:200]
+    return [report(Outcome("group-logs", result, time.monotonic() - begin, why))]
 
 
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
@@ -114,7 +141,12 @@ def run_logins(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]
     return found
 
 
-SUITES = {"librdkafka": run_librdkafka, "kafka-python": run_kafka_python}
+SUITES = {
+    "librdkafka": run_librdkafka,
+    "librdkafka-consumer": run_librdkafka_consumer,
+    "group-logs": run_group_logs,
+    "kafka-python": run_kafka_python,
+}
 #: Against nodes with a listener for each security protocol.
 SECURED_SUITES = {
     "librdkafka-secured": run_librdkafka_secured,

@@ -113,8 +113,8 @@ def kafka_home() -> Path | None:
     return home
 
 
-def run(case: Case, server: Server, logs: Path) -> Outcome:
-    """Runs one test in a process of its own."""
+def run(case: Case, server: Server, logs: Path, group_protocol: str = "classic") -> Outcome:
+    """Runs one test in a process of its own; its consumers speak the protocol."""
     conf = logs / "test.conf"
     settings = {"bootstrap.servers": server.bootstrap, "test.topic.prefix": f"rdk{time.time_ns()}", **server.settings}
     if case.full or case.long:
@@ -125,6 +125,7 @@ def run(case: Case, server: Server, logs: Path) -> Outcome:
     env = {
         **os.environ,
         "TESTS": case.number, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": "4.3.1", "TEST_SCENARIO": case.scenario,
+        "TEST_CONSUMER_GROUP_PROTOCOL": group_protocol,
         "LD_LIBRARY_PATH": "../src:../src-cpp", "BROKERS": server.plaintext or server.bootstrap,
     }  # fmt: skip
     if case.only:

@@ -33,6 +33,23 @@ CLUSTER_DEFAULTS = {
 
 
 @contextmanager
+def serving_from(data: Path, port: int, log: Path, **properties: str) -> Iterator[str]:
+    """A node on the directory of one that `tools.apache_kafka` started at this port; gives its address, and keeps the data."""
+    values = {
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 100}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.quorum.voters": f"1@127.0.0.1:{port + 100}",
+        "log.dirs": str(data),
+        "offsets.topic.replication.factor": "1",
+        **DEFAULTS,
+        **properties,
+    }
+    with _started(values, log):
+        yield f"127.0.0.1:{port}"
+
+
+@contextmanager
 def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> Iterator[str]:
     """Starts a node and gives its bootstrap address; ends it and removes its data afterwards.
 
@@ -48,6 +65,15 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
         **DEFAULTS,
         **{name.replace("_", "."): value for name, value in properties.items()},
     }
+    try:
+        with _started(values, log):
+            yield f"127.0.0.1:{port}"
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+@contextmanager
+def _started(values: dict[str, str], log: Path) -> Iterator[None]:
     command = [sys.executable, "-m", "ottla.main", "start"]
     for name, value in values.items():
         command += ["--override", f"{name}={value}"]
@@ -55,7 +81,7 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             _wait_until_ready(process, log)
-            yield f"127.0.0.1:{port}"
+            yield
         finally:
             process.terminate()
             try:
@@ -63,7 +89,6 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            shutil.rmtree(data, ignore_errors=True)
 
 
 @contextmanager

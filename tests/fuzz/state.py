@@ -131,7 +131,7 @@ def groups(data: bytes) -> None:
     loading = Shard(shard, GroupRecordCodec())
     loading.load(entries(data))
     loading.decided(shard.on_loaded(NOW_MS).records)
-    names = [*shard.groups, *shard.consumer_groups]
+    names = [*shard.groups, *shard.consumer_groups, *shard.streams_groups]
     consumer_describe.describe(shard, names)
     describe.describe(shard, names, True)
     describe.list_groups(shard, [], [])

@@ -13,6 +13,10 @@ from hypothesis import strategies as st
 
 from ottla.protocol.compile import decode, decoder, encode, encoder
 from ottla.protocol.errors import MalformedMessage, ProtocolError, UnsupportedVersion
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
 from ottla.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import (
@@ -141,6 +145,17 @@ def test_nullable_struct() -> None:
     for assignment in (None, Assignment(), Assignment(topic_partitions=[TopicPartitions(partitions=[1, 2])])):
         response = ConsumerGroupHeartbeatResponse(assignment=assignment)
         assert decode(ConsumerGroupHeartbeatResponse, encode(response, 0), 0) == response
+
+
+def test_a_nullable_struct_that_is_tagged_has_a_varint_in_front_as_kafka_writes_it() -> None:
+    for classic, written in (
+        (None, "01 00 01 00"),
+        (ClassicMemberMetadata(5), "01 00 07 01 00 00 00 05 01 00"),
+    ):
+        value = ConsumerGroupMemberMetadataValue(classic_member_metadata=classic)
+        data = encode(value, 0)
+        assert data.endswith(bytes.fromhex(written))
+        assert decode(ConsumerGroupMemberMetadataValue, data, 0) == value
 
 
 def test_string_longer_than_its_length_can_say_is_refused() -> None:

@@ -12,6 +12,7 @@ from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
 from ottla.broker.groups.classic import state as classic
 from ottla.broker.groups.consumer import state as consumer
+from ottla.broker.groups.streams import state as streams
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.routes import Answered
 from ottla.broker.share import record_state
@@ -68,6 +69,13 @@ MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
         consumer,
         consumer.TRANSITIONS,
         consumer.STABLE,
+    ),
+    (
+        "Members of streams groups",
+        "A member of a group of the streams protocol: what it has to close, and what it waits for. Its state is in the log.",
+        streams,
+        streams.TRANSITIONS,
+        streams.STABLE,
     ),
     (
         "Transactions",

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.broker.coordinator.context import CoordinatorContext
+from ottla.broker.groups.consumer import subscribe
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.node import BrokerNode
 from ottla.broker.replication import fetching, isr_proposals, partition, read
@@ -276,6 +278,18 @@ REPLICATION = {
     "directory-not-synced": _mutant("the directory of a new partition is not synced", (Log, "entry_synced", ALWAYS)),
     "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
 }
+CONSUMER_GROUPS = {
+    "partition-with-two-members": Mutant(
+        "a consumer group's partition is given to a member before another one gave it up",
+        ((ConsumerGroup, "is_free", lambda self, topic_id, partition: True),),
+        frozenset({"37"}),
+    ),
+    "target-computed-once": Mutant(
+        "a consumer group's target stays when members come and go",
+        ((subscribe, "_assign", lambda shard, now_ms, group, go_on: go_on()),),
+        frozenset({"38", "42"}),
+    ),
+}
 CONTROLLER = {
     "no-compare-and-set": _mutant(
         "AlterPartition does not look at the epochs", (alter_partition, "_check_epochs", any_epoch_of_partition)
@@ -331,7 +345,7 @@ for family, rows in ((CONTROLLER, controller_mutants.CONTROLLER), (QUORUM, contr
 MUTANTS: dict[str, Mutant] = {
     name: replace(mutant, by=frozenset(controller_mutants.BY.get(name, "").split()))
     for name, mutant in {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}.items()
-}
+} | CONSUMER_GROUPS
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from tests.sim.checker import check_history
 from tests.sim.clients.admin import UNCLEAN, Admin
 from tests.sim.clients.connection import Client
 from tests.sim.clients.consumer import READ_COMMITTED, Consumer
+from tests.sim.clients.consumer_members import ConsumerGroup, ConsumerMember
+from tests.sim.clients.consumer_members import unsettled as consumers_unsettled
 from tests.sim.clients.group import OffsetKeeper
 from tests.sim.clients.members import Group, Member, unsettled
 from tests.sim.clients.producer import Producer
@@ -206,9 +208,10 @@ class Simulation:
 
     # -- Clients -----------------------------------------------------------------------------------------------------
 
-    def _client(self, kind: type[Client], name: str) -> Client:
+    def _client(self, kind: type[Client], name: str, rng: random.Random | None = None) -> Client:
         bootstrap = [(node.host.name, BROKER_PORT) for node in self.cluster.brokers]
-        client = kind(name, self.cluster.hub, random.Random(self.rng.getrandbits(64)), bootstrap, self.history)
+        own = random.Random((rng or self.rng).getrandbits(64))
+        client = kind(name, self.cluster.hub, own, bootstrap, self.history)
         self._all_clients.append(client)
         return client
 
@@ -255,7 +258,21 @@ class Simulation:
         admin.moved = self.partitions
         admin.raises_features = self.plan.metadata_version is not None
         self.admin = admin
+        self.consumer_members = self._consumer_members()
         return list(self._all_clients)
+
+    def _consumer_members(self) -> list[ConsumerMember]:
+        """By chance of its own, so that the rest of a seed is what it was."""
+        rng = random.Random(f"consumer members {self.seed}")
+        members: list[ConsumerMember] = []
+        if rng.random() < 0.3 and self.plan.metadata_version is None and scene_of(self.seed) is None:
+            group = ConsumerGroup("consumers", self.partitions)
+            for number in range(rng.choice((2, 3))):
+                member = self._client(ConsumerMember, f"k{number}", rng)
+                assert isinstance(member, ConsumerMember)
+                member.group, member.by_expression = group, rng.random() < 0.3
+                members.append(member)
+        return members
 
     def _consumer(self, name: str, level: int) -> Consumer:
         consumer = self._client(Consumer, name)
@@ -305,12 +322,19 @@ class Simulation:
             member.leaves = member.changes = 0.0
         if self.members:
             await self._until("the group is stable", lambda: unsettled(self.members) is None, number="42")
+        for consumer in self.consumer_members:
+            consumer.leaves = 0.0
+        if self.consumer_members:
+            await self._until(
+                "the consumer group is stable", lambda: consumers_unsettled(self.consumer_members) is None, number="42"
+            )
 
     async def _until(self, what: str, is_so: Callable[[], bool], number: str = "54") -> None:
         end = self._time() + HEAL_SECONDS_MAX
         while not is_so():
             if self._time() > end:
                 why = self._unwell() or (unsettled(self.members) if self.members else None)
+                why = why or (consumers_unsettled(self.consumer_members) if self.consumer_members else None)
                 raise Violation(number, f"{what}: not within {HEAL_SECONDS_MAX:.0f} s: {why}")
             await asyncio.sleep(0.2)
 

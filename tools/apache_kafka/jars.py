@@ -12,6 +12,13 @@ VERSION = "4.3.1"
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("OTTLA_CACHE", Path.home() / ".cache" / "ottla"))
 LIBS = CACHE / f"apache-kafka-{VERSION}" / "libs"
+#: Kafka Streams and RocksDB, 70 MB of which most tests need nothing.
+STREAMS = CACHE / f"apache-kafka-{VERSION}" / "streams"
+#: Each folder's pom, and a jar that is there once the folder is complete.
+FOLDERS = {
+    LIBS: ("pom.xml", f"kafka_2.13-{VERSION}.jar"),
+    STREAMS: ("pom-streams.xml", f"kafka-streams-{VERSION}.jar"),
+}
 FETCH_SECONDS_MAX = 600
 
 
@@ -23,25 +30,25 @@ def missing() -> str | None:
     """The reason why Apache Kafka cannot be run here, or None."""
     if shutil.which("java") is None or shutil.which("javac") is None:
         return "no JDK on PATH (install a JDK 17 or newer)"
-    if not _fetched() and shutil.which("mvn") is None:
+    if not _fetched(LIBS) and shutil.which("mvn") is None:
         return "no Maven on PATH, and the jars of Apache Kafka are not in the cache"
     return None
 
 
-def require() -> Path:
-    """The folder of jars, fetched now if need be.
+def require(folder: Path = LIBS) -> Path:
+    """A folder of jars, fetched now if need be.
 
     Raises:
         OracleUnavailable: no JDK, no Maven, or Maven could not fetch them.
     """
     if reason := missing():
         raise OracleUnavailable(reason)
-    LIBS.parent.mkdir(parents=True, exist_ok=True)
-    with open(LIBS.parent / "lock", "w") as lock:  # two pytest workers must not fetch into one folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / "lock", "w") as lock:  # two pytest workers must not fetch into one folder
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _fetched():
-            _fetch()
-    return LIBS
+        if not _fetched(folder):
+            _fetch(folder)
+    return folder
 
 
 def classpath() -> str:
@@ -49,12 +56,17 @@ def classpath() -> str:
     return f"{require()}/*"
 
 
-def _fetched() -> bool:
-    return (LIBS / f"kafka_2.13-{VERSION}.jar").exists()
+def streams_classpath() -> str:
+    """What Kafka Streams needs besides."""
+    return f"{require(STREAMS)}/*"
 
 
-def _fetch() -> None:
-    part = LIBS.with_suffix(".part")
+def _fetched(folder: Path) -> bool:
+    return (folder / FOLDERS[folder][1]).exists()
+
+
+def _fetch(folder: Path) -> None:
+    part = folder.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
     command = [
@@ -62,7 +74,7 @@ def _fetch() -> None:
         "-q",
         "-B",
         "-f",
-        str(HERE / "pom.xml"),
+        str(HERE / FOLDERS[folder][0]),
         goal,
         f"-DoutputDirectory={part}",
         "-DincludeScope=runtime",
@@ -70,5 +82,5 @@ def _fetch() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
     if done.returncode != 0:
         raise OracleUnavailable(f"Maven could not fetch Apache Kafka {VERSION}: {done.stdout[-500:]}")
-    shutil.rmtree(LIBS, ignore_errors=True)
-    part.rename(LIBS)
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)

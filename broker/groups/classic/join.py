@@ -13,7 +13,9 @@ from ottla.broker.groups.classic import rebalance, static
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
-from ottla.broker.groups.consumer.records import group_tombstones
+from ottla.broker.groups.consumer import classic_members
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.describe import tombstones
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -34,15 +36,17 @@ def join(
     group = shard.groups.get(request.group_id)
     if group is not None:
         return _join(shard, group, now_ms, request, client, reply)
-    consumer_group = shard.consumer_groups.get(request.group_id)
-    if request.group_id in shard.share_groups or (consumer_group is not None and consumer_group.members):
+    other = shard.any_group(request.group_id)
+    if isinstance(other, ConsumerGroup) and other.members:
+        return classic_members.join(shard, other, now_ms, request, client)
+    if request.group_id in shard.share_groups or (other is not None and other.members):
         return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
         return rejection(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     shard.check_room()
-    # The group is in the log before a member gets an id. A consumer group without members gives its place up.
+    # The group is in the log before a member gets an id. A group of another kind without members gives its place up.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
-    records = [] if consumer_group is None else list(group_tombstones(consumer_group))
+    records = [] if other is None else tombstones(request.group_id, other)
     return Outcome(
         [*records, group_metadata_record(request.group_id, value)],
         then=lambda: _join(shard, shard.groups[request.group_id], now_ms, request, client, reply),

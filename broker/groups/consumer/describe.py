@@ -13,8 +13,8 @@ from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
-#: The type of a member that speaks the consumer protocol; 0 is a classic one's.
-CONSUMER_MEMBER = 1
+#: The type of a member by the protocol that it speaks.
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
@@ -26,7 +26,7 @@ def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
         return DescribedGroup(ErrorCode.NOT_COORDINATOR, None, group_id)
     group = shard.consumer_groups.get(group_id)
     if group is None:
-        why = "is not a consumer group" if group_id in shard.groups else "not found"
+        why = "is not a consumer group" if shard.has_group(group_id) else "not found"
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", group_id)
     topics = shard.cluster.topics()
     return DescribedGroup(
@@ -52,7 +52,7 @@ def _member(group: ConsumerGroup, member: GroupMember, topics: TopicsImage) -> M
         subscribed_topic_regex=metadata.subscribed_topic_regex,
         assignment=_assignment(_held(member), topics),
         target_assignment=_assignment(group.target(member.member_id), topics),
-        member_type=CONSUMER_MEMBER,
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
 
 

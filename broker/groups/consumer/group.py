@@ -1,13 +1,14 @@
 """The state of a consumer group, replayed from its records in the log, and values derived from it.
 
-Everything here is hard state but `seen_topics`. Replay alone changes it, and takes records in any order, as
+Everything here is hard state but what is marked as soft. Replay alone changes it, and takes records in any order, as
 compaction leaves them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from ottla.broker.groups.consumer.member import (
     CurrentAssignment,
@@ -23,12 +24,23 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
+NEVER_MS = -(2**63)
+
 #: Members of Kafka 4 commit with their epoch from this version of OffsetCommit on.
 MEMBER_EPOCH_SINCE = 9
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics of a regular expression in the metadata of `version`, which is an offset in the metadata log."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
 
 
 class ConsumerGroup:
@@ -44,10 +56,17 @@ class ConsumerGroup:
         # group.instance.id -> member id
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Assignment] = {}
+        # How many members are subscribed to each regular expression, and what these were resolved to.
+        self.expressions: Counter[str] = Counter()
+        self.regexes: dict[str, ResolvedRegex] = {}
         # Topic id -> partition -> the member that owns it or still has to revoke it.
         self._holders: dict[bytes, dict[int, str]] = {}
-        # ---- soft: the metadata that the hash was last compared with
+        # ---- soft
+        # The metadata that the hash was last compared with.
         self.seen_topics: object = None
+        # The regular expressions are being resolved; when that began last, as it may fail.
+        self.is_resolving = False
+        self.resolved_ms = NEVER_MS
 
     # ---- replay
 
@@ -59,10 +78,15 @@ class ConsumerGroup:
         if value is None:
             self.replay_current_assignment(member_id, None)
             member = self.members.pop(member_id, None)
+            if member is not None:
+                self._count(member, -1)
             if member is not None and self.static_members.get(member.metadata.instance_id or "") == member_id:
                 del self.static_members[member.metadata.instance_id or ""]
             return
-        self._member(member_id).metadata = value
+        member = self._member(member_id)
+        self._count(member, -1)
+        member.metadata = value
+        self._count(member, +1)
         if value.instance_id is not None:
             self.static_members[value.instance_id] = member_id
 
@@ -87,6 +111,19 @@ class ConsumerGroup:
         member.current = CurrentAssignment() if value is None else recorded_assignment(value)
         self._hold(member_id, member.current.assigned)
         self._hold(member_id, member.current.pending_revocation)
+
+    def replay_regex(self, expression: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
+        if value is None:
+            self.regexes.pop(expression, None)
+        else:
+            self.regexes[expression] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+
+    def _count(self, member: Member, by: int) -> None:
+        expression = member.metadata.subscribed_topic_regex
+        if expression:
+            self.expressions[expression] += by
+            if not self.expressions[expression]:
+                del self.expressions[expression]
 
     def _member(self, member_id: str) -> Member:
         member = self.members.get(member_id)
@@ -131,17 +168,39 @@ class ConsumerGroup:
         del votes[None]
         return min(votes, key=lambda name: (-votes[name], name or "")) or default if votes else default
 
-    def subscribed_topics(self, changed: Mapping[str, Iterable[str]]) -> set[str]:
-        """Returns the topic names that the members subscribe to; the members in `changed` count with their new subscriptions."""
-        names = {
-            tuple(member.metadata.subscribed_topic_names)
-            for member_id, member in self.members.items()
-            if member_id not in changed
-        }
-        return {name for topics in (*names, *changed.values()) for name in topics}
+    def subscribed_topics(
+        self, changed: Mapping[str, Iterable[str]], regexes: Mapping[str, ResolvedRegex] | None = None
+    ) -> set[str]:
+        """The names of all members' topics, as if those in `changed` were subscribed to these, and `regexes` resolved to these."""
+        regexes = self.regexes if regexes is None else regexes
+        metadata = [member.metadata for member_id, member in self.members.items() if member_id not in changed]
+        names = {tuple(each.subscribed_topic_names) for each in metadata}
+        expressions = {each.subscribed_topic_regex or "" for each in metadata}
+        resolved = (regexes[expression].topics for expression in expressions if expression in regexes)
+        return {name for topics in (*names, *resolved, *changed.values()) for name in topics}
+
+    def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> Set[str]:
+        """The names that a member asks for, and what its regular expression was resolved to."""
+        names = frozenset(metadata.subscribed_topic_names)
+        resolved = self.regexes.get(metadata.subscribed_topic_regex or "")
+        if resolved is None:
+            return names
+        return names | resolved.topics if names else resolved.topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in member.metadata.subscribed_topic_names for member in self.members.values())
+        return any(topic in resolved.topics for resolved in self.regexes.values()) or any(
+            topic in member.metadata.subscribed_topic_names for member in self.members.values()
+        )
+
+    def supports_classic(self, protocol_type: str, protocols: Sequence[str]) -> bool:
+        """Whether a classic member with these protocols can be with the other classic ones, who share one with it."""
+        if protocol_type != "consumer" or not protocols:
+            return False
+        common = set(protocols)
+        for member in self.members.values():
+            if member.metadata.classic_member_metadata is not None:
+                common &= {protocol.name for protocol in member.metadata.classic_member_metadata.supported_protocols}
+        return bool(common)
 
     # ---- requests of members
 
@@ -165,7 +224,7 @@ class ConsumerGroup:
             # An admin client, or a consumer that assigns its partitions by itself.
             return
         member = self.member(member_id)
-        if api_version is not None and api_version < MEMBER_EPOCH_SINCE:
+        if api_version is not None and api_version < MEMBER_EPOCH_SINCE and not member.is_classic:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "OffsetCommit version 9 or above must be used by members using the modern group protocol",
@@ -173,6 +232,8 @@ class ConsumerGroup:
         current = member.current
         if epoch == current.epoch:
             return
+        if member.is_classic:
+            raise _other_generation(epoch, current.epoch)
         held = (current.assigned, current.pending_revocation)
         if api_version is None or epoch > current.epoch or not all(
             any(partition in h.get(topic_id, {}) and h[topic_id][partition] <= epoch for h in held)
@@ -185,7 +246,7 @@ class ConsumerGroup:
             return
         member = self.member(member_id or "")
         if epoch != member.current.epoch:
-            raise _stale(epoch, member.current.epoch)
+            raise (_other_generation if member.is_classic else _stale)(epoch, member.current.epoch)
 
     def validate_offset_delete(self) -> None:
         """Offsets of a group with members may be deleted only for topics that no member subscribes to."""
@@ -199,6 +260,13 @@ def _stale(received: int, expected: int) -> KafkaError:
     return KafkaError(
         ErrorCode.STALE_MEMBER_EPOCH,
         f"The received member epoch {received} does not match the expected member epoch {expected}.",
+    )
+
+
+def _other_generation(received: int, expected: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.ILLEGAL_GENERATION,
+        f"The received generation id {received} does not match the expected member epoch {expected}.",
     )
 
 

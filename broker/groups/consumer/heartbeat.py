@@ -8,13 +8,9 @@ that the next heartbeat can go on from. Most heartbeats decide nothing and only 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups.classic.state import EMPTY
-from ottla.broker.groups.consumer import sessions
 from ottla.broker.groups.consumer.group import ConsumerGroup, is_subset
 from ottla.broker.groups.consumer.leave import leave
 from ottla.broker.groups.consumer.member import (
@@ -25,19 +21,12 @@ from ottla.broker.groups.consumer.member import (
     Member,
     partitions_of,
 )
-from ottla.broker.groups.consumer.reconcile import reconciled
-from ottla.broker.groups.consumer.records import (
-    current_record,
-    group_record,
-    member_record,
-    member_tombstones,
-    target_record,
-)
+from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.request import validate
-from ottla.broker.groups.consumer.target import new_target
+from ottla.broker.groups.consumer.session_keys import forget
+from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
+from ottla.broker.groups.consumer.upgrade import new_group
 from ottla.broker.groups.modern.assignment import Assignment, assignment_of, structs_of
-from ottla.broker.groups.modern.topics import metadata_hash
-from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
@@ -59,9 +48,41 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
     # In v0 the coordinator generates member ids.
     request.member_id = request.member_id or shard.new_uuid()
     group = shard.consumer_groups.get(request.group_id)
-    if group is None:
-        records = _place_for_a_group(shard, request)
-        return _subscribe(shard, now_ms, request, client, ConsumerGroup(request.group_id), records)
+    return (
+        _beat_first(shard, now_ms, request, client)
+        if group is None
+        else _beat(shard, now_ms, request, client, group, [])
+    )
+
+
+def _beat_first(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatRequest, client: Client) -> Decision:
+    """Makes a group, of nothing or of a classic one."""
+    if request.member_epoch != JOINING_EPOCH:
+        is_classic = request.group_id in shard.groups
+        why = f"Group {request.group_id} is not a consumer group." if is_classic else None
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why or f"Consumer group {request.group_id} not found.")
+    new = new_group(shard, request.group_id)
+    outcome = _beat(shard, now_ms, request, client, new.group, new.records)
+    go_on = outcome.then
+    assert go_on is not None
+
+    def made() -> Decision:
+        new.made()
+        return go_on()
+
+    outcome.replies, outcome.then = new.replies, made
+    return outcome
+
+
+def _beat(
+    shard: GroupShard,
+    now_ms: int,
+    request: ConsumerGroupHeartbeatRequest,
+    client: Client,
+    group: ConsumerGroup,
+    records: list[CoordinatorRecord],
+) -> Decision:
+    """`records` make the group, if it is not there yet."""
     is_joining = request.member_epoch == JOINING_EPOCH
     size_max = shard.config.consumer_group_max_size
     if is_joining and request.member_id not in group.members and len(group.members) >= size_max:
@@ -71,25 +92,11 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
         )
     former = None if request.instance_id is None else _static_member(group, request, request.instance_id, is_joining)
     if former is not None and is_joining:
-        return _replace(shard, now_ms, request, client, group, former)
+        return _replace(shard, now_ms, request, client, group, former, records)
     member = group.members.get(request.member_id) if is_joining else group.member(request.member_id)
     if member is not None:
         _validate_epoch(member.current, request)
-    return _subscribe(shard, now_ms, request, client, group, [])
-
-
-def _place_for_a_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> list[CoordinatorRecord]:
-    """An empty classic group is replaced and its offsets stay. One with members stays, and the request fails."""
-    shard.check_no_share_group(request.group_id)
-    if request.member_epoch != JOINING_EPOCH:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
-    classic = shard.groups.get(request.group_id)
-    if classic is None:
-        shard.check_room()
-        return []
-    if classic.state is not EMPTY or classic.pending_members:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
-    return [group_metadata_record(request.group_id, None)]
+    return _subscribe(shard, now_ms, request, client, group, records)
 
 
 def _static_member(
@@ -101,7 +108,7 @@ def _static_member(
         if is_joining:
             return None
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if is_joining and holder.current.epoch != STATIC_LEAVING_EPOCH:
+    if is_joining and holder.current.epoch != STATIC_LEAVING_EPOCH and not holder.is_classic:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {request.member_id} with instance id {instance_id} cannot join the group because the"
@@ -143,16 +150,11 @@ def _replace(
     client: Client,
     group: ConsumerGroup,
     former: Member,
+    records: list[CoordinatorRecord],
 ) -> Decision:
     """The new process of a static member takes over the assignment of the former one at epoch 0."""
     group_id, member_id = group.group_id, request.member_id
-    current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
-    records = [
-        *member_tombstones(group_id, former.member_id),
-        member_record(group_id, member_id, former.metadata),
-        target_record(group_id, member_id, group.target(former.member_id)),
-        current_record(group_id, member_id, current),
-    ]
+    records.extend(replacement_records(group, former, member_id))
     log.info(
         "[GroupId %s] Static member with instance id %s re-joins the consumer group using the consumer protocol."
         " Created a new member %s to replace the existing member %s.",
@@ -163,13 +165,13 @@ def _replace(
     )
 
     def replaced() -> Decision:
-        sessions.forget(shard, group_id, former.member_id)
-        return _subscribe(shard, now_ms, request, client, group, [])
+        forget(shard, group_id, former.member_id)
+        return _subscribe(shard, now_ms, request, client, shard.consumer_groups[group_id], [])
 
     return Outcome(records, then=replaced)
 
 
-# ---- 2: the member's subscription
+# ---- 2 to 4: what the member wants, and its next step
 
 
 def _subscribe(
@@ -180,34 +182,23 @@ def _subscribe(
     group: ConsumerGroup,
     records: list[CoordinatorRecord],
 ) -> Decision:
-    """Write the member's metadata and the new group epoch. The group of a first member is not in the shard yet."""
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
-    metadata = _updated(before, request, client)
-    if member is None:
-        log.info(
-            "[GroupId %s] Member %s joins the consumer group using the consumer protocol.",
-            group.group_id,
-            request.member_id,
+    wish = Wish(request.member_id, _updated(before, request, client), _owned(request), client)
+
+    def respond(step: Step) -> Decision:
+        current = step.member.current
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=step.member.member_id,
+            member_epoch=current.epoch,
+            heartbeat_interval_ms=shard.cluster.consumer_settings(step.group.group_id).heartbeat_interval_ms,
         )
-    if member is None or metadata != before:
-        records.append(member_record(group.group_id, request.member_id, metadata))
-    is_changed = member is None or metadata.subscribed_topic_names != before.subscribed_topic_names
-    topics = shard.cluster.topics()
-    if is_changed or group.seen_topics is not topics:
-        names = group.subscribed_topics({request.member_id: metadata.subscribed_topic_names})
-        new_hash = metadata_hash(topics, names)
-        if is_changed or new_hash != group.metadata_hash:
-            records.append(group_record(group.group_id, group.epoch + 1, new_hash))
-            log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
-    held_before = {} if member is None else partitions_of(member.current.assigned)
+        given = partitions_of(current.assigned)
+        if _is_full(request) or given != step.given_before:
+            response.assignment = messages.Assignment(structs_of(given, messages.TopicPartitions))
+        return Outcome(response=response)
 
-    def subscribed() -> Decision:
-        known = shard.consumer_groups[group.group_id]
-        known.seen_topics = topics
-        return _assign(shard, now_ms, known, lambda: _step(shard, request, known, held_before))
-
-    return Outcome(records, then=subscribed)
+    return subscribe(shard, now_ms, group, wish, records, respond)
 
 
 def _updated(
@@ -221,7 +212,9 @@ def _updated(
         client_id=client.client_id,
         client_host=client.host,
         subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
-        subscribed_topic_regex=before.subscribed_topic_regex,
+        subscribed_topic_regex=(
+            before.subscribed_topic_regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex
+        ),
         rebalance_timeout_ms=(
             before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
         ),
@@ -230,56 +223,10 @@ def _updated(
     )
 
 
-# ---- 3: the target
-
-
-def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callable[[], Decision]) -> Decision:
-    """Compute a new target, once per assignment interval at most, because many members may join at once (KIP-1263).
-
-    The first member of a group does not wait.
-    """
-    interval_ms = shard.cluster.consumer_settings(group.group_id).assignment_interval_ms
-    since_ms = now_ms - group.assignment_timestamp_ms
-    is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
-    if group.epoch == group.assignment_epoch or is_too_early:
-        return go_on()
-    default = shard.config.consumer_group_assignors[0]
-    return Outcome(new_target(group, shard.cluster.topics(), default, now_ms), then=go_on)
-
-
-# ---- 4: reconciliation
-
-
-def _step(
-    shard: GroupShard, request: ConsumerGroupHeartbeatRequest, group: ConsumerGroup, held_before: Assignment
-) -> Decision:
-    member = group.members[request.member_id]
-    current = reconciled(
-        member.current, group.assignment_epoch, group.target(member.member_id), group.is_free, _owned(request)
-    )
-    records = []
-    if current is not member.current:
-        records.append(current_record(group.group_id, member.member_id, current))
-
-    def stepped() -> Decision:
-        sessions.keep_alive(shard, group, member)
-        response = ConsumerGroupHeartbeatResponse(
-            member_id=member.member_id,
-            member_epoch=member.current.epoch,
-            heartbeat_interval_ms=shard.cluster.consumer_settings(group.group_id).heartbeat_interval_ms,
-        )
-        assigned = partitions_of(member.current.assigned)
-        if _is_full(request) or assigned != held_before:
-            response.assignment = messages.Assignment(structs_of(assigned, messages.TopicPartitions))
-        return Outcome(response=response)
-
-    return Outcome(records, then=stepped)
-
-
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     """Returns True for a full request, of a member that joins or has missed responses. Its response is full, too."""
     return request.member_epoch == JOINING_EPOCH or (
         request.rebalance_timeout_ms != -1
-        and request.subscribed_topic_names is not None
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )

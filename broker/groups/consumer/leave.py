@@ -6,10 +6,10 @@ import logging
 from dataclasses import replace
 
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.groups.consumer import sessions
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import STATIC_LEAVING_EPOCH, Member
 from ottla.broker.groups.consumer.records import current_record
+from ottla.broker.groups.consumer.removal import remove
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -37,12 +37,7 @@ def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Outcome[
         current = replace(member.current, epoch=STATIC_LEAVING_EPOCH, pending_revocation={})
         return Outcome([current_record(group.group_id, member.member_id, current)], response)
     log.info("[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id)
-
-    def left() -> Outcome[ConsumerGroupHeartbeatResponse]:
-        sessions.forget(shard, group.group_id, member.member_id)
-        return Outcome()
-
-    return Outcome(sessions.removal(shard, group, member.member_id), response, then=left)
+    return remove(shard, group, {member.member_id}, response)
 
 
 def _leaving(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:

@@ -53,6 +53,11 @@ class Member:
     metadata: ConsumerGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
     current: CurrentAssignment = CurrentAssignment()
 
+    @property
+    def is_classic(self) -> bool:
+        """It speaks the classic protocol, in a group that was upgraded or that it joined."""
+        return self.metadata.classic_member_metadata is not None
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.current.state is STABLE and self.current.epoch == assignment_epoch
 

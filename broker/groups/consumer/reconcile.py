@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from ottla.broker.groups.consumer.member import CurrentAssignment, Holdings
 from ottla.broker.groups.consumer.state import (
@@ -22,10 +23,21 @@ from ottla.broker.groups.modern.assignment import Assignment
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
+class Target(NamedTuple):
+    """The target of a member at an epoch, and whether it is subscribed to a topic now.
+
+    A member with another subscription gives up topics that it has left before a target without them is computed.
+    """
+
+    epoch: int
+    assignment: Assignment
+    is_subscribed: Callable[[bytes], bool]
+    is_other_subscription: bool = False
+
+
 def reconciled(
     current: CurrentAssignment,
-    target_epoch: int,
-    target: Assignment,
+    target: Target,
     is_free: Callable[[bytes, int], bool],
     owned: Assignment | None,
 ) -> CurrentAssignment:
@@ -34,47 +46,64 @@ def reconciled(
     `owned`: the partitions that the heartbeat names as owned; None if it does not have that field.
     """
     epoch = current.epoch
-    if current.state is STABLE and epoch == target_epoch:
-        return current
+    if current.state is STABLE and epoch == target.epoch:
+        return _without_left_topics(current, target, owned) if target.is_other_subscription else current
     if current.state is UNREVOKED_PARTITIONS:
         if _has_any(owned, current.pending_revocation):
-            return current
-        epoch += 1
+            return _without_left_topics(current, target, owned) if target.is_other_subscription else current
+        # It is in the target's epoch already if it gave up topics that it had left.
+        epoch = min(epoch + 1, target.epoch)
     elif current.state is UNKNOWN:
         if owned is None or owned:
             raise KafkaError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
             )
-        epoch = target_epoch
-    following = _following(current, epoch, target_epoch, target, is_free, owned)
+        epoch = target.epoch
+    following = _following(current, epoch, target, is_free, owned)
     return current if following == current else following
+
+
+def _without_left_topics(current: CurrentAssignment, target: Target, owned: Assignment | None) -> CurrentAssignment:
+    """The member stays in its epoch; it is in need of a newer target."""
+    left = {topic: partitions for topic, partitions in current.assigned.items() if not target.is_subscribed(topic)}
+    if not left:
+        return current
+    kept = {topic: partitions for topic, partitions in current.assigned.items() if topic not in left}
+    pending = dict(current.pending_revocation)
+    for topic_id, partitions in left.items():
+        pending[topic_id] = {**pending.get(topic_id, {}), **partitions}
+    if _has_any(owned, pending):
+        return replace(current, state=UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=pending)
+    return replace(current, assigned=kept)
 
 
 def _following(
     current: CurrentAssignment,
     epoch: int,
-    target_epoch: int,
-    target: Assignment,
+    target: Target,
     is_free: Callable[[bytes, int], bool],
     owned: Assignment | None,
 ) -> CurrentAssignment:
+    assignment = {topic_id: wanted for topic_id, wanted in target.assignment.items() if target.is_subscribed(topic_id)}
     kept: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     for topic_id, partitions in current.assigned.items():
-        wanted = target.get(topic_id, frozenset())
+        wanted = assignment.get(topic_id, frozenset())
         for partition, since in partitions.items():
             (kept if partition in wanted else revoked).setdefault(topic_id, {})[partition] = since
     if revoked and _has_any(owned, revoked):
         return _moved(current, UNREVOKED_PARTITIONS, epoch, kept, revoked)
     state = STABLE
-    for topic_id, wanted in target.items():
+    for topic_id, wanted in assignment.items():
+        # What it has just given up itself is free for it.
+        given_up = current.pending_revocation.get(topic_id, {})
         for partition in wanted - kept.get(topic_id, {}).keys():
-            if is_free(topic_id, partition):
-                kept.setdefault(topic_id, {})[partition] = target_epoch
+            if partition in given_up or is_free(topic_id, partition):
+                kept.setdefault(topic_id, {})[partition] = target.epoch
             else:
                 state = UNRELEASED_PARTITIONS
-    return _moved(current, state, target_epoch, kept, {})
+    return _moved(current, state, target.epoch, kept, {})
 
 
 def _moved(

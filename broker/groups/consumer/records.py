@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from ottla.broker.groups.consumer.member import CurrentAssignment
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
 from ottla.protocol.internal_topics.consumer_group_records import (
@@ -14,6 +14,8 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
@@ -44,6 +46,13 @@ def current_record(group_id: str, member_id: str, current: CurrentAssignment) ->
     return ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), current.value()
 
 
+def regex_record(group_id: str, expression: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
+    value = None
+    if resolved is not None:
+        value = ConsumerGroupRegularExpressionValue(sorted(resolved.topics), resolved.version, resolved.timestamp_ms)
+    return ConsumerGroupRegularExpressionKey(group_id, expression), value
+
+
 def member_tombstones(group_id: str, member_id: str) -> Iterator[CoordinatorRecord]:
     yield ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None
     yield ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None
@@ -53,5 +62,7 @@ def member_tombstones(group_id: str, member_id: str) -> Iterator[CoordinatorReco
 def group_tombstones(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
     for member_id in group.members:
         yield from member_tombstones(group.group_id, member_id)
+    for expression in group.regexes:
+        yield regex_record(group.group_id, expression, None)
     yield ConsumerGroupTargetAssignmentMetadataKey(group.group_id), None
     yield ConsumerGroupMetadataKey(group.group_id), None

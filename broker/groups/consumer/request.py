@@ -36,8 +36,6 @@ def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
-    if request.subscribed_topic_regex:
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, "SubscribedTopicRegex is not supported yet.")
 
 
 def _check(is_right: object, message: str) -> None:

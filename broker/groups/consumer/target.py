@@ -26,11 +26,12 @@ def new_target(
     ids_of: dict[tuple[str, ...], frozenset[bytes]] = {}
     members = {}
     for member in group.members.values():
-        names = tuple(member.metadata.subscribed_topic_names)
-        if names not in ids_of:
-            ids_of[names] = topic_ids(topics, names)
+        metadata = member.metadata
+        subscription = (metadata.subscribed_topic_regex or "", *metadata.subscribed_topic_names)
+        if subscription not in ids_of:
+            ids_of[subscription] = topic_ids(topics, group.topics_of(metadata))
         members[member.member_id] = Subscriber(
-            ids_of[names], group.target(member.member_id), member.metadata.instance_id
+            ids_of[subscription], group.target(member.member_id), metadata.instance_id
         )
     subscribed = frozenset[bytes]().union(*ids_of.values())
     name = group.assignor_name(default_assignor)

@@ -1,25 +1,75 @@
-"""The existing topics of a group's subscription, and the metadata hash that changes with them (KIP-1101)."""
+"""The existing topics of a group's subscription, and the metadata hash that changes with them (KIP-1101).
+
+The hash is Kafka's, so that a group which moves from one to the other is not assigned once more: XXH3 over the fields as hash4j writes
+them, numbers with the low byte first, and texts in UTF-16 followed by their length.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from hashlib import sha256
+import struct
+from collections.abc import Callable, Iterable
 
-from ottla.controller.metadata.topics import TopicsImage
+from xxhash import xxh3_64_intdigest
+
+from ottla.controller.metadata.topics import TopicImage, TopicsImage
+
+#: The version of the hash's layout.
+MAGIC = b"\0"
 
 
-def metadata_hash(topics: TopicsImage, names: Iterable[str]) -> int:
-    """Returns an int64 hash of the topics' ids, names and numbers of partitions; 0 if none of the topics exists.
+class TopicHashes:
+    """Hashes of topics, each computed once for each change of its topic; `rack_of(broker_id)` is in the newest metadata.
 
-    Kafka's hash is another function and includes racks, so a group that moves from Kafka gets a new target once.
+    As in Kafka a broker that gets another rack changes nothing until its topics change.
     """
-    known = [topic for name in sorted(names) if (topic := topics.by_name(name)) is not None]
-    if not known:
-        return 0
-    digest = sha256()
-    for topic in known:
-        digest.update(topic.id + len(topic.partitions).to_bytes(4, "big") + topic.name.encode() + b"\0")
-    return int.from_bytes(digest.digest()[:8], "big", signed=True)
+
+    def __init__(self, rack_of: Callable[[int], str | None]) -> None:
+        self._rack_of = rack_of
+        self._known: dict[bytes, tuple[TopicImage, int]] = {}
+
+    def of_group(self, topics: TopicsImage, names: Iterable[str]) -> int:
+        """An int64, as its record has it; 0 if none of the topics exists."""
+        if len(self._known) > 2 * len(topics):
+            # Topics were deleted since.
+            self._known.clear()
+        known = [topic for name in sorted(names) if (topic := topics.by_name(name)) is not None]
+        if not known:
+            return 0
+        return _hash(struct.pack(f"<{len(known)}q", *map(self._of_topic, known)))
+
+    def _of_topic(self, topic: TopicImage) -> int:
+        image, value = self._known.get(topic.id, (None, 0))
+        if image is not topic:
+            value = topic_hash(topic, self._rack_of)
+            self._known[topic.id] = topic, value
+        return value
+
+
+def topic_hash(topic: TopicImage, rack_of: Callable[[int], str | None]) -> int:
+    """Of its id, name, and the racks of each partition's replicas."""
+    parts = [MAGIC, topic.id[7::-1], topic.id[:7:-1], _text(topic.name), _int(len(topic.partitions))]
+    for index, partition in topic.sorted_partitions():
+        parts.append(_int(index))
+        for rack in sorted(rack for broker_id in partition.replicas if (rack := rack_of(broker_id)) is not None):
+            parts += [_int(_length(rack)), _text(rack)]
+    return _hash(b"".join(parts))
+
+
+def _hash(data: bytes) -> int:
+    value: int = xxh3_64_intdigest(data)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _int(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _length(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-16-le") + _int(_length(text))
 
 
 def topic_ids(topics: TopicsImage, names: Iterable[str]) -> frozenset[bytes]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.modern.assignment import Assignment, Subscriber, structs_of
 from ottla.broker.groups.modern.simple import assign
-from ottla.broker.groups.modern.topics import metadata_hash, topic_ids
+from ottla.broker.groups.modern.topics import topic_ids
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.broker.groups.share import initialize, sessions
 from ottla.broker.groups.share.group import EMPTY_METADATA, Member, ShareGroup
@@ -139,7 +139,7 @@ def _subscribe(
     is_changed = member is None or metadata.subscribed_topic_names != before.subscribed_topic_names
     if is_changed or group.seen_topics is not topics or group.seen_initialized is not initialized:
         subscribed = group.subscribed_topics({request.member_id: metadata.subscribed_topic_names})
-        new_hash = metadata_hash(topics, subscribed)
+        new_hash = shard.cluster.hashes.of_group(topics, subscribed)
         if is_changed or new_hash != group.metadata_hash or _is_pending(group, topics, subscribed):
             records.append(group_record(group.group_id, group.epoch + 1, new_hash))
             log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)

@@ -6,7 +6,6 @@ import logging
 from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups.modern.topics import metadata_hash
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import group_record, member_tombstones
@@ -26,7 +25,7 @@ def keep_alive(shard: GroupShard, group_id: str, member_id: str) -> None:
 def removal(shard: GroupShard, group: ShareGroup, member_id: str) -> list[CoordinatorRecord]:
     """Tombstones of the member, and the group's next epoch."""
     names = group.subscribed_topics({member_id: ()})
-    epoch = group_record(group.group_id, group.epoch + 1, metadata_hash(shard.cluster.topics(), names))
+    epoch = group_record(group.group_id, group.epoch + 1, shard.cluster.hashes.of_group(shard.cluster.topics(), names))
     return [*member_tombstones(group.group_id, member_id), epoch]
 
 

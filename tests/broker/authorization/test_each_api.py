@@ -45,6 +45,13 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.security.authorizer import STANDARD_AUTHORIZER
@@ -54,6 +61,7 @@ from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_ACTION,
     CLUSTER_NAME,
+    CREATE,
     DENY,
     DESCRIBE,
     DESCRIBE_CONFIGS,
@@ -174,6 +182,19 @@ def consumer_heartbeat(group: str, topic: str) -> ConsumerGroupHeartbeatRequest:
     )
 
 
+def streams_heartbeat(group: str, topic: str, changelog: str | None = None) -> StreamsGroupHeartbeatRequest:
+    stores = [] if changelog is None else [TopicInfo(changelog)]
+    return StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        topology=Topology(0, [Subtopology("0", [topic], state_changelog_topics=stores)]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+
+
 ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
     "OffsetCommit": (lambda group, v: commit(group, "open"), (2, 8, 9)),
     "OffsetFetch": (lambda group, v: offset_fetch("open", group, v, ZERO_UUID), (1, 2, 7, 8, 9)),
@@ -195,6 +216,8 @@ ON_GROUPS: dict[str, tuple[Callable[[str, int], Any], tuple[int, ...]]] = {
     "ConsumerGroupDescribe": (lambda group, v: ConsumerGroupDescribeRequest(group_ids=[group]), (0, 1)),
     "ShareFetch": (lambda group, v: ShareFetchRequest(group_id=group, member_id="m"), (1, 2)),
     "ShareAcknowledge": (lambda group, v: ShareAcknowledgeRequest(group_id=group, member_id="m"), (1, 2)),
+    "StreamsGroupHeartbeat": (lambda group, v: streams_heartbeat(f"{group}-streams", "open"), (0, 1)),
+    "StreamsGroupDescribe": (lambda group, v: StreamsGroupDescribeRequest(group_ids=[group]), (0, 1)),
     "DeleteGroups": (lambda group, v: DeleteGroupsRequest(groups_names=[group]), (0, 2)),
     "ShareGroupHeartbeat": (lambda group, v: share_heartbeat(group, "open"), (1,)),
     "ShareGroupDescribe": (lambda group, v: ShareGroupDescribeRequest(group_ids=[group]), (1,)),
@@ -237,6 +260,27 @@ def test_members_and_offsets_of_share_groups_need_their_topics(wire: Wire) -> No
     for build in (describe_share_offsets, alter_share_offsets, delete_share_offsets):
         assert TOPIC_REFUSED in error_codes(wire.request(build("g-share-offsets", "hidden"))), build
         assert not error_codes(wire.request(build("g-share-offsets", "open"))) & REFUSED, build
+
+
+def test_members_of_streams_groups_need_their_topics_and_the_right_to_create_internal_ones(wire: Wire) -> None:
+    group = "g-streams"
+    for topology in (("hidden", None), ("open", "hidden")):
+        assert wire.request(streams_heartbeat(group, *topology)).error_code == TOPIC_REFUSED
+    entries = [acl(TOPIC, "open-changelog", DESCRIBE), acl(CLUSTER, CLUSTER_NAME, CREATE, DENY)]
+    create(wire, *entries)
+    answer = wire.request(streams_heartbeat(group, "open", "open-changelog"))
+    delete(wire, *entries)
+    status = answer.status[-1]
+    assert status.status_detail == (
+        "Internal topics are missing: open-changelog; Unauthorized to CREATE on topics open-changelog."
+    )
+    describe = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
+    assert wire.request(describe).groups[0].topology.epoch == 0
+    entry = acl(TOPIC, "open-changelog", DESCRIBE, DENY)
+    create(wire, entry)
+    described = wire.request(describe).groups[0]
+    delete(wire, entry)
+    assert (described.error_code, described.topology, described.members) == (TOPIC_REFUSED, None, [])
 
 
 ON_CLUSTER: dict[str, tuple[Callable[[], Any], int]] = {

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from immutables import Map
 
-from ottla.broker.groups.config import ConsumerGroupSettings
+from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings
+from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.shard import ClusterView
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
+from tests.broker.coordinator.memory_log import ManualClock
+from tests.broker.groups.inline_work import resolver
 
 PARTITION = PartitionRegistration((1,), (1,))
 
@@ -26,8 +29,21 @@ def topics_image(counts: Mapping[str, int], other_ids: Iterable[bytes] = ()) -> 
 
 
 def cluster_of(
-    topics: Callable[[], TopicsImage] = TopicsImage, settings: ConsumerGroupSettings | None = None
+    topics: Callable[[], TopicsImage] = TopicsImage,
+    version: Callable[[], int] = lambda: 0,
+    topics_created: Callable[[], int] = lambda: 0,
+    clock: ManualClock | None = None,
+    rack_of: Callable[[int], str | None] = lambda broker_id: f"rack-{broker_id}",
 ) -> ClusterView:
+    resolve = resolver(clock or ManualClock())
+    settings = ConsumerGroupSettings()
     return ClusterView(
-        topics, lambda group_id: settings or ConsumerGroupSettings(), lambda group_id: ConsumerGroupSettings()
+        topics,
+        lambda group_id: settings,
+        lambda group_id: settings,
+        lambda group_id: StreamsGroupSettings(),
+        version,
+        topics_created,
+        resolve,
+        TopicHashes(rack_of),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.config import GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import Client, GroupShard
@@ -44,25 +44,43 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
 
     tp = TP
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, streams_settings: StreamsGroupSettings | None = None, **config: int) -> None:
+        self.streams_settings = streams_settings or StreamsGroupSettings()
         self.config = GroupCoordinatorConfig(**config)
         self._uuids = 0
         self.topic_ids: set[bytes] = set()
         self.topics: dict[str, int] = {}
         self._image = topics_image({})
         self._image_of: object = None
+        # Offsets in a metadata log that is not there.
+        self._versions = self._created = 0
         super().__init__()
 
     def _coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(
-            self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster_of(self.topics_image)
-        )
+        cluster = cluster_of(self.topics_image, self._version, self._topics_created, self.clock, self.rack_of)
+        cluster = cluster._replace(streams_settings=lambda group_id: self.streams_settings)
+        return GroupCoordinator(self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster)
+
+    def rack_of(self, broker_id: int) -> str | None:
+        return f"rack-{broker_id}"
+
+    def _version(self) -> int:
+        self.topics_image()
+        return self._versions
+
+    def _topics_created(self) -> int:
+        self.topics_image()
+        return self._created
 
     def topics_image(self) -> TopicsImage:
         """The same object until a topic changes."""
         made_of = (frozenset(self.topic_ids), tuple(self.topics.items()))
         if made_of != self._image_of:
-            self._image, self._image_of = topics_image(self.topics, self.topic_ids), made_of
+            image = topics_image(self.topics, self.topic_ids)
+            self._versions += 1
+            if set(image.names) - set(self._image.names):
+                self._created = self._versions
+            self._image, self._image_of = image, made_of
         return self._image
 
     def _codec(self) -> GroupRecordCodec:

@@ -5,7 +5,7 @@
     join a [member=]
     heartbeat a [member= generation=]
     leave a [member= instance=]
-    sync a [MEMBER=ASSIGNMENT]              [member= generation= type= protocol=]
+    sync a [MEMBER=ASSIGNMENT]              [member= generation= type= protocol=]; t/0,t/1 is what consumers send
     commit a TOPIC/PARTITION=OFFSET         [member= generation= metadata= retention= version=]
     fetch a [TOPIC/PARTITION] · forget a TOPIC/PARTITION
     wait MS · hold · release · restart      milliseconds; commits of the log; a new coordinator
@@ -24,7 +24,9 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, TopicPartition, decode_versioned
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 from tests import transcripts
 from tests.broker.groups.harness import PARKED, TP, GroupClient, GroupCoordinatorHarness
@@ -65,7 +67,8 @@ class GroupTranscript:
         return printed
 
     def config(self, **config: str) -> None:
-        self.harness = GroupCoordinatorHarness(**{name: int(value) for name, value in config.items()})
+        values: dict[str, Any] = {name: int(v) if v.isdigit() else v for name, v in config.items()}
+        self.harness = GroupCoordinatorHarness(**values)
 
     def client(self, name: str, **settings: Any) -> None:
         for number in settings.keys() & {"session", "rebalance", "version"}:
@@ -107,7 +110,7 @@ class GroupTranscript:
         fields = {key: options.pop(key) for key in ("member", "generation", "type", "protocol") if key in options}
         # The harness numbers its members: a-1, b-2.
         reject_unknown(key for key in options if "-" not in key)
-        assignments = {member: assignment.encode() for member, assignment in options.items()}
+        assignments = {member: assignment_bytes(assignment) for member, assignment in options.items()}
         self._sent(name, "sync", self._client(name).sync(self._receiver(name, "sync"), assignments, **fields))
 
     def commit(self, name: str, **options: str) -> None:
@@ -166,6 +169,22 @@ def reject_unknown(options: Iterable[str]) -> None:
         raise TypeError(f"unknown options: {', '.join(unknown)}")
 
 
+def assignment_bytes(text: str) -> bytes:
+    """Of t/0,t/1 as consumers have it, and of other text as it is."""
+    if "/" not in text:
+        return text.encode()
+    partitions = [tp(each) for each in text.split(",")]
+    topics = {topic: [p for other, p in partitions if other == topic] for topic, _ in partitions}
+    return b"\0\0" + encode(ConsumerProtocolAssignment([TopicPartition(*each) for each in topics.items()]), 0)
+
+
+def assignment_text(assignment: bytes) -> str:
+    if not assignment.startswith(b"\0"):
+        return repr(assignment.decode())
+    topics = decode_versioned(ConsumerProtocolAssignment, assignment)[0].assigned_partitions
+    return f"[{' '.join(f'{each.topic}/{p}' for each in topics for p in each.partitions)}]"
+
+
 def tp(text: str) -> tuple[str, int]:
     topic, _, partition = text.partition("/")
     return topic, int(partition)
@@ -185,7 +204,7 @@ def describe(response: Any) -> str:
             f"member={response.member_id} members=[{members}]{skip}"
         )
     if name == "SyncGroupResponse":
-        return f"{error} assignment={response.assignment.decode()!r}" if not response.error_code else error
+        return f"{error} assignment={assignment_text(response.assignment)}" if not response.error_code else error
     if name == "LeaveGroupResponse":
         return " ".join([error, *(f"{m.member_id}:{ErrorCode(m.error_code).name}" for m in response.members)])
     if name in ("OffsetCommitResponse", "OffsetDeleteResponse"):
@@ -206,7 +225,7 @@ def describe(response: Any) -> str:
         return " ".join([error, *parts])
     if name == "DescribedGroup":
         members = " ".join(
-            f"{m.member_id}({m.group_instance_id or m.client_id}{m.client_host} {m.member_assignment.decode()!r})"
+            f"{m.member_id}({m.group_instance_id or m.client_id}{m.client_host} {assignment_text(m.member_assignment)})"
             for m in response.members
         )
         text = f"{response.group_id} {error} {response.group_state} {response.protocol_type}/{response.protocol_data}"
@@ -220,7 +239,8 @@ def describe_record(key: Any, value: Any) -> str:
         if value is None:
             return f"group {key.group} tombstone"
         members = " ".join(
-            f"{m.member_id}({m.group_instance_id or m.client_id} {m.assignment.decode()!r})" for m in value.members
+            f"{m.member_id}({m.group_instance_id or m.client_id} {assignment_text(m.assignment)})"
+            for m in value.members
         )
         text = f"group {key.group} generation={value.generation} {value.protocol_type or '-'}/{value.protocol}"
         return f"{text} leader={value.leader} [{members}]"

@@ -8,7 +8,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.client_metrics import check_client_metrics
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.group import check_group_configs
+from ottla.server.config.group import check_group_configs, effective_group_values
 from ottla.server.config.topic import check_topic_configs, topic_values
 
 DEFAULTS = {name: key.default for name, key in BROKER_CONFIGS.items()}
@@ -136,6 +136,19 @@ def test_topics(configs: dict[str, str], expected: str | None) -> None:
 @pytest.mark.parametrize(("configs", "expected"), GROUP_ATTEMPTS, ids=str)
 def test_groups(configs: dict[str, str], expected: str | None) -> None:
     assert said(check_group_configs, configs, DEFAULTS) == expected
+
+
+def test_a_value_of_a_group_is_within_bounds_that_the_broker_got_later() -> None:
+    overrides = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"}
+    later = {
+        **DEFAULTS,
+        "group.consumer.max.session.timeout.ms": 47_000,
+        "group.consumer.min.heartbeat.interval.ms": 7_000,
+    }
+    values = effective_group_values(overrides, later)
+    assert (values["consumer.session.timeout.ms"], values["consumer.heartbeat.interval.ms"]) == (47_000, 7_000)
+    # The broker's own default is not bounded.
+    assert effective_group_values({}, later)["consumer.heartbeat.interval.ms"] == 5_000
 
 
 @pytest.mark.parametrize(("configs", "expected"), CLIENT_METRICS_ATTEMPTS, ids=str)

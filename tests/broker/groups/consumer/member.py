@@ -38,6 +38,7 @@ class ConsumerMember:
         group: str = "g",
         instance: str | None = None,
         topics: str = "t",
+        regex: str | None = None,
         assignor: str | None = None,
         rebalance: int = 60_000,
         version: int = 1,
@@ -47,7 +48,10 @@ class ConsumerMember:
         self.name = name
         self.group = group
         self.instance = instance
-        self.topics = topics
+        self.topics = topics if regex is None else ""
+        self.regex = regex
+        #: Topics that it may not describe.
+        self.hidden = frozenset[str]()
         self.assignor = assignor
         self.rebalance = rebalance
         self.version = version
@@ -73,6 +77,7 @@ class ConsumerMember:
         if is_full:
             request.rebalance_timeout_ms = self.rebalance
             request.subscribed_topic_names = [topic for topic in self.topics.split(",") if topic]
+            request.subscribed_topic_regex = self.regex
             request.server_assignor = self.assignor
         self._sent = {topic: set(partitions) for topic, partitions in having.items()}
         return self._heartbeat(request)
@@ -86,7 +91,7 @@ class ConsumerMember:
         return answer
 
     def _heartbeat(self, request: ConsumerGroupHeartbeatRequest) -> Any:
-        client = Client(self.version, self.name, "/127.0.0.1")
+        client = Client(self.version, self.name, "/127.0.0.1", lambda topic: topic not in self.hidden)
         answer = self.harness.coordinator.consumer_heartbeat(request, client)
         if isinstance(answer, ConsumerGroupHeartbeatResponse) and not answer.error_code:
             self.member_id = answer.member_id or ""

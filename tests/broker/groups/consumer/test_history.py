@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.consumer import heartbeat, reconcile
+from ottla.broker.groups.consumer import heartbeat, reconcile, replacement, subscribe
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.state import GroupState
 from ottla.protocol.errors import ErrorCode
@@ -164,8 +164,8 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "a member is believed to have given everything up": (reconcile, "_has_any", lambda owned, revoked: False),
     "a heartbeat of any epoch is served": (heartbeat, "_validate_epoch", lambda current, request: None),
     "what a member gives up stays its own": (ConsumerGroup, "_release", lambda self, member_id, holdings: None),
-    "a target is computed once": (heartbeat, "_assign", lambda shard, now_ms, group, go_on: go_on()),
-    "a static member's former id stays": (heartbeat, "member_tombstones", lambda group_id, member_id: ()),
+    "a target is computed once": (subscribe, "_assign", lambda shard, now_ms, group, go_on: go_on()),
+    "a static member's former id stays": (replacement, "member_tombstones", lambda group_id, member_id: ()),
 }
 
 

@@ -1,7 +1,7 @@
 """Golden transcripts of consumer groups: the language of classic ones (tests/broker/groups/test_transcripts.py), and
 
 topics t=3 u=2                          the topics that there are, and how many partitions each has
-consumer a [instance= topics= assignor= rebalance= version= member= group=]
+consumer a [instance= topics= regex= hidden= assignor= rebalance= version= member= group=]
 beat a [epoch= owned=t/0,t/1 full=1]    a heartbeat; the first one joins
 quit a · pause a                        a last heartbeat: for good (-1), or until the process is back (-2)
 commit a t/0=5 [epoch= version=] · transactional a t/0=5 [epoch=] · fetch a t/0 [epoch=]
@@ -44,7 +44,9 @@ class ConsumerTranscript(GroupTranscript):
     def consumer(self, name: str, **settings: Any) -> None:
         for number in settings.keys() & {"rebalance", "version"}:
             settings[number] = int(settings[number])
+        hidden = settings.pop("hidden", "")
         self.members[name] = ConsumerMember(self.harness, name, **settings)
+        self.members[name].hidden = frozenset(hidden.split(","))
 
     def _member(self, name: str) -> ConsumerMember:
         return self.members.setdefault(name, ConsumerMember(self.harness, name))
@@ -128,11 +130,15 @@ def recorded(key: Any, value: Any) -> str:
     text = f"{kind} {getattr(key, 'member_id', '')}".strip()
     match kind:
         case _ if value is None:
-            return f"{text} tombstone"
+            return f"{text} {getattr(key, 'regular_expression', '')}".strip() + " tombstone"
         case "Metadata":
             return f"{text} epoch={value.epoch}"
         case "MemberMetadata":
-            return f"{text} {value.instance_id or '-'} {','.join(value.subscribed_topic_names)}"
+            kind = "" if value.classic_member_metadata is None else " classic"
+            regex = f" ~{value.subscribed_topic_regex}" if value.subscribed_topic_regex else ""
+            return f"{text} {value.instance_id or '-'} {','.join(value.subscribed_topic_names)}{regex}{kind}"
+        case "RegularExpression":
+            return f"{text} {key.regular_expression} {','.join(value.topics)}"
         case "TargetAssignmentMetadata":
             return f"{text} epoch={value.assignment_epoch}"
         case "TargetAssignmentMember":

@@ -1,0 +1,255 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
+
+A JoinGroup is what a heartbeat is to the others: it says what the member wants and has, and takes it a step towards its target; the
+member's epoch is its generation. There is no leader. A member is sent to join again by REBALANCE_IN_PROGRESS, when
+
+    the group has a newer epoch
+    the member has to say that it gave partitions up
+    partitions of its target that others had are free
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups.consumer import downgrade, embedded, session_keys
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.consumer.removal import remove
+from ottla.broker.groups.consumer.replacement import replacement_records
+from ottla.broker.groups.consumer.sessions import fence, keep_alive
+from ottla.broker.groups.consumer.state import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
+from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
+from ottla.broker.groups.modern.assignment import assignment_of
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.internal_topics.consumer_group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataValue,
+)
+from ottla.protocol.internal_topics.control_messages import ConsumerProtocolSubscription
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+log = logging.getLogger(__name__)
+
+#: KIP-394
+MEMBER_ID_REQUIRED_SINCE = 4
+
+
+# ---- JoinGroup
+
+
+def join(
+    shard: GroupShard, group: ConsumerGroup, now_ms: int, request: JoinGroupRequest, client: Client
+) -> Outcome[JoinGroupResponse]:
+    is_new = not request.member_id
+    member_id = request.member_id or shard.new_uuid()
+    if member_id not in group.members and len(group.members) >= shard.config.consumer_group_max_size:
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if not group.supports_classic(request.protocol_type, [protocol.name for protocol in request.protocols]):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if is_new and request.group_instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        log.info(
+            "[GroupId %s] Dynamic member with unknown member id joins the consumer group. Created a new member id %s and"
+            " requesting the member to rejoin with this id.",
+            group.group_id,
+            member_id,
+        )
+        return Outcome(response=JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+    try:
+        subscription = embedded.subscription(request.protocols[0].metadata)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Malformed embedded consumer protocol: {error}") from error
+    former = _static_member(group, request, is_new)
+    if former is None or former.member_id == member_id:
+        return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=False)
+    is_downgrade = not former.is_classic and downgrade.is_due(shard, group, {former.member_id}, joining=1)
+
+    def replaced() -> Outcome[JoinGroupResponse]:
+        session_keys.forget(shard, group.group_id, former.member_id)
+        return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=is_downgrade)
+
+    return Outcome(replacement_records(group, former, member_id), then=replaced)
+
+
+def _static_member(group: ConsumerGroup, request: JoinGroupRequest, is_new: bool) -> Member | None:
+    """The member with the request's instance id, whose place a new process takes."""
+    if request.group_instance_id is None:
+        return None
+    holder = group.members.get(group.static_members.get(request.group_instance_id, ""))
+    if not is_new:
+        if holder is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if holder.member_id != request.member_id:
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+    return holder
+
+
+def _subscribe(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    now_ms: int,
+    request: JoinGroupRequest,
+    client: Client,
+    member_id: str,
+    subscription: ConsumerProtocolSubscription,
+    records: list[CoordinatorRecord],
+    *,
+    is_downgrade: bool,
+) -> Outcome[JoinGroupResponse]:
+    group_id = group.group_id
+    before = group.members[member_id].metadata if member_id in group.members else EMPTY_METADATA
+    owned = assignment_of(embedded.owned(subscription, shard.cluster.topics()))
+    wish = Wish(member_id, _metadata(before, request, client, subscription), owned, client)
+
+    def respond(step: Step) -> Outcome[JoinGroupResponse]:
+        response = JoinGroupResponse(
+            member_id=member_id,
+            generation_id=step.member.current.epoch,
+            protocol_type=embedded.CONSUMER,
+            protocol_name=request.protocols[0].name,
+        )
+        if is_downgrade:
+            reason = "static member replacement with different subscription" if step.is_other_subscription else None
+            return downgrade.downgraded(shard, step.group, frozenset(), reason, response)
+        shard.timers.cancel(session_keys.rejoin(group_id, member_id))
+        shard.timers.schedule(
+            session_keys.sync(group_id, member_id),
+            request.rebalance_timeout_ms,
+            partial(_fence_if_classic, shard, group_id, member_id, "the member failed to sync within timeout"),
+        )
+        return Outcome(response=response)
+
+    return subscribe(shard, now_ms, group, wish, records, respond)
+
+
+def _metadata(
+    before: ConsumerGroupMemberMetadataValue,
+    request: JoinGroupRequest,
+    client: Client,
+    subscription: ConsumerProtocolSubscription,
+) -> ConsumerGroupMemberMetadataValue:
+    timeout_ms = request.rebalance_timeout_ms
+    return ConsumerGroupMemberMetadataValue(
+        instance_id=request.group_instance_id or before.instance_id,
+        rack_id=subscription.rack_id or before.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        subscribed_topic_names=sorted(set(subscription.topics)),
+        subscribed_topic_regex="",
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        server_assignor=before.server_assignor,
+        classic_member_metadata=ClassicMemberMetadata(
+            request.session_timeout_ms, [ClassicProtocol(each.name, bytes(each.metadata)) for each in request.protocols]
+        ),
+    )
+
+
+# ---- SyncGroup and Heartbeat
+
+
+def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> Outcome[SyncGroupResponse]:
+    member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
+    name, subscription = embedded.first_protocol(member.metadata)
+    if request.protocol_type not in (None, embedded.CONSUMER) or request.protocol_name not in (None, name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.epoch > member.current.epoch and member.current.state is not UNREVOKED_PARTITIONS:
+        _wait_for_join(shard, group, member)
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    shard.timers.cancel(session_keys.sync(group.group_id, member.member_id))
+    keep_alive(shard, group, member)
+    assigned = partitions_of(member.current.assigned)
+    return Outcome(
+        response=SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=embedded.assignment_bytes(assigned, shard.cluster.topics(), subscription),
+        )
+    )
+
+
+def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+    member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
+    keep_alive(shard, group, member)
+    if not _has_to_join(group, member):
+        return HeartbeatResponse()
+    _wait_for_join(shard, group, member)
+    return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _has_to_join(group: ConsumerGroup, member: Member) -> bool:
+    current = member.current
+    if current.epoch < group.epoch or current.state is UNREVOKED_PARTITIONS:
+        return True
+    return current.state is UNRELEASED_PARTITIONS and all(
+        partition in current.assigned.get(topic_id, {}) or group.is_free(topic_id, partition)
+        for topic_id, partitions in group.target(member.member_id).items()
+        for partition in partitions
+    )
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+    if instance_id is not None:
+        holder = group.static_members.get(instance_id)
+        if holder is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if holder != member_id:
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+    member = group.member(member_id)
+    if not member.is_classic:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+    if member.current.epoch != generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return member
+
+
+def _wait_for_join(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+    key = session_keys.rejoin(group.group_id, member.member_id)
+    if key not in shard.timers:
+        why = "the classic member failed to join within the rebalance timeout"
+        callback = partial(_fence_if_classic, shard, group.group_id, member.member_id, why)
+        shard.timers.schedule(key, member.metadata.rebalance_timeout_ms, callback)
+
+
+def _fence_if_classic(shard: GroupShard, group_id: str, member_id: str, why: str) -> Unasked:
+    group = shard.consumer_groups.get(group_id)
+    if group is None or member_id not in group.members or not group.members[member_id].is_classic:
+        return Outcome()
+    return fence(shard, group, member_id, why)
+
+
+# ---- LeaveGroup
+
+
+def leave(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
+    """Also of members by the consumer protocol, which an administrator removes."""
+    leaving: dict[str, None] = {}
+    answers = []
+    for identity in request.members:
+        answer = MemberResponse(identity.member_id, identity.group_instance_id)
+        try:
+            member_id = _leaving(group, identity)
+            log.info("[GroupId %s] Member %s has left group through explicit `LeaveGroup`", group.group_id, member_id)
+            leaving[member_id] = None
+        except KafkaError as error:
+            answer.error_code = error.code
+        answers.append(answer)
+    response = LeaveGroupResponse(members=answers)
+    return remove(shard, group, leaving.keys(), response) if leaving else Outcome(response=response)
+
+
+def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> str:
+    if identity.group_instance_id is None:
+        return group.member(identity.member_id).member_id
+    holder = group.static_members.get(identity.group_instance_id)
+    if holder is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if identity.member_id not in ("", holder):
+        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+    return holder

@@ -1,0 +1,91 @@
+"""A consumer group becomes a classic group when its last member by the consumer protocol goes (KIP-848)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Set
+from typing import TypeVar
+
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, select_protocol
+from ottla.broker.groups.classic.member import Member as ClassicMember
+from ottla.broker.groups.consumer import embedded
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.member import Member
+from ottla.broker.groups.consumer.records import group_tombstones
+from ottla.broker.groups.consumer.session_keys import forget
+from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import GroupShard
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def is_due(shard: GroupShard, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
+    """Whether only classic members stay, with so many that join, and may become a classic group."""
+    staying = [member for member_id, member in group.members.items() if member_id not in leaving]
+    if not (staying or joining) or not all(member.is_classic for member in staying):
+        return False
+    if not shard.config.is_downgrade_enabled:
+        log.info(
+            "Cannot downgrade consumer group %s to classic group because the online downgrade is disabled.",
+            group.group_id,
+        )
+        return False
+    if len(staying) + joining > shard.config.group_max_size:
+        log.info(
+            "Cannot downgrade consumer group %s to classic group because its group size is greater than classic group"
+            " max size.",
+            group.group_id,
+        )
+        return False
+    return True
+
+
+def downgraded(
+    shard: GroupShard, group: ConsumerGroup, leaving: Set[str], reason: str | None, response: T | None
+) -> Outcome[T]:
+    """The members that stay have what the target gives them; with a `reason` they join again."""
+    group_id, members = group.group_id, list(group.members)
+    staying = [_classic(member) for member in group.members.values() if member.member_id not in leaving]
+    classic = ClassicGroup(group_id)
+    classic.protocol_type = CONSUMER_PROTOCOL_TYPE
+    classic.protocol_name = protocol = select_protocol(staying)
+    classic.leader = staying[0].member_id
+    topics, now_ms = shard.cluster.topics(), shard.wall_ms()
+    assignments = {
+        member.member_id: embedded.assignment_bytes(group.target(member.member_id), topics, member.metadata(protocol))
+        for member in staying
+    }
+    value = classic.value(generation=group.epoch, members=staying, assignments=assignments, now_ms=now_ms)
+
+    def replayed() -> Outcome[T]:
+        log.info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
+        for member_id in members:
+            forget(shard, group_id, member_id)
+        known = shard.groups[group_id]
+        for before in staying:
+            # The record has one protocol of each member.
+            member = known.members[before.member_id]
+            member.protocols = before.protocols
+            rebalance.restart_session(shard, known, member)
+        known.recount()
+        return Outcome() if reason is None else rebalance.prepare(shard, known, now_ms, reason)
+
+    return Outcome([*group_tombstones(group), group_metadata_record(group_id, value)], response, then=replayed)
+
+
+def _classic(member: Member) -> ClassicMember:
+    metadata = member.metadata
+    assert metadata.classic_member_metadata is not None
+    return ClassicMember(
+        member.member_id,
+        metadata.instance_id,
+        metadata.client_id,
+        metadata.client_host,
+        metadata.rebalance_timeout_ms,
+        metadata.classic_member_metadata.session_timeout_ms,
+        tuple((each.name, bytes(each.metadata)) for each in metadata.classic_member_metadata.supported_protocols),
+    )

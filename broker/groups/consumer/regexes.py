@@ -1,0 +1,106 @@
+"""Regular expressions that members subscribe to: when the coordinator resolves them, and what follows from the result.
+
+All expressions of a group are resolved together, so that new topics cause one rebalance and not one for each expression. A heartbeat
+starts that (`refresh_if_due`), at most every ten seconds, when one of these holds:
+
+    an expression of a member has no topics yet
+    topics were created since the last resolution; deleted ones leave the group by its metadata hash
+    the last resolution is older than group.consumer.regex.refresh.interval.ms: ACLs may have changed
+
+The topics are those that the member with this heartbeat may describe.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Set
+from functools import partial
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from ottla.broker.groups.consumer.records import group_record, regex_record
+from ottla.broker.groups.modern.regex import compiled
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+#: At least this long between two resolutions of one group.
+REFRESH_MIN_INTERVAL_MS = 10_000
+NO_TOPICS = ResolvedRegex(frozenset(), 0, 0)
+
+
+def change(group: ConsumerGroup, before: str, after: str) -> list[CoordinatorRecord]:
+    """The records of a member's other expression, "" for none.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION for one that is not valid. Those of other members were checked before.
+    """
+    if before == after:
+        return []
+    if after and after not in group.expressions:
+        try:
+            compiled(after)
+        except ValueError as error:
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"SubscribedTopicRegex `{after[:100]}` is not a valid regular expression: {error}.",
+            ) from None
+    return tombstones(group, before)
+
+
+def tombstones(group: ConsumerGroup, expression: str, given_up: int = 1) -> list[CoordinatorRecord]:
+    """Of the expression, if so many members give it up, and no others are subscribed to it."""
+    return [regex_record(group.group_id, expression, None)] if group.expressions.get(expression) == given_up else []
+
+
+def refresh_if_due(shard: GroupShard, group: ConsumerGroup, now_ms: int, client: Client) -> None:
+    if not group.expressions or group.is_resolving:
+        return
+    last_ms = max((resolved.timestamp_ms for resolved in group.regexes.values()), default=group.resolved_ms)
+    if now_ms <= max(last_ms, group.resolved_ms) + REFRESH_MIN_INTERVAL_MS:
+        return
+    version = min((resolved.version for resolved in group.regexes.values()), default=0)
+    if (
+        group.expressions.keys() != group.regexes.keys()
+        or version < shard.cluster.topics_created()
+        or now_ms > last_ms + shard.config.consumer_regex_refresh_interval_ms
+    ):
+        group.is_resolving, group.resolved_ms = True, now_ms
+        version = shard.cluster.version()
+        names = list(shard.cluster.topics().names)
+
+        def found(topics: Mapping[str, Set[str]] | None) -> None:
+            regexes = {
+                expression: ResolvedRegex(frozenset(names), version, now_ms)
+                for expression, names in (topics or {}).items()
+            }
+            decide = partial(_resolved, shard, group, regexes)
+            shard.timers.schedule(("consumer-regexes", group.group_id), 0, decide)
+
+        shard.cluster.resolve(list(group.expressions), names, client.may_describe, found)
+
+
+def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> Unasked:
+    """`found` is empty if the resolution failed: a later heartbeat starts it again."""
+    group.is_resolving = False
+    if shard.consumer_groups.get(group.group_id) is not group:
+        return Outcome()
+    regexes = dict(group.regexes)
+    is_changed = False
+    records = []
+    for expression, resolved in found.items():
+        # Its last member may have left meanwhile.
+        if expression in group.expressions:
+            records.append(regex_record(group.group_id, expression, resolved))
+            is_changed = is_changed or regexes.get(expression, NO_TOPICS).topics != resolved.topics
+            regexes[expression] = resolved
+    topics = shard.cluster.topics()
+    new_hash = shard.cluster.hashes.of_group(topics, group.subscribed_topics({}, regexes))
+    if records and (is_changed or new_hash != group.metadata_hash):
+        records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+        shard.counts.consumer_rebalances += 1
+        log.info(
+            "[GroupId %s] Bumped group epoch to %d: topics of regular expressions", group.group_id, group.epoch + 1
+        )
+    return Outcome(records)

@@ -1,0 +1,20 @@
+"""A new process of a static member takes the place of the former one: it has what that one had, at epoch 0."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.member import JOINING_EPOCH, Member
+from ottla.broker.groups.consumer.records import current_record, member_record, member_tombstones, target_record
+
+
+def replacement_records(group: ConsumerGroup, former: Member, member_id: str) -> list[CoordinatorRecord]:
+    current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+    return [
+        *member_tombstones(group.group_id, former.member_id),
+        member_record(group.group_id, member_id, former.metadata),
+        target_record(group.group_id, member_id, group.target(former.member_id)),
+        current_record(group.group_id, member_id, current),
+    ]

@@ -1,0 +1,124 @@
+"""What a heartbeat, or a JoinGroup of a classic member, does to a group: the steps 2 to 4 of heartbeat.py."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups.consumer import regexes, sessions
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.consumer.reconcile import Target, reconciled
+from ottla.broker.groups.consumer.records import current_record, group_record, member_record
+from ottla.broker.groups.consumer.target import new_target
+from ottla.broker.groups.modern.assignment import Assignment
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Wish(NamedTuple):
+    """What a member says: `owned` is what it has, None if it does not say."""
+
+    member_id: str
+    metadata: ConsumerGroupMemberMetadataValue
+    owned: Assignment | None
+    client: Client
+
+
+class Step(NamedTuple):
+    """What came of it, and what the member was given before."""
+
+    group: ConsumerGroup
+    member: Member
+    given_before: Assignment
+    is_other_subscription: bool
+
+
+def subscribe(
+    shard: GroupShard,
+    now_ms: int,
+    group: ConsumerGroup,
+    wish: Wish,
+    records: list[CoordinatorRecord],
+    respond: Callable[[Step], Outcome[T]],
+) -> Outcome[T]:
+    """`group` is not the shard's yet if `records` make it."""
+    member = group.members.get(wish.member_id)
+    before = EMPTY_METADATA if member is None else member.metadata
+    metadata = wish.metadata
+    if member is None:
+        protocol = "consumer" if metadata.classic_member_metadata is None else "classic"
+        log.info(
+            "[GroupId %s] Member %s joins the consumer group using the %s protocol.",
+            group.group_id,
+            wish.member_id,
+            protocol,
+        )
+    if member is None or metadata != before:
+        records.append(member_record(group.group_id, wish.member_id, metadata))
+    expression, former = metadata.subscribed_topic_regex or "", before.subscribed_topic_regex or ""
+    records.extend(regexes.change(group, former, expression))
+    has_other_names = metadata.subscribed_topic_names != before.subscribed_topic_names
+    # An expression that is not resolved yet changes the target when it is.
+    is_changed = group.epoch == 0 or has_other_names or (expression != former and expression in group.regexes)
+    topics = shard.cluster.topics()
+    if is_changed or group.seen_topics is not topics:
+        names = group.subscribed_topics({wish.member_id: group.topics_of(metadata)})
+        new_hash = shard.cluster.hashes.of_group(topics, names)
+        if is_changed or new_hash != group.metadata_hash:
+            records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+            shard.counts.consumer_rebalances += 1
+            log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
+    given_before = {} if member is None else partitions_of(member.current.assigned)
+
+    def subscribed() -> Outcome[T]:
+        known = shard.consumer_groups[group.group_id]
+        known.seen_topics = topics
+        regexes.refresh_if_due(shard, known, now_ms, wish.client)
+        is_other = has_other_names or expression != former
+        step = Step(known, known.members[wish.member_id], given_before, is_other)
+        return _assign(shard, now_ms, known, lambda: _reconcile(shard, step, wish.owned, respond))
+
+    return Outcome(records, then=subscribed)
+
+
+def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callable[[], Outcome[T]]) -> Outcome[T]:
+    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
+    interval_ms = shard.cluster.consumer_settings(group.group_id).assignment_interval_ms
+    since_ms = now_ms - group.assignment_timestamp_ms
+    is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
+    if group.epoch == group.assignment_epoch or is_too_early:
+        return go_on()
+    default = shard.config.consumer_group_assignors[0]
+    return Outcome(new_target(group, shard.cluster.topics(), default, now_ms), then=go_on)
+
+
+def _reconcile(
+    shard: GroupShard, step: Step, owned: Assignment | None, respond: Callable[[Step], Outcome[T]]
+) -> Outcome[T]:
+    group, member = step.group, step.member
+    current = member.current
+    if step.is_other_subscription or not member.is_reconciled_to(group.assignment_epoch):
+        topics, names = shard.cluster.topics(), group.topics_of(member.metadata)
+        target = Target(
+            group.assignment_epoch,
+            group.target(member.member_id),
+            lambda topic_id: (topic := topics.by_id(topic_id)) is not None and topic.name in names,
+            step.is_other_subscription,
+        )
+        current = reconciled(current, target, group.is_free, owned)
+    records = []
+    if current is not member.current:
+        records.append(current_record(group.group_id, member.member_id, current))
+
+    def stepped() -> Outcome[T]:
+        sessions.keep_alive(shard, group, member)
+        return respond(step)
+
+    return Outcome(records, then=stepped)

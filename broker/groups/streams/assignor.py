@@ -1,0 +1,224 @@
+"""The sticky task assignor: every member gets about as many tasks as any other, and a task stays where its state is.
+
+A task goes to the member that had it, then to one that had it as a standby, then to the least loaded process. Standby tasks
+follow in the same way, and never to a process that has the task already: a second copy there would not survive the process.
+A process that runs more stream threads (members) carries more. Warm-up tasks are not assigned, as in Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple, TypeAlias
+
+from ottla.broker.groups.streams.tasks import Tasks, TaskSet
+
+log = logging.getLogger(__name__)
+
+Task: TypeAlias = tuple[str, int]
+
+
+class ThreadOfProcess(NamedTuple):
+    """A member as the assignor sees it: its process, and what the target gave it so far."""
+
+    process_id: str
+    current: Tasks = Tasks()
+
+
+class SubtopologyTasks(NamedTuple):
+    """How many tasks a subtopology has, and whether they have state that standby tasks could copy."""
+
+    tasks: int
+    is_stateful: bool
+
+
+def assign(
+    members: Mapping[str, ThreadOfProcess], subtopologies: Mapping[str, SubtopologyTasks], standby_replicas: int
+) -> dict[str, Tasks]:
+    """Return each member's target. Without members there is nothing to assign."""
+    if not members:
+        return {}
+    assignment = _Assignment(members, subtopologies, standby_replicas)
+    assignment.assign_active()
+    if standby_replicas > 0:
+        assignment.assign_standby()
+    return {
+        member_id: Tasks(_compact(assignment.active[member_id]), _compact(assignment.standby[member_id]))
+        for member_id in members
+    }
+
+
+class _Quota:
+    """How many tasks a member may keep: the average of what is left over those that are not full yet."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks, self._members = tasks, members
+        self.per_member = -(-tasks // members)
+
+    def count(self, tasks_of_member: int) -> None:
+        """A member has this many tasks now."""
+        if tasks_of_member == self.per_member:
+            self._members -= 1
+            self._tasks -= tasks_of_member
+            self.per_member = -(-self._tasks // self._members) if self._members else 0
+
+
+class _Process:
+    def __init__(self) -> None:
+        self.members = 0
+        #: Loads and ids of members; an entry whose load is not the member's any more does not count.
+        self.by_load: list[tuple[int, str]] = []
+        self.tasks: set[Task] = set()
+        self.load = 0
+
+    @property
+    def load_per_member(self) -> float:
+        return self.load / self.members
+
+
+class _Assignment:
+    def __init__(
+        self,
+        members: Mapping[str, ThreadOfProcess],
+        subtopologies: Mapping[str, SubtopologyTasks],
+        standby_replicas: int,
+    ) -> None:
+        self._standby_replicas = standby_replicas
+        self._active_tasks = [(name, p) for name, each in subtopologies.items() for p in range(each.tasks)]
+        self._stateful_tasks = [task for task in self._active_tasks if subtopologies[task[0]].is_stateful]
+        self._active_quota = _Quota(len(self._active_tasks), len(members))
+        all_tasks = len(self._active_tasks) + len(self._stateful_tasks) * standby_replicas
+        self._quota = _Quota(all_tasks, len(members))
+        self._process_of = {member_id: members[member_id].process_id for member_id in sorted(members)}
+        self._processes: dict[str, _Process] = {}
+        self.active: dict[str, set[Task]] = {member_id: set() for member_id in members}
+        self.standby: dict[str, set[Task]] = {member_id: set() for member_id in members}
+        self._loads = dict.fromkeys(members, 0)
+        self._active_before: dict[Task, str] = {}
+        self._standby_before: dict[Task, list[str]] = {}
+        for member_id, process_id in self._process_of.items():
+            process = self._processes.setdefault(process_id, _Process())
+            process.members += 1
+            heappush(process.by_load, (0, member_id))
+            self._active_before.update(dict.fromkeys(_listed(members[member_id].current.active), member_id))
+            for task in _listed(members[member_id].current.standby):
+                self._standby_before.setdefault(task, []).append(member_id)
+
+    # ---- active tasks
+
+    def assign_active(self) -> None:
+        # Partitions of one number stay together, as the members that had them are full in this order.
+        left = sorted(self._active_tasks, key=lambda task: (task[1], task[0]))
+        left = [task for task in left if not self._give_back(task, self._active_before.get(task))]
+        left = [task for task in left if not self._give_back(task, self._least_loaded(self._standby_before.get(task)))]
+        # Whole ranges of one subtopology go to one member at first.
+        heap = self._heap()
+        for task in sorted(left):
+            _, process_id = heap[0]
+            self._give(task, self._least_loaded_member(self._processes[process_id]), is_active=True)
+            heapreplace(heap, (self._processes[process_id].load_per_member, process_id))
+
+    def _give_back(self, task: Task, member_id: str | None) -> bool:
+        """Give the member the active task again, unless it is full."""
+        if member_id is None or self._loads[member_id] >= self._active_quota.per_member:
+            return False
+        self._give(task, member_id, is_active=True)
+        return True
+
+    def _give(self, task: Task, member_id: str, *, is_active: bool) -> None:
+        process = self._processes[self._process_of[member_id]]
+        process.tasks.add(task)
+        process.load += 1
+        self._loads[member_id] += 1
+        heappush(process.by_load, (self._loads[member_id], member_id))
+        (self.active if is_active else self.standby)[member_id].add(task)
+        if is_active:
+            self._active_quota.count(self._loads[member_id])
+        self._quota.count(self._loads[member_id])
+
+    # ---- standby tasks
+
+    def assign_standby(self) -> None:
+        left: list[tuple[Task, int]] = []
+        for task in sorted(self._stateful_tasks, key=lambda task: (task[1], task[0]), reverse=True):
+            for given in range(self._standby_replicas):
+                member_id = self._holder_of_state(task)
+                if member_id is None:
+                    left.append((task, self._standby_replicas - given))
+                    break
+                self._give(task, member_id, is_active=False)
+        heap = self._heap()
+        missing = 0
+        for task, replicas in sorted(left, reverse=True):
+            given = 0
+            while given < replicas and self._give_standby(task, heap):
+                given += 1
+            missing += replicas - given
+        if missing:
+            log.warning(
+                "Unable to assign %d standby tasks of %d: there is not enough available capacity. Start application instances"
+                " on more machines to maintain the requested number of standby replicas.",
+                missing,
+                len(self._stateful_tasks) * self._standby_replicas,
+            )
+
+    def _holder_of_state(self, task: Task) -> str | None:
+        """A member that has the task's state from before, is not full, and whose process does not have the task."""
+        before = self._active_before.get(task)
+        for candidate in (before, self._least_loaded(self._standby_before.get(task), task)):
+            if (
+                candidate is not None
+                and not self._has(candidate, task)
+                and self._loads[candidate] < self._quota.per_member
+            ):
+                return candidate
+        return None
+
+    def _give_standby(self, task: Task, heap: list[tuple[float, str]]) -> bool:
+        """To the least loaded process that does not have the task."""
+        passed = []
+        is_given = False
+        while heap and not is_given:
+            passed.append(heappop(heap)[1])
+            process = self._processes[passed[-1]]
+            if task not in process.tasks:
+                self._give(task, self._least_loaded_member(process), is_active=False)
+                is_given = True
+        for process_id in passed:
+            heappush(heap, (self._processes[process_id].load_per_member, process_id))
+        return is_given
+
+    # ---- loads
+
+    def _heap(self) -> list[tuple[float, str]]:
+        heap = [(process.load_per_member, process_id) for process_id, process in self._processes.items()]
+        heapify(heap)
+        return heap
+
+    def _least_loaded_member(self, process: _Process) -> str:
+        heap = process.by_load
+        while heap[0][0] != self._loads[heap[0][1]]:
+            heappop(heap)
+        return heap[0][1]
+
+    def _least_loaded(self, member_ids: Iterable[str] | None, unless: Task | None = None) -> str | None:
+        candidates = [m for m in member_ids or () if unless is None or not self._has(m, unless)]
+        return min(candidates, key=self._load, default=None)
+
+    def _load(self, member_id: str) -> tuple[float, int]:
+        return self._processes[self._process_of[member_id]].load_per_member, self._loads[member_id]
+
+    def _has(self, member_id: str, task: Task) -> bool:
+        return task in self._processes[self._process_of[member_id]].tasks
+
+
+def _listed(tasks: TaskSet) -> Iterable[Task]:
+    return ((subtopology, partition) for subtopology, partitions in tasks.items() for partition in partitions)
+
+
+def _compact(tasks: Iterable[Task]) -> TaskSet:
+    found: dict[str, set[int]] = {}
+    for subtopology, partition in tasks:
+        found.setdefault(subtopology, set()).add(partition)
+    return {subtopology: frozenset(partitions) for subtopology, partitions in found.items()}

@@ -1,0 +1,317 @@
+"""StreamsGroupHeartbeat: a member joins with its topology, takes a step towards its target, or says that it lives.
+
+A heartbeat is up to three decisions, each appended and replayed before the next: the member's metadata, the topology and the
+group's epoch; the target of that epoch; the member's next step. Each leaves a state that the next heartbeat can go on from.
+Everything that is wrong with a request is found before the first of them. Most heartbeats decide nothing and only begin the
+session again.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TypeAlias
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups.classic.state import EMPTY
+from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.streams import answer, sessions
+from ottla.broker.groups.streams.answer import Before, StreamsAnswer
+from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
+from ottla.broker.groups.streams.group import StreamsGroup
+from ottla.broker.groups.streams.leave import leave
+from ottla.broker.groups.streams.member import JOINING_EPOCH, NEW_METADATA, CurrentAssignment
+from ottla.broker.groups.streams.reconcile import reconciled
+from ottla.broker.groups.streams.records import current_record, group_record, member_record, topology_record
+from ottla.broker.groups.streams.request import validate
+from ottla.broker.groups.streams.target import STANDBY_REPLICAS, new_target
+from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
+from ottla.broker.groups.streams.topology import Topology, recorded
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.streams_group_records import Endpoint, KeyValue, StreamsGroupMemberMetadataValue
+from ottla.protocol.messages.streams_group_heartbeat import Status, StreamsGroupHeartbeatRequest, TaskIds
+
+log = logging.getLogger(__name__)
+
+Decision: TypeAlias = Outcome[StreamsAnswer]
+
+
+def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequest, client: Client) -> Decision:
+    validate(request)
+    if request.member_epoch < JOINING_EPOCH:
+        return leave(shard, request)
+    records: list[CoordinatorRecord] = []
+    group = shard.streams_groups.get(request.group_id)
+    if group is None:
+        records = _place_for_a_group(shard, request)
+        group = StreamsGroup(request.group_id)
+    if request.member_epoch == JOINING_EPOCH:
+        _check_room(shard, group, request.member_id)
+    else:
+        _validate_epoch(group.member(request.member_id).current, request)
+    return _update(shard, now_ms, request, client, group, records)
+
+
+def _place_for_a_group(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
+    """A classic group without members gives its place up, and its offsets stay; any other group keeps it."""
+    group_id = request.group_id
+    has_other = shard.has_group(group_id)
+    if not has_other and request.member_epoch != JOINING_EPOCH:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+    if not has_other:
+        shard.check_room()
+        return []
+    classic = shard.groups.get(group_id)
+    is_free = classic is not None and classic.state is EMPTY and not classic.pending_members
+    if request.member_epoch != JOINING_EPOCH or not is_free:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+    return [group_metadata_record(group_id, None)]
+
+
+def _check_room(shard: GroupShard, group: StreamsGroup, member_id: str) -> None:
+    size_max = shard.config.streams_group_max_size
+    if member_id not in group.members and len(group.members) >= size_max:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The streams group has reached its maximum capacity of {size_max} members.",
+        )
+
+
+def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRequest) -> None:
+    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    epoch = request.member_epoch
+    if epoch == current.epoch:
+        return
+    owned = _owned(request)
+    is_repeated = epoch == current.previous_epoch and owned is not None and _is_within(owned, current.assigned)
+    if epoch > current.epoch or not is_repeated:
+        word = "greater" if epoch > current.epoch else "smaller"
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The streams group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
+            f" ({current.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+
+
+def _owned(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    return None if any(each is None for each in tasks) else Tasks(*(task_set(each or ()) for each in tasks))
+
+
+def _is_within(owned: Tasks, assigned: Holdings) -> bool:
+    return all(is_subset(some, others) for some, others in zip(owned, assigned.tasks, strict=True))
+
+
+# ---- 1: the member, the topology, and the group's epoch
+
+
+def _update(
+    shard: GroupShard,
+    now_ms: int,
+    request: StreamsGroupHeartbeatRequest,
+    client: Client,
+    group: StreamsGroup,
+    records: list[CoordinatorRecord],
+) -> Decision:
+    """`group` is not the shard's yet if this is its first member."""
+    group_id, member_id = request.group_id, request.member_id
+    member = group.members.get(member_id)
+    metadata = _updated(NEW_METADATA if member is None else member.metadata, request, client)
+    is_new_epoch = member is None or metadata != member.metadata
+    if is_new_epoch:
+        records.append(member_record(group_id, member_id, metadata))
+    topology = _topology(group, request, records)
+    topics = shard.cluster.topics()
+    hash_, configured_topology = group.metadata_hash, group.configured
+    if group.topology is None or configured_topology is None or group.seen_topics is not topics:
+        hash_ = shard.cluster.hashes.of_group(topics, topology.required_topics)
+        if group.topology is None or configured_topology is None or hash_ != group.metadata_hash:
+            configured_topology = configured(topology, topics)
+            is_new_epoch = is_new_epoch or hash_ != group.metadata_hash
+    assert configured_topology is not None
+    _check_tasks(configured_topology, request)
+    validated_epoch = topology.epoch if configured_topology.is_ready else -1
+    configs = {STANDBY_REPLICAS: str(shard.cluster.streams_settings(group_id).standby_replicas)}
+    if is_new_epoch or validated_epoch != group.validated_topology_epoch or configs != group.assignment_configs:
+        records.append(group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs))
+        log.info("[GroupId %s] Bumped streams group epoch to %d.", group_id, group.epoch + 1)
+    statuses = []
+    if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
+        text = f"The member's topology epoch {metadata.topology_epoch} is behind the group's topology epoch {topology.epoch}."
+        statuses.append(Status(StatusCode.STALE_TOPOLOGY, text))
+    before = Before(
+        is_new_group=group_id not in shard.streams_groups,
+        assigned=Holdings() if member is None else member.current.assigned,
+    )
+    is_first = not group.members
+
+    def updated() -> Decision:
+        known = shard.streams_groups[group_id]
+        known.configured, known.seen_topics = configured_topology, topics
+        if is_first:
+            _delay_first_assignment(shard, group_id)
+        if request.shutdown_application:
+            known.request_shutdown(member_id)
+        return _assign(shard, now_ms, request, known, before, statuses)
+
+    return Outcome(records, then=updated)
+
+
+def _updated(
+    before: StreamsGroupMemberMetadataValue, request: StreamsGroupHeartbeatRequest, client: Client
+) -> StreamsGroupMemberMetadataValue:
+    """What the request leaves out stays as it was."""
+    endpoint, tags, topology = request.user_endpoint, request.client_tags, request.topology
+    if tags is not None and len({tag.key for tag in tags}) < len(tags):
+        # Kafka fails with an unexpected exception of its own (4.3.1).
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    timeout_ms = request.rebalance_timeout_ms
+    return StreamsGroupMemberMetadataValue(
+        instance_id=None,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        topology_epoch=before.topology_epoch if topology is None else topology.epoch,
+        process_id=before.process_id if request.process_id is None else request.process_id,
+        user_endpoint=before.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        client_tags=before.client_tags
+        if tags is None
+        else [KeyValue(tag.key, tag.value) for tag in sorted(tags, key=lambda tag: tag.key)],
+    )
+
+
+def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, records: list[CoordinatorRecord]) -> Topology:
+    """The group's topology: the first member's, which later ones have to have too, or be behind."""
+    if request.topology is None:
+        if group.topology is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, "The topology is null and the group topology is also null."
+            )
+        return group.topology
+    value = recorded(request.topology)
+    if group.topology is None:
+        records.append(topology_record(group.group_id, value))
+        log.info(
+            "[GroupId %s] Member %s initialized the topology with epoch %d",
+            group.group_id,
+            request.member_id,
+            value.epoch,
+        )
+        return Topology(value)
+    if group.topology.epoch <= value.epoch and not group.topology.has_same_content(value):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    return group.topology
+
+
+def _check_tasks(topology: ConfiguredTopology, request: StreamsGroupHeartbeatRequest) -> None:
+    """The member's tasks have to be in the topology, once it is ready."""
+    if not topology.is_ready:
+        return
+    owned: list[TaskIds] = [
+        *(request.active_tasks or ()),
+        *(request.standby_tasks or ()),
+        *(request.warmup_tasks or ()),
+    ]
+    for task in owned:
+        subtopology = (topology.subtopologies or {}).get(task.subtopology_id)
+        if subtopology is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Subtopology {task.subtopology_id} does not exist in the topology."
+            )
+        for partition in task.partitions:
+            if not 0 <= partition < subtopology.tasks:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Task {partition} for subtopology {task.subtopology_id} is invalid. Number of tasks for this"
+                    f" subtopology: {subtopology.tasks}",
+                )
+
+
+# ---- 2: the target
+
+
+def _delay_key(group_id: str) -> tuple[str, str]:
+    return "streams-initial-rebalance", group_id
+
+
+def _delay_first_assignment(shard: GroupShard, group_id: str) -> None:
+    """A group without members waits for more of them before its first assignment: applications start many threads at once."""
+    delay_ms = shard.cluster.streams_settings(group_id).initial_rebalance_delay_ms
+    key = _delay_key(group_id)
+    if delay_ms > 0 and key not in shard.timers:
+        shard.timers.schedule(key, delay_ms, partial(_assign_unasked, shard, group_id))
+
+
+def _assign_unasked(shard: GroupShard, group_id: str) -> Unasked:
+    group, now_ms = shard.streams_groups.get(group_id), shard.wall_ms()
+    is_wanted = group is not None and group.members and group.configured is not None
+    if group is None or not is_wanted or _why_not_now(shard, now_ms, group) is not None:
+        return Outcome()
+    return Outcome(new_target(group, now_ms) if group.epoch > group.assignment_epoch else ())
+
+
+def _why_not_now(shard: GroupShard, now_ms: int, group: StreamsGroup) -> str | None:
+    """A new target is not computed more often than the assignment interval: many members may join at once (KIP-1263)."""
+    interval_ms = shard.cluster.streams_settings(group.group_id).assignment_interval_ms
+    since_ms = now_ms - group.assignment_timestamp_ms
+    if group.assignment_timestamp_ms and since_ms < interval_ms:
+        return "assignment interval"
+    return None
+
+
+def _assign(
+    shard: GroupShard,
+    now_ms: int,
+    request: StreamsGroupHeartbeatRequest,
+    group: StreamsGroup,
+    before: Before,
+    statuses: list[Status],
+) -> Decision:
+    is_waiting = _delay_key(group.group_id) in shard.timers
+    step = partial(_step, shard, request, group, before, statuses, is_waiting)
+    why_not = "initial rebalance delay" if is_waiting else None
+    if not is_waiting and group.epoch > group.assignment_epoch:
+        why_not = _why_not_now(shard, now_ms, group)
+        if why_not is None:
+            return Outcome(new_target(group, now_ms), then=step)
+    if why_not is not None:
+        text = f"Assignment delayed due to the configured {why_not}."
+        statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, text))
+    return step()
+
+
+# ---- 3: the member's next step
+
+
+def _step(
+    shard: GroupShard,
+    request: StreamsGroupHeartbeatRequest,
+    group: StreamsGroup,
+    before: Before,
+    statuses: list[Status],
+    is_waiting: bool,
+) -> Decision:
+    """While a group waits for its first assignment, a former one does not count."""
+    member = group.members[request.member_id]
+    process_id = member.metadata.process_id
+    current = reconciled(
+        member.current,
+        group.assignment_epoch,
+        Tasks() if is_waiting else group.target(member.member_id),
+        partial(group.is_free_active, process_id),
+        partial(group.is_free_copy, process_id),
+        _owned(request),
+    )
+    has_moved = current is not member.current
+    records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
+
+    def stepped() -> Decision:
+        sessions.keep_alive(shard, group, member, has_moved=has_moved)
+        answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
+        settings = shard.cluster.streams_settings(group.group_id)
+        answered.response.heartbeat_interval_ms = settings.heartbeat_interval_ms
+        return Outcome(response=answered)
+
+    return Outcome(records, then=stepped)

@@ -1,0 +1,36 @@
+"""StreamsGroupDescribe (89): epochs, topology, members and tasks of streams groups (KIP-1071).
+
+v1 the assignor's name, and descriptions of topologies (KIP-1331), which are not stored here: the answer says so.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.components import BrokerComponents
+from ottla.broker.handlers._group_answers import check_streams_groups
+from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
+from ottla.protocol.messages.streams_group_describe import (
+    DescribedGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer, then
+
+#: Of the field topology_description_status.
+NOT_STORED = 1
+
+
+def handle(
+    broker: BrokerComponents, request: StreamsGroupDescribeRequest, context: RequestContext
+) -> Answer[StreamsGroupDescribeResponse]:
+    check_streams_groups(broker)
+
+    def shape(groups: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
+        for group in groups:
+            if not group.error_code and request.include_authorized_operations:
+                group.authorized_operations = GROUP_OPERATIONS
+            if not group.error_code and request.include_topology_description:
+                group.topology_description_status = NOT_STORED
+        return StreamsGroupDescribeResponse(groups=groups)
+
+    return then(broker.groups.describe_streams_groups(request.group_ids), shape)

@@ -1,0 +1,52 @@
+"""The group coordinator under Kafka's names: group-coordinator-metrics, and GroupMetadataManager of the classic groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ottla.broker.coordinator.context import State
+from ottla.broker.groups.classic.state import GroupState as ClassicState
+from ottla.broker.groups.consumer.state import GroupState as ConsumerState
+from ottla.broker.groups.service import GroupCoordinator
+from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
+
+METRICS = "kafka_server_groupcoordinatormetrics"
+CLASSIC = "kafka_coordinator_group_groupmetadatamanager"
+
+
+def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
+    """Groups are counted in the loaded shards."""
+    runtime, counts, times = groups.runtime, groups.counts, groups.runtime.load_times
+    shards = [runtime.shard(partition) for partition in runtime.active_partitions()]
+    classic = Counter(group.state for shard in shards for group in shard.groups.values())
+    consumer = Counter(group.state for shard in shards for group in shard.consumer_groups.values())
+    yield gauge(f"{CLASSIC}_numgroups", "Classic groups", classic.total())
+    for state in ClassicState:
+        yield gauge(f"{CLASSIC}_numgroups{state.value.lower()}", f"Classic groups in {state.value}", classic[state])
+    protocols = (("classic", classic.total()), ("consumer", consumer.total()))
+    yield _gauges("group_count", "Groups by protocol", "protocol", protocols)
+    states = ((state.value.lower(), consumer[state]) for state in ConsumerState)
+    yield _gauges("consumer_group_count", "Consumer groups by state", "state", states)
+    partitions = (
+        (state.name.lower(), runtime.states()[state]) for state in (State.LOADING, State.ACTIVE, State.FAILED)
+    )
+    yield _gauges("num_partitions", "Partitions of __consumer_offsets by state", "state", partitions)
+    yield gauge(
+        f"{METRICS}_partition_load_time_max", "Milliseconds that a partition took to load, at most", times.max_ms
+    )
+    average_ms = times.sum_ms / times.count if times.count else 0
+    yield gauge(f"{METRICS}_partition_load_time_avg", "Milliseconds that a partition took to load", average_ms)
+    yield counter(f"{METRICS}_offset_commit_count", "Offsets committed", counts.offset_commits)
+    yield counter(f"{METRICS}_offset_expiration_count", "Offsets that expired", counts.offset_expirations)
+    yield counter(f"{METRICS}_offset_deletion_count", "Offsets deleted", counts.offset_deletions)
+    yield counter(
+        f"{METRICS}_group_completed_rebalance_count", "Rebalances of classic groups", counts.classic_rebalances
+    )
+    yield counter(
+        f"{METRICS}_consumer_group_rebalance_count", "Rebalances of consumer groups", counts.consumer_rebalances
+    )
+
+
+def _gauges(name: str, doc: str, label: str, values: Iterable[tuple[str, float]]) -> Family:
+    return Family(f"{METRICS}_{name}", GAUGE, doc, [Sample({label: key}, value) for key, value in values])

@@ -1,0 +1,46 @@
+"""The group coordinator's settings, of the broker's properties."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.groups.config import GroupCoordinatorConfig, from_properties
+from ottla.server.config.broker import BROKER_CONFIGS
+from ottla.server.config.errors import ConfigError
+from ottla.server.quotas.bounds import GROUPS
+
+UNIFORM_CLASS = "org.apache.kafka.coordinator.group.assignor.UniformAssignor"
+
+
+def with_properties(**properties: object) -> GroupCoordinatorConfig:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    named[GROUPS] = 100_000
+    return from_properties(lambda name: named[name] if name in named else BROKER_CONFIGS[name].default)
+
+
+def test_without_properties_the_defaults_are_kafkas() -> None:
+    config = with_properties()
+    assert config == GroupCoordinatorConfig(
+        consumer_group_assignors=["uniform", "range"], consumer_migration_policy="bidirectional", groups=config.groups
+    )
+
+
+def test_kafkas_assignors_may_be_named_by_their_classes() -> None:
+    assert with_properties(group_consumer_assignors=["range", UNIFORM_CLASS]).consumer_group_assignors == [
+        "range",
+        "uniform",
+    ]
+
+
+def test_an_assignor_of_another_class_is_refused_when_the_node_starts() -> None:
+    with pytest.raises(ConfigError, match="this assignor is unknown"):
+        with_properties(group_consumer_assignors=["org.example.Mine"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "upgrade", "downgrade"),
+    [("bidirectional", True, True), ("UPGRADE", True, False), ("Downgrade", False, True), ("disabled", False, False)],
+)
+def test_the_migration_policy_says_which_way_groups_may_change(policy: str, upgrade: bool, downgrade: bool) -> None:
+    config = with_properties(group_consumer_migration_policy=policy)
+    assert (config.is_upgrade_enabled, config.is_downgrade_enabled) == (upgrade, downgrade)

@@ -1,0 +1,140 @@
+"""Members of a consumer group of the new protocol (KIP-848): heartbeats, what they give up and get, and leaving.
+
+A member says everything after each request without an answer, as clients do. What all members know together (`ConsumerGroup`) is held
+against the coordinator's answers: one owner of a partition in an epoch (37), and epochs that never fall (38).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
+from tests.sim.clients.group import GROUP
+from tests.sim.history import TopicPartition, Violation
+
+REBALANCE_TIMEOUT_MS = 10_000
+HEARTBEAT_SECONDS = 1.0
+#: No member is fenced for what it does not do in less than its rebalance timeout.
+FENCED_SECONDS_MIN = REBALANCE_TIMEOUT_MS / 1000 - 1
+JOINING, LEAVING = 0, -1
+#: The member has to give everything up and join again.
+FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
+
+
+@dataclass
+class ConsumerGroup:
+    """What the members of one group know together."""
+
+    name: str
+    partitions: list[TopicPartition]
+    owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
+    #: By member id, what it has, and when it was answered last.
+    held: dict[str, tuple[list[TopicPartition], float]] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.partitions})
+
+    def given(self, member_id: str, epoch: int, assigned: list[TopicPartition]) -> None:
+        for partition in assigned:
+            owner = self.owners.setdefault((epoch, partition), member_id)
+            if owner != member_id:
+                raise Violation("37", f"{partition} is owned by {owner} and {member_id} in epoch {epoch}")
+        now = asyncio.get_running_loop().time()
+        self.held[member_id] = assigned, now
+        for other, (partitions, answered) in self.held.items():
+            # One that the coordinator does not reach may be fenced without its knowledge.
+            if other != member_id and now - answered < FENCED_SECONDS_MIN and set(partitions) & set(assigned):
+                raise Violation("37", f"{member_id} is given {assigned}, and {other} has {partitions}")
+
+
+class ConsumerMember(Client):
+    """One member, which leaves now and then and comes back as another."""
+
+    group: ConsumerGroup
+    #: It is subscribed by a regular expression that the coordinator resolves, not by names.
+    by_expression = False
+    leaves = 0.03
+
+    member_id = ""
+
+    def start(self) -> None:
+        self._forget(is_new=True)
+        super().start()
+
+    async def run(self) -> None:
+        while not self.stopping:
+            try:
+                if not self.topic_ids.keys() >= set(self.group.topics):
+                    await self.refresh(self.group.topics)
+                node = await self.coordinator(self.group.name, GROUP)
+                while not self.stopping:
+                    await self._beat(node)
+                    await asyncio.sleep(HEARTBEAT_SECONDS)
+            except Unreachable:
+                self._says_all = True
+                await asyncio.sleep(BACKOFF_SECONDS)
+
+    async def _beat(self, node: int) -> None:
+        request = ConsumerGroupHeartbeatRequest(self.group.name, self.member_id, self.epoch)
+        if self.epoch > JOINING and self.rng.random() < self.leaves:
+            request.member_epoch = LEAVING
+            self._forget(is_new=True)
+            await self.ask_node(node, request)
+            return
+        if self._says_all:
+            request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
+            request.subscribed_topic_names = [] if self.by_expression else self.group.topics
+            request.subscribed_topic_regex = "|".join(self.group.topics) if self.by_expression else ""
+        if self._says_all or self._has_changed:
+            request.topic_partitions = self._owned()
+        self._says_all = self._has_changed = False
+        before = self.epoch
+        self._take(before, await self.ask_node(node, request))
+
+    def _take(self, before: int, answer: Any) -> None:
+        code = ErrorCode(answer.error_code)
+        if code in FENCED:
+            self._forget(is_new=False)
+            return
+        if code is not ErrorCode.NONE:
+            if code.retriable:
+                raise Unreachable(code.name)
+            raise Violation("38", f"{self.name} was answered {code.name}: {answer.error_message}")
+        if answer.member_epoch < before:
+            raise Violation("38", f"{self.name} was in epoch {before}, and is in {answer.member_epoch}")
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            names = {topic_id: name for name, topic_id in self.topic_ids.items()}
+            new = [(names[t.topic_id], p) for t in answer.assignment.topic_partitions for p in t.partitions]
+            self._has_changed = new != self.assigned
+            self.assigned = new
+            self.history.note(f"{self.name} is in epoch {self.epoch} with {self.assigned}")
+        self.group.given(self.member_id, self.epoch, self.assigned)
+
+    def _owned(self) -> list[TopicPartitions]:
+        topics: dict[str, list[int]] = {}
+        for topic, index in self.assigned:
+            topics.setdefault(topic, []).append(index)
+        return [TopicPartitions(self.topic_ids[topic], indexes) for topic, indexes in topics.items()]
+
+    def _forget(self, *, is_new: bool) -> None:
+        self.group.held.pop(self.member_id, None)
+        self.epoch, self._says_all, self._has_changed = JOINING, True, False
+        self.assigned: list[TopicPartition] = []
+        if is_new:
+            self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
+
+
+def unsettled(members: list[ConsumerMember]) -> str | None:
+    """42: why the group is not stable with every partition owned; None if it is."""
+    epochs = {member.epoch for member in members}
+    if len(epochs) > 1 or JOINING in epochs:
+        return f"members are in epochs {sorted(epochs)}"
+    owned = sorted(partition for member in members for partition in member.assigned)
+    return None if owned == sorted(members[0].group.partitions) else f"only {owned} are owned"
