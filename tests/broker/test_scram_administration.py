@@ -52,7 +52,7 @@ def test_deleting_an_unknown_user_is_an_error_of_that_user_only(node: Node) -> N
     with node.wire() as wire:
         answer = wire.request(
             AlterUserScramCredentialsRequest(
-                deletions=[ScramCredentialDeletion(name="nobody", mechanism=sha_256)],
+                deletions=[ScramCredentialDeletion(name="unknown", mechanism=sha_256)],
                 upsertions=[
                     ScramCredentialUpsertion(
                         name="zoe", mechanism=sha_256, iterations=4_096, salt=b"salt", salted_password=b"p" * 32
@@ -61,4 +61,4 @@ def test_deleting_an_unknown_user_is_an_error_of_that_user_only(node: Node) -> N
             ),
             0,
         )
-    assert {r.user: r.error_code for r in answer.results} == {"nobody": ErrorCode.RESOURCE_NOT_FOUND, "zoe": 0}
+    assert {r.user: r.error_code for r in answer.results} == {"unknown": ErrorCode.RESOURCE_NOT_FOUND, "zoe": 0}
