@@ -23,6 +23,8 @@ DIFFERENCES: dict[tuple[str, ApiKey], str] = {
     ("broker", ApiKey.DELETE_GROUPS): NEWER,
     ("broker", ApiKey.GET_TELEMETRY_SUBSCRIPTIONS): TELEMETRY,
     ("broker", ApiKey.PUSH_TELEMETRY): TELEMETRY,
+    ("broker", ApiKey.STREAMS_GROUP_HEARTBEAT): NEWER,
+    ("broker", ApiKey.STREAMS_GROUP_DESCRIBE): NEWER,
     ("broker", ApiKey.UNREGISTER_CONTROLLER): FROM_4_4,
     ("controller", ApiKey.API_VERSIONS): NEWER,
     ("controller", ApiKey.DESCRIBE_DELEGATION_TOKEN): "Kafka's controller lists it, but has no handler for it",
