@@ -26,18 +26,18 @@ def node() -> Iterator[Node]:
     stop_node(started)
 
 
-def produce(node: Node, topic: str, values: range) -> None:
+def produce(node: Node, topic: str, values: range, partitions: int = 2) -> None:
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for value in values:
-        producer.produce(topic, str(value).encode(), partition=value % 2)
+        producer.produce(topic, str(value).encode(), partition=value % partitions)
     assert producer.flush(30) == 0
 
 
 def test_records_are_accepted_released_rejected_renewed_and_timed_out(node: Node) -> None:
-    node.create("jobs", 2)
+    node.create("jobs")  # of one partition, which both consumers of the program are assigned
     with node.wire() as wire:
         set_group(wire, "workers", share_auto_offset_reset="earliest", share_record_lock_duration_ms=LOCK_MS)
-    produce(node, "jobs", range(30))
+    produce(node, "jobs", range(30), partitions=1)
     printed = run_java(PROGRAM, node.bootstrap, "jobs", "workers").splitlines()
     counts = ", ".join(f"{value}={2 if value % 3 == 1 else 1}" for value in range(30))
     assert printed == [

@@ -36,7 +36,7 @@ def join(
     group = shard.groups.get(request.group_id)
     if group is not None:
         return _join(shard, group, now_ms, request, client, reply)
-    other = shard.any_group(request.group_id)
+    other = shard.consumer_groups.get(request.group_id) or shard.streams_groups.get(request.group_id)
     if isinstance(other, ConsumerGroup) and other.members:
         return classic_members.join(shard, other, now_ms, request, client)
     if request.group_id in shard.share_groups or (other is not None and other.members):
