@@ -209,8 +209,8 @@ class GroupShard:
 
     def check_room(self) -> None:
         """KafkaError if there are as many groups as one partition may have."""
-        kinds = (self.groups, self.consumer_groups, self.share_groups, self.streams_groups)
-        self.config.groups.check(sum(map(len, kinds)))
+        count = len(self.groups) + len(self.consumer_groups) + len(self.share_groups) + len(self.streams_groups)
+        self.config.groups.check(count)
 
     def topic_exists(self, topic_id: bytes) -> bool:
         return self.cluster.topics().by_id(topic_id) is not None
