@@ -205,6 +205,10 @@ def properties_of(number: int, roles: Mapping[int, str], settings: Mapping[str, 
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
         "group.initial.rebalance.delay.ms": "0",
+        # A member whose last request is lost goes with its session, which begins again with each coordinator: 45 s, the default,
+        # is all the time that a healed cluster has (seed 108).
+        "group.consumer.min.session.timeout.ms": "10000",
+        "group.consumer.session.timeout.ms": "10000",
         "auto.create.topics.enable": "false",
         **settings,
     }
