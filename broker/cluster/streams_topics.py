@@ -28,7 +28,7 @@ class _Failure(NamedTuple):
 
 
 class StreamsTopics:
-    """See the module."""
+    """Creates missing internal topics, and keeps the errors of those that the controller did not create."""
 
     def __init__(self, world: World, controller: ControllerChannel) -> None:
         self._world = world

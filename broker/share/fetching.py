@@ -37,7 +37,7 @@ def failed(index: int, error: KafkaError) -> PartitionData:
 
 
 class ShareFetching:
-    """See the module."""
+    """A delayed ShareFetch, completed by new records, released records, or its timer."""
 
     __slots__ = ("_errors", "_led", "_limits", "_member_id", "_reply", "_slot", "_wheel")
 

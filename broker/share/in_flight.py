@@ -63,7 +63,7 @@ class Run:
 
 
 class InFlight:
-    """See the module."""
+    """The runs in the order of their offsets, and how many records of them are available or finished."""
 
     __slots__ = ("_firsts", "available", "end", "finished", "runs", "start")
 

@@ -34,7 +34,7 @@ Found = Callable[[int | KafkaError], None]
 
 
 class ShareLeaders:
-    """See the module. It is a `LeadershipListener` of replicas, too."""
+    """Loads, finds and ends the share partitions of this broker. It is a `LeadershipListener` of replicas, too."""
 
     def __init__(
         self,

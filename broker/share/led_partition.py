@@ -68,7 +68,7 @@ class Phase(Enum):
 
 
 class LedSharePartition:
-    """See the module."""
+    """A share partition from its loading to the end of its leadership."""
 
     __slots__ = (
         "_is_watching", "_leadership", "_slot", "_timer_ms", "error", "key", "leader_epoch", "partition", "phase", "state", "waiting",

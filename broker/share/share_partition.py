@@ -69,7 +69,7 @@ class Update(NamedTuple):
 
 
 class SharePartition:
-    """See the module."""
+    """The records in flight of one share partition, and the decisions about them."""
 
     __slots__ = ("in_flight", "settings", "state_epoch")
 

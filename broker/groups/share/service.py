@@ -52,7 +52,7 @@ class Cluster(NamedTuple):
 
 
 class ShareGroupCoordinator:
-    """See the module."""
+    """Share groups of this coordinator: heartbeats, descriptions and offsets."""
 
     def __init__(self, groups: GroupCoordinator, persister: Persister, cluster: Cluster) -> None:
         self._groups = groups

@@ -42,7 +42,7 @@ CLAIMS = {
 
 
 class JwtBearer(EndpointTokens):
-    """See the module."""
+    """The grant with an assertion that this node signs or reads from a file."""
 
     def __init__(self, world: World, values: Values, options: Mapping[str, str]) -> None:
         """Raises ConfigError for a file that is not named, not there, or has something else in it."""
