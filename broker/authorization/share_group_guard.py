@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_topics import guard_member, hiding
 from ottla.broker.authorization.guard import HandlerOf
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -26,8 +27,6 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 )
 from ottla.protocol.messages.share_group_describe import (
     DescribedGroup,
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.server.network.context import RequestContext
@@ -40,37 +39,14 @@ REJECTED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 def guard_heartbeat(
     broker: BrokerComponents, handler: HandlerOf[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
 ) -> HandlerOf[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]:
-    allows = broker.authorizer.allows
-
-    def heartbeat(request: ShareGroupHeartbeatRequest, context: RequestContext) -> Answer[ShareGroupHeartbeatResponse]:
-        if not allows(context, READ, GROUP, request.group_id):
-            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        for name in request.subscribed_topic_names or ():
-            if not allows(context, DESCRIBE, TOPIC, name):
-                raise KafkaError(REJECTED)
-        return handler(request, context)
-
-    return heartbeat
+    return guard_member(broker, handler, lambda request: request.subscribed_topic_names or ())
 
 
-def without_hidden_topics(
-    broker: BrokerComponents,
-    request: ShareGroupDescribeRequest,
-    context: RequestContext,
-    answer: ShareGroupDescribeResponse,
-) -> None:
-    """A group with a topic that the caller may not know of is answered by an error."""
-    authorizer = broker.authorizer
-    for index, group in enumerate(answer.groups):
-        names = {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}
-        if any(not authorizer.allows(context, DESCRIBE, TOPIC, name) for name in names):
-            answer.groups[index] = DescribedGroup(
-                REJECTED,
-                "The group has described topic(s) that the client is not authorized to describe.",
-                group.group_id,
-            )
-        elif request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = authorizer.authorized_operations(context, GROUP, group.group_id)
+def _topics(group: DescribedGroup) -> set[str]:
+    return {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}
+
+
+without_hidden_topics = hiding(DescribedGroup, _topics)
 
 
 def guard_describe_offsets(

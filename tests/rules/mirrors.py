@@ -12,6 +12,7 @@ COVERED_BY: dict[str, str] = {
     "controller/metadata/describe_configs.py": "tests/broker/test_offsets_and_metadata.py",
     "controller/metadata/describe_scram.py": "tests/broker/test_offsets_and_metadata.py",
     "server/security/describe_acls.py": "tests/broker/authorization/test_operations.py",
+    "broker/authorization/group_topics.py": "tests/broker/authorization/test_each_api.py",
     "broker/authorization/consumer_group_guard.py": "tests/broker/authorization/test_each_api.py",
     "broker/authorization/actions.py": "tests/broker/authorization/test_guard.py",
     "broker/authorization/add_partitions_to_txn_guard.py": "tests/broker/authorization/test_transactions.py",

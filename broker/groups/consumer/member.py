@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ottla.broker.groups.consumer.state import STABLE, MemberState, member_state
-from ottla.broker.groups.modern.assignment import Assignment
+from ottla.broker.groups.modern.assignment import Assignment, structs_with_epochs, with_epochs
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -42,8 +42,8 @@ class CurrentAssignment:
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=self.state.value,
-            assigned_partitions=_structs(self.assigned),
-            partitions_pending_revocation=_structs(self.pending_revocation),
+            assigned_partitions=structs_with_epochs(self.assigned, ConsumerGroupTopicPartitions),
+            partitions_pending_revocation=structs_with_epochs(self.pending_revocation, ConsumerGroupTopicPartitions),
         )
 
 
@@ -77,20 +77,4 @@ def partitions_of(holdings: Holdings) -> Assignment:
 
 
 def _holdings(topics: list[ConsumerGroupTopicPartitions], epoch: int) -> Holdings:
-    """Reads the epochs at which the partitions were assigned. Records before Kafka 4.3 lack them, so the member epoch counts."""
-    return {
-        topic.topic_id: dict(zip(topic.partitions, topic.assignment_epochs, strict=True))
-        if topic.assignment_epochs
-        else dict.fromkeys(topic.partitions, epoch)
-        for topic in topics
-        if topic.partitions
-    }
-
-
-def _structs(holdings: Holdings) -> list[ConsumerGroupTopicPartitions]:
-    structs = []
-    for topic_id in sorted(holdings):
-        partitions = sorted(holdings[topic_id])
-        epochs = [holdings[topic_id][partition] for partition in partitions]
-        structs.append(ConsumerGroupTopicPartitions(topic_id, partitions, epochs))
-    return structs
+    return with_epochs(((topic.topic_id, topic.partitions, topic.assignment_epochs) for topic in topics), epoch)

@@ -31,6 +31,8 @@ class TopicPartitions(Protocol):
 
 
 StructT = TypeVar("StructT")
+#: A topic id, or a subtopology.
+KeyT = TypeVar("KeyT", bytes, str)
 
 
 def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
@@ -44,3 +46,22 @@ def structs_of(assignment: Assignment, struct: Callable[[bytes, list[int]], Stru
 
 def without_empty(assignment: Mapping[bytes, Iterable[int]]) -> Assignment:
     return {topic_id: frozenset(partitions) for topic_id, partitions in assignment.items() if partitions}
+
+
+def with_epochs(rows: Iterable[tuple[KeyT, list[int], list[int] | None]], epoch: int) -> dict[KeyT, dict[int, int]]:
+    """Returns the epoch at which each partition was assigned, of a record's keys, partitions and epochs.
+
+    Records before Kafka 4.3 have no epochs: the member's, `epoch`, counts then, which no earlier commit has.
+    """
+    return {
+        key: dict(zip(partitions, epochs, strict=True)) if epochs else dict.fromkeys(partitions, epoch)
+        for key, partitions, epochs in rows
+        if partitions
+    }
+
+
+def structs_with_epochs(
+    held: Mapping[KeyT, Mapping[int, int]], struct: Callable[[KeyT, list[int], list[int] | None], StructT]
+) -> list[StructT]:
+    """Returns the structs in the order of keys and partitions, so that equal assignments have equal bytes."""
+    return [struct(key, sorted(held[key]), [epoch for _, epoch in sorted(held[key].items())]) for key in sorted(held)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ottla.broker.groups.modern.assignment import structs_with_epochs, with_epochs
 from ottla.broker.groups.streams.state import STABLE, MemberState, member_state
 from ottla.broker.groups.streams.tasks import NOTHING_HELD, HeldTasks, Holdings, structs_of, task_set
 from ottla.protocol.internal_topics.streams_group_records import (
@@ -37,10 +38,10 @@ class CurrentAssignment:
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=self.state.value,
-            active_tasks=_with_epochs(assigned.active),
+            active_tasks=structs_with_epochs(assigned.active, CurrentTaskIds),
             standby_tasks=structs_of(assigned.standby, CurrentTaskIds),
             warmup_tasks=structs_of(assigned.warmup, CurrentTaskIds),
-            active_tasks_pending_revocation=_with_epochs(pending.active),
+            active_tasks_pending_revocation=structs_with_epochs(pending.active, CurrentTaskIds),
             standby_tasks_pending_revocation=structs_of(pending.standby, CurrentTaskIds),
             warmup_tasks_pending_revocation=structs_of(pending.warmup, CurrentTaskIds),
         )
@@ -72,20 +73,4 @@ def recorded_assignment(value: StreamsGroupCurrentMemberAssignmentValue) -> Curr
 
 
 def _held(structs: Iterable[CurrentTaskIds], epoch: int) -> HeldTasks:
-    """Records without epochs for each task have the member's, which no earlier commit has."""
-    return {
-        struct.subtopology_id: dict(zip(struct.partitions, struct.assignment_epochs, strict=True))
-        if struct.assignment_epochs
-        else dict.fromkeys(struct.partitions, epoch)
-        for struct in structs
-        if struct.partitions
-    }
-
-
-def _with_epochs(held: HeldTasks) -> list[CurrentTaskIds]:
-    structs = []
-    for subtopology in sorted(held):
-        partitions = sorted(held[subtopology])
-        epochs = [held[subtopology][partition] for partition in partitions]
-        structs.append(CurrentTaskIds(subtopology, partitions, epochs))
-    return structs
+    return with_epochs(((each.subtopology_id, each.partitions, each.assignment_epochs) for each in structs), epoch)
