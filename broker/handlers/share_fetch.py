@@ -96,11 +96,27 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
     return any(p.acknowledgement_batches for topic in request.topics for p in topic.partitions)
 
 
+class _LateError:
+    """An error that is answered after the wait of its fetch, by the wheel of all waiting fetches, which is never early.
+
+    A timer of uvloop counts from the loop's cached time, in whole milliseconds, and is early by up to one.
+    """
+
+    __slots__ = ("_error", "reply")
+
+    def __init__(self, error: KafkaError) -> None:
+        self._error = error
+        self.reply: Reply[ShareFetchResponse] = Reply()
+
+    def expire(self) -> None:
+        self.reply.complete(self._error)
+
+
 def _later(broker: BrokerComponents, delay_ms: int, error: KafkaError) -> Reply[ShareFetchResponse]:
-    reply: Reply[ShareFetchResponse] = Reply()
-    timer = broker.world.clock.call_later(max(0, delay_ms), partial(reply.complete, error))
-    reply.on_cancel = timer.cancel
-    return reply
+    late = _LateError(error)
+    slot = broker.wheel.add(late, max(0, delay_ms))
+    late.reply.on_cancel = partial(broker.wheel.remove, late, slot)
+    return late.reply
 
 
 def _fetching(
