@@ -128,7 +128,7 @@ def _fetching(
 ) -> ShareFetching:
     led: dict[TopicPartition, LedSharePartition] = {}
     errors: Results = {}
-    takes_none = request.max_records <= 0 or request.max_bytes <= 0
+    takes_none = _takes_none(request)
     for at in session.rotated():
         try:
             name = broker.metadata.topic_name(at.topic_id)
@@ -157,6 +157,10 @@ def _fetching(
     return ShareFetching(session.key.member_id, led, errors, limits, broker.wheel)
 
 
+def _takes_none(request: ShareFetchRequest) -> bool:
+    return request.max_records <= 0 or request.max_bytes <= 0
+
+
 def _throttle_ms(broker: BrokerComponents, context: RequestContext, size: int) -> int:
     """Asked before records are acquired: Kafka throws away what it has acquired, which is then locked until its time-out."""
     if not broker.quotas.active:
@@ -182,7 +186,11 @@ def _response(
     if request.share_session_epoch == FINAL_EPOCH:
         if leaders.sessions.remove(session.key) is not None:
             leaders.release_session(session)
-    elif request.share_session_epoch != INITIAL_EPOCH:
+    else:
+        if not _takes_none(request):
+            # The first answer about a partition names it also when it has nothing, as in Kafka.
+            new = (at for at, must_be_named in session.partitions.items() if must_be_named)
+            results = {at: PartitionData(partition_index=at.partition) for at in new} | results
         results = {
             at: data
             for at, data in results.items()
