@@ -187,15 +187,17 @@ def _response(
         if leaders.sessions.remove(session.key) is not None:
             leaders.release_session(session)
     else:
+        is_first = request.share_session_epoch == INITIAL_EPOCH
         if not _takes_none(request):
             # The first answer about a partition names it also when it has nothing, as in Kafka.
-            new = (at for at, must_be_named in session.partitions.items() if must_be_named)
+            new = (at for at, must_be_named in session.partitions.items() if must_be_named or is_first)
             results = {at: PartitionData(partition_index=at.partition) for at in new} | results
-        results = {
-            at: data
-            for at, data in results.items()
-            if session.must_answer(at, has_records=bool(data.records), has_error=data.error_code != 0)
-        }
+        if not is_first:
+            results = {
+                at: data
+                for at, data in results.items()
+                if session.must_answer(at, has_records=bool(data.records), has_error=data.error_code != 0)
+            }
     _throttle_ms(broker, context, sum(len(data.records or b"") for data in results.values()))
     for at, error in outcomes.items():
         data = results.setdefault(at, PartitionData(partition_index=at.partition))

@@ -45,7 +45,7 @@ class ShareSession:
     def __init__(self, key: SessionKey, partitions: Iterable[TopicPartition], connection_id: str) -> None:
         self.key = key
         self.epoch = 1
-        self.partitions: dict[TopicPartition, bool] = dict.fromkeys(partitions, True)
+        self.partitions: dict[TopicPartition, bool] = dict.fromkeys(partitions, False)
         self.connection_id = connection_id
 
     def advance(self) -> None:

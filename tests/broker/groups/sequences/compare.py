@@ -15,6 +15,7 @@ Numbered: TypeAlias = list[tuple[int, Sequence]]
 #: Sequences that one call of it plays.
 AT_ONCE = 250
 SHRUNK_ROUNDS_MAX = 12
+TIMES = 3
 
 
 class Difference(NamedTuple):
@@ -68,9 +69,12 @@ class Comparison:
         return [each for each in self.compared(sequences) if not each.is_real]
 
     def differing(self, sequences: list[Sequence]) -> list[Difference]:
-        """Those that differ twice: the broker's time is real, and something may come late once."""
-        once = [each.sequence for each in self.compared(sequences) if each.is_real]
-        return [each for each in self.compared(once) if each.is_real]
+        """Those that differ each time: the broker's time is real, and something may come late once."""
+        found: list[Difference] = []
+        for _ in range(TIMES):
+            found = [each for each in self.compared(sequences) if each.is_real]
+            sequences = [each.sequence for each in found]
+        return found
 
     def shrunk(self, difference: Difference) -> Difference:
         """Without the steps that it does not need."""

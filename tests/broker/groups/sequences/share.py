@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import share_acknowledge, share_fetch
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -30,6 +31,10 @@ RENEW = 4
 MEMBER_D = member_id("d")
 MAX_BYTES = 1 << 20
 NO_WAIT = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+
+#: Seconds that a step lasts at most: between two jumps no lock is near its end.
+LASTS = {"take": 0.6, "join": 0.5, "beat": 0.5, "warm": 1.0}
+ELAPSED_MAX = 3.0
 
 Partition = tuple[str, int]
 Acknowledged = list[tuple[int, int, list[int]]]
@@ -125,11 +130,12 @@ class SharePlayer(Player):
         self._settled(member, answer, request.share_session_epoch, done, "acknowledge_error_code")
         for row in (row for topic in answer.responses for row in topic.partitions):
             row.acquired_records = _merged(row.acquired_records)
+        _forget_texts(answer, "acknowledge_")
         for topic in answer.responses:
             for row in topic.partitions:
-                offsets = member.acquired.setdefault((self.side.topic_names[topic.topic_id], row.partition_index), [])
-                offsets += [o for each in row.acquired_records for o in range(each.first_offset, each.last_offset + 1)]
-                offsets.sort()
+                at = self.side.topic_names[topic.topic_id], row.partition_index
+                new = {o for each in row.acquired_records for o in range(each.first_offset, each.last_offset + 1)}
+                member.acquired[at] = sorted(new.union(member.acquired.get(at, [])))
         return answer
 
     async def warm(self, parts: str) -> str:
@@ -150,6 +156,7 @@ class SharePlayer(Player):
         )
         answer = await self.side.request(request, int(v))
         self._settled(member, answer, request.share_session_epoch, done, "error_code")
+        _forget_texts(answer, "")
         return answer
 
     def _topics(
@@ -237,6 +244,13 @@ class SharePlayer(Player):
         return await self.side.request(DeleteShareGroupOffsetsRequest(self.group, topics), 0)
 
 
+def _forget_texts(answer: Any, prefix: str) -> None:
+    """Why a record is in another state: Kafka's text depends on whether it keeps a batch or each offset of it."""
+    for row in (row for topic in answer.responses for row in topic.partitions):
+        if getattr(row, f"{prefix}error_code") == ErrorCode.INVALID_RECORD_STATE:
+            setattr(row, f"{prefix}error_message", None)
+
+
 def _merged(acquired: list[share_fetch.AcquiredRecords]) -> list[share_fetch.AcquiredRecords]:
     """Kafka names the batches that it keeps in flight, we the longest ranges (docs/DIFFERENCES.md)."""
     merged: list[share_fetch.AcquiredRecords] = []
@@ -259,7 +273,7 @@ def share_sequence(chance: Random) -> Sequence:
     if chance.random() < 0.2:
         configs["share.delivery.count.limit"] = "2"
     if kind == "time":
-        configs |= {"share.record.lock.duration.ms": "2000"}
+        configs |= {"share.record.lock.duration.ms": "5000"}
         if chance.random() < 0.5:
             configs |= {"share.session.timeout.ms": "6000", "share.heartbeat.interval.ms": "2000"}
     # Which partitions which member gets is in docs/DIFFERENCES.md: there is one of them, or one member.
@@ -270,9 +284,20 @@ def share_sequence(chance: Random) -> Sequence:
     # Records that are delivered again come in other numbers (docs/DIFFERENCES.md): there are limits, or releases.
     is_limited = kind == "records" and chance.random() < 0.4
     steps: list[Step] = []
+    elapsed = 0.0
 
     def add(verb: str, member: str = "-", **options: str) -> None:
+        nonlocal elapsed
         steps.append(Step(verb, member, options))
+        elapsed += LASTS.get(verb, 0)
+        if kind == "time" and elapsed > ELAPSED_MAX:
+            jump()
+
+    def jump() -> None:
+        """Longer than a lock, or than a session."""
+        nonlocal elapsed
+        steps.append(Step("jump", "-", {"seconds": chance.choice(("6.5", "6.5", "9"))}))
+        elapsed = 0
 
     def someone() -> str:
         """Of those who fetch."""
@@ -366,7 +391,7 @@ def share_sequence(chance: Random) -> Sequence:
     if kind == "topics":
         acts.append((change_topics, 12))
     if kind == "time":
-        acts.append((lambda: add("jump", seconds=chance.choice(("3.5", "3.5", "9"))), 12))
+        acts.append((jump, 12))
     add("join", "a", topics=parts[0][0] if takes else chance.choice(topics))
     add("beat", "a")
     if takes:
