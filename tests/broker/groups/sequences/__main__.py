@@ -20,7 +20,7 @@ from tests.broker.groups.sequences.generators import GENERATORS
 from tests.broker.groups.sequences.recorded import record
 
 #: The seeds, of each kind, whose answers are in the recorded file.
-RECORDED = range(17)
+RECORDED = range(20)
 
 
 def main() -> int:

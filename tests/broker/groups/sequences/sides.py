@@ -118,7 +118,7 @@ class Broker:
         return error.name
 
     async def _until_produced(self, name: str, partition: int) -> None:
-        """A partition's leader may hear of it after Metadata does."""
+        """A partition's leader may learn of it after Metadata has named it."""
         while True:
             if await self.produce(name, partition, 1) == "NONE":
                 return
