@@ -57,8 +57,11 @@ class ConsumerPlayer(Player):
             fields["subscribed_topic_regex"] = self._regex(regex) if regex else ""
         return await self._beat(member, member.epoch_of(epoch), owned, **fields)
 
-    async def full(self, member: Member, epoch: str = "same", owned: str = "held", topics: str = "t") -> Any:
+    async def full(
+        self, member: Member, epoch: str = "same", owned: str = "held", topics: str = "t", instance: str = ""
+    ) -> Any:
         """As a client sends it after an error."""
+        member.instance = instance or None
         return await self._beat(
             member,
             member.epoch_of(epoch),
@@ -170,6 +173,10 @@ def consumer_sequence(chance: Random) -> Sequence:
             options |= expression("t", "u", "", "[")
         add("beat", member, **options)
 
+    def full(member: str) -> None:
+        options = {"epoch": chance.choice(("same", "prev")), "topics": topics[0]}
+        add("full", member, **options, **({"instance": instance} if (instance := instances[member]) else {}))
+
     def rest() -> None:
         """All beat until nothing more happens, and the group is looked at."""
         for member in MEMBERS[:2] * 2:
@@ -220,7 +227,7 @@ def consumer_sequence(chance: Random) -> Sequence:
         (offsets, 16),
         (lambda: add("describe"), 6),
         (lambda: add(chance.choice(("list", "classic", "delete"))), 5),
-        (lambda: add("full", someone(), epoch=chance.choice(("same", "prev")), topics=topics[0]), 4),
+        (lambda: full(someone()), 4),
     ]
     if kind in ("topics", "regex"):
         acts.append((topic, 12))

@@ -196,7 +196,7 @@ async def played(side: Broker, sequences: Sequence[tuple[int, Steps]], at_once: 
     return await asyncio.gather(*(one(number, sequence) for number, sequence in sequences))
 
 
-async def of_broker(port: int, sequences: Sequence[tuple[int, Steps]], at_once: int = 48) -> list[list[str]]:
+async def of_broker(port: int, sequences: Sequence[tuple[int, Steps]], at_once: int = 100) -> list[list[str]]:
     world = RealWorld(asyncio.get_running_loop())
     side = Broker(world.world, "127.0.0.1", port, settle_seconds=0.5)
     try:
