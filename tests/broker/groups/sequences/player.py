@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -28,6 +30,9 @@ from tests.broker.groups.sequences.step import Sequence, Step, actual, member_id
 
 #: Topics of all sequences, and their numbers of partitions.
 TOPICS = {"t": 4, "u": 2, "s": 1, "r": 2}
+
+#: Looks at metadata until they show a change.
+TRIES_MAX = 20
 
 
 class Side(Protocol):
@@ -120,17 +125,24 @@ class Player:
     # ---- topics and time
 
     async def create(self, topic: str, partitions: str) -> Any:
-        answer = await self.side.create_topic(self.topic(topic), int(partitions))
-        await self.settle()
-        return answer
+        return await self._seen(
+            topic, await self.side.create_topic(self.topic(topic), int(partitions)), int(partitions)
+        )
 
     async def grow(self, topic: str, partitions: str) -> Any:
-        answer = await self.side.grow_topic(self.topic(topic), int(partitions))
-        await self.settle()
-        return answer
+        return await self._seen(topic, await self.side.grow_topic(self.topic(topic), int(partitions)), int(partitions))
 
     async def drop(self, topic: str) -> Any:
-        answer = await self.side.delete_topic(self.topic(topic))
+        return await self._seen(topic, await self.side.delete_topic(self.topic(topic)), 0)
+
+    async def _seen(self, topic: str, answer: str, partitions: int) -> str:
+        """Coordinators are given new metadata after Metadata shows them."""
+        if answer == ErrorCode.NONE.name:
+            request = MetadataRequest([MetadataRequestTopic(name=self.topic(topic))], False)
+            for _ in range(TRIES_MAX):
+                if len((await self.side.request(request, 12)).topics[0].partitions) == partitions:
+                    break
+                await self.settle()
         await self.settle()
         return answer
 
