@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import logging
 import sys
 import time
 from random import Random
@@ -31,7 +30,6 @@ def main() -> int:
     parser.add_argument("--shown", type=int, default=5)
     parser.add_argument("--raw", action="store_true", help="as they are, not shrunk")
     args = parser.parse_args()
-    logging.disable(logging.WARNING)
     first, last = map(int, args.seeds.split("-"))
     numbers = itertools.count(int(time.time() * 10) % 10**9 * 1000)
     comparison = Comparison(args.port, numbers.__next__)

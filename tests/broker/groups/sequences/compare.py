@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -60,7 +61,9 @@ class Comparison:
             some = sequences[first : first + AT_ONCE]
             numbered = [(self.next_number(), sequence) for sequence in some]
             kafka = asyncio.run(of_broker(self.port, numbered))
+            logging.disable(logging.WARNING)  # of our node
             ours = run(of_simulation(numbered))
+            logging.disable(logging.NOTSET)
             found += map(Difference, some, kafka, ours)
         return found
 

@@ -49,7 +49,6 @@ PROPERTIES = {
     "log.retention.ms": "-1",
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.max.share.sessions": "10000",
-    "group.share.max.groups": "10000",
     "group.streams.initial.rebalance.delay.ms": "0",
     **{
         f"group.{kind}.{name}": value
