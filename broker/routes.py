@@ -110,7 +110,7 @@ from ottla.broker.handlers import (
     write_txn_markers,
 )
 from ottla.broker.handlers._own_configs import forward_checked
-from ottla.broker.handlers._short_produce import short_path
+from ottla.broker.handlers._short_produce import ShortProduces
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
 from ottla.server.network.connection import Connection
@@ -131,8 +131,8 @@ class Answered(NamedTuple):
     authorization: Rules
     #: The encoder of an API whose responses may be encoded already.
     encoder: Callable[[int], Encode] | None = None
-    #: Makes the short path of a connection, see server/network/short_path.py.
-    short_path: Callable[..., ShortPath[Connection] | None] | None = None
+    #: Makes the short paths of connections, see server/network/short_path.py.
+    short_path: Callable[[BrokerComponents], Callable[..., ShortPath[Connection] | None]] | None = None
 
 
 class Forwarded(NamedTuple):
@@ -151,7 +151,7 @@ _GROUP_MEMBER = (Whole((on_group(READ),)),)
 _BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard, short_path=short_path),
+    Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard, short_path=ShortProduces),
     Answered(ApiKey.FETCH, fetch.handle, fetch_guard.guard),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, metadata_guard.guard, encoder=metadata_encoder),
@@ -317,7 +317,7 @@ def broker_routes(broker: BrokerComponents) -> list[Route]:
             row.api_key,
             guarded(broker, row.api_key, row.authorization, partial(row.handler, broker)),
             encoder=row.encoder,
-            short_path=None if row.short_path is None else partial(row.short_path, broker),
+            short_path=row.short_path and row.short_path(broker),
         )
         for row in ROUTES
     ]

@@ -24,6 +24,7 @@ from ottla.server.network.connection import Connection, Held
 from ottla.server.network.context import RequestContext
 from ottla.server.network.frames import Buffer
 from ottla.server.network.short_path import MISSES_MAX
+from ottla.server.security.authorizer import Authorizer
 from ottla.server.security.operations import TOPIC, WRITE
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from ottla.server.network.dispatch import Dispatcher
     from ottla.server.network.route import Route
 
+#: Each is some 500 bytes; a node with more kinds of producers than this makes them more than once.
+KNOWN_MAX = 1_000
 #: zstd is for Produce v7 and up (KIP-110): below, the handler looks at the codec.
 VERSION_MIN = 7
 read_start = Struct(">Ii").unpack_from
@@ -43,7 +46,15 @@ NO_TAGS = bytes(3)  # of the partition, the topic and the request
 
 
 class ShortProduce:
-    """Requests that begin with the same bytes, up to the partition's index: version, client id, acks, timeout, topic."""
+    """Requests that begin with the same bytes, up to the partition's index: version, client id, acks, timeout, topic.
+
+    All connections whose requests begin so share it: with 64 of them, 64 would not stay in the processor's cache.
+    """
+
+    __slots__ = (
+        "_acks", "_authorizer", "_by_id", "_by_name", "_head", "_is_flexible", "_misses", "_mono_ns", "_name", "_nbytes", "_pack",
+        "_prefix", "_prefix_end", "_quotas", "_route", "_start", "_tail", "_topic_id", "_turn", "_wall_ms", "timeout_ms", "wheel",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -51,15 +62,15 @@ class ShortProduce:
         dispatcher: Dispatcher,
         route: Route,
         request: ProduceRequest,
-        context: RequestContext,
+        version: int,
         prefix: bytes,
         name: str,
     ) -> None:
         [topic] = request.topic_data
-        self._start = ApiKey.PRODUCE << 16 | context.api_version
+        self._start = ApiKey.PRODUCE << 16 | version
         self._prefix = prefix
         self._prefix_end = 8 + len(prefix)
-        self._is_flexible = request_header_version(ApiKey.PRODUCE, context.api_version) == 2
+        self._is_flexible = request_header_version(ApiKey.PRODUCE, version) == 2
         self._name = name
         self._misses = 0
         self._by_name = broker.replicas.by_name if topic.topic_id == ZERO_UUID else None
@@ -72,10 +83,9 @@ class ShortProduce:
         self._turn = broker.long_work.turn
         self._quotas = broker.quotas
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
-        self._context = context
         self._mono_ns = dispatcher.mono_ns
         self._route = route
-        self._pack, self._nbytes, self._head, self._tail = response_form(topic, context.api_version)
+        self._pack, self._nbytes, self._head, self._tail = response_form(topic, version)
 
     def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
         if end - pos < self._prefix_end + HEADER_BYTES:
@@ -85,7 +95,8 @@ class ShortProduce:
         if start != self._start or buf[pos + 8 : at] != self._prefix:
             if start >> 16 == ApiKey.PRODUCE:
                 self._misses += 1
-                if self._misses == MISSES_MAX:
+                if self._misses >= MISSES_MAX:
+                    self._misses = 0
                     connection.short_path = None
             return False
         if self._quotas.active:
@@ -115,7 +126,7 @@ class ShortProduce:
             or partition.flush_messages != NEVER
             or stop - at < HEADER_BYTES
             or buf[at + ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT
-            or (self._authorizer is not None and not self._authorizer.allows(self._context, WRITE, TOPIC, self._name))
+            or (self._authorizer is not None and not self._is_allowed(self._authorizer, connection))
         ):
             return False
         turn = self._turn
@@ -138,6 +149,10 @@ class ShortProduce:
         self._route.count(now_ns - connection.stamp_ns)
         connection.stamp_ns = now_ns
         return True
+
+    def _is_allowed(self, authorizer: Authorizer, connection: Connection) -> bool:
+        context = connection.contexts.get(self._start)
+        return context is not None and authorizer.allows(context, WRITE, TOPIC, self._name)
 
     def count(self, started_ns: int) -> None:
         self._route.count(self._mono_ns() - started_ns)
@@ -199,27 +214,33 @@ class DelayedShortProduce(Held):
         connection.ready(self, 0)
 
 
-def short_path(
-    broker: BrokerComponents,
-    dispatcher: Dispatcher,
-    route: Route,
-    request: ProduceRequest,
-    context: RequestContext,
-    frame: bytes,
-) -> ShortProduce | None:
-    """Returns the short path for requests that begin as `frame` does; None if they need the handler."""
-    version = context.api_version
-    if version < VERSION_MIN or request.acks not in (1, -1) or request.transactional_id is not None:
-        return None
-    if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
-        return None
-    [topic] = request.topic_data
-    name = topic.name or broker.metadata.topic_name(topic.topic_id)
-    if name is None or name in broker.internal_topics:
-        return None
-    prefix = encode_request_header(ApiKey.PRODUCE, version, 0, context.client_id) + body_before_index(
-        request, topic, version
-    )
-    if frame[8 : len(prefix)] != prefix[8:]:
-        return None  # unknown tagged fields, or a client id that is no UTF-8
-    return ShortProduce(broker, dispatcher, route, request, context, prefix[8:], name)
+class ShortProduces:
+    """The short paths of a broker, by the bytes that they know."""
+
+    def __init__(self, broker: BrokerComponents) -> None:
+        self._broker = broker
+        self._known: dict[bytes, ShortProduce] = {}
+
+    def __call__(
+        self, dispatcher: Dispatcher, route: Route, request: ProduceRequest, context: RequestContext, frame: bytes
+    ) -> ShortProduce | None:
+        """Returns the short path for requests that begin as `frame` does; None if they need the handler."""
+        version, broker = context.api_version, self._broker
+        if version < VERSION_MIN or request.acks not in (1, -1) or request.transactional_id is not None:
+            return None
+        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
+            return None
+        [topic] = request.topic_data
+        name = topic.name or broker.metadata.topic_name(topic.topic_id)
+        if name is None or name in broker.internal_topics:
+            return None
+        prefix = encode_request_header(ApiKey.PRODUCE, version, 0, context.client_id)
+        prefix += body_before_index(request, topic, version)
+        if frame[8 : len(prefix)] != prefix[8:]:
+            return None  # unknown tagged fields, or a client id that is no UTF-8
+        known = self._known.get(prefix)
+        if known is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            known = self._known[prefix] = ShortProduce(broker, dispatcher, route, request, version, prefix[8:], name)
+        return known

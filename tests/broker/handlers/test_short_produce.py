@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers._short_produce import ShortProduce
+from ottla.broker.handlers._short_produce import KNOWN_MAX, ShortProduce, ShortProduces
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import encode
+from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.builder import build_batch
 from ottla.server.network.connection import Connection
+from ottla.server.network.context import RequestContext
 from ottla.server.network.frames import Buffer
 from ottla.server.network.short_path import MISSES_MAX
 from tests.broker.records import batch
@@ -216,5 +218,29 @@ def test_a_connection_that_writes_to_two_topics_in_turn_gets_another_short_path_
             assert await send(OTHER) is first
         assert await send(OTHER) not in (first, None)
         assert all(p.log.log_end_offset == MISSES_MAX for p in replicas(harness))
+        client, answers = connect(leader)
+        assert await send(TOPIC) is first, "connections share what begins with the same bytes"
+
+    run(main())
+
+
+def test_short_paths_of_a_thousand_kinds_of_requests_are_kept_and_no_more() -> None:
+    async def main() -> None:
+        harness = SimClusterHarness({1: "broker,controller"}, SETTINGS | {"default.replication.factor": "1"})
+        harness.cluster.start()
+        assert await harness.cluster.all_serve(20)
+        leader = harness.cluster.nodes[0]
+        assert leader.server is not None
+        client, _ = connect(leader)
+        produces = ShortProduces(leader.server.broker.components)
+        route = client._dispatcher.routes.get(ApiKey.PRODUCE)
+        request = ProduceRequest(
+            acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData()])]
+        )
+        for number in range(KNOWN_MAX + 10):
+            context = RequestContext(ApiKey.PRODUCE, 9, f"client-{number}", client)
+            frame = encode_request_header(ApiKey.PRODUCE, 9, number, context.client_id) + encode(request, 9)
+            assert produces(client._dispatcher, route, request, context, frame) is not None
+        assert 0 < len(produces._known) <= KNOWN_MAX
 
     run(main())
