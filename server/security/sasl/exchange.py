@@ -9,10 +9,13 @@ from ottla.server.security.principal import Principal
 
 
 class Authenticated(NamedTuple):
-    """The exchange has succeeded. `expires_ms` is the end of the credential's validity in wall-clock time, if it has one."""
+    """The exchange has succeeded. `expires_ms` is the end of the credential's validity in wall-clock time, if it has one.
+
+    `token` is None if the mechanism ends with the client's token: after SaslHandshake v0 no frame is sent then.
+    """
 
     principal: Principal
-    token: bytes = b""
+    token: bytes | None = b""
     expires_ms: int | None = None
 
 
@@ -26,12 +29,14 @@ class SaslFailure(Exception):
     """The exchange has failed. The reason is for the node's log; it never includes a secret.
 
     `for_client` is the message that Kafka sends to the client. Where it is None, Kafka sends a general one that does not say
-    whether the user exists.
+    whether the user exists. One that `is_transient` is not answered: the client takes the closed connection for a failure of the
+    network, and tries again.
     """
 
-    def __init__(self, reason: str, for_client: str | None = None) -> None:
+    def __init__(self, reason: str, for_client: str | None = None, *, is_transient: bool = False) -> None:
         super().__init__(reason)
         self.for_client = for_client
+        self.is_transient = is_transient
 
 
 class Exchange(Protocol):
