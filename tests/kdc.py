@@ -57,9 +57,12 @@ class Kdc:
         done = subprocess.run(command, env=os.environ | self.environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
+    def keytab(self, principal: str) -> str:
+        return str(self.directory / f"{principal.replace('/', '_')}.keytab")
+
     def add(self, principal: str, *options: str) -> str:
         """Returns the path of the key table of a new principal."""
-        keytab = str(self.directory / f"{principal.replace('/', '_')}.keytab")
+        keytab = self.keytab(principal)
         self.run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {' '.join(options)} {principal}")
         self.run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {keytab} {principal}")
         return keytab
