@@ -50,6 +50,7 @@ class Kdc:
             f"[kdcdefaults]\nkdc_listen = 127.0.0.1:{self.port}\nkdc_tcp_listen = 127.0.0.1:{self.port}\n"
             f"[realms]\n{REALM} = {{\ndatabase_name = {directory / 'principal'}\nkey_stash_file = {directory / 'stash'}\n}}\n"
         )
+        self._process: subprocess.Popen[bytes]
         self.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "planted-master-key")
 
     def run(self, program: str, *words: str) -> None:
@@ -67,28 +68,23 @@ class Kdc:
         self.run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {keytab} {principal}")
         return keytab
 
-    @contextmanager
-    def serving(self) -> Iterator[None]:
+    def start(self) -> None:
         command = [shutil.which("krb5kdc", path=PATH) or "krb5kdc", "-n", "-r", REALM]
         with (self.directory / "kdc.log").open("w") as log:
-            process = subprocess.Popen(command, env=os.environ | self.environment, stdout=log, stderr=log)
-        try:
-            self._wait(process)
-            yield
-        finally:
-            process.terminate()
-            process.wait(30)
-
-    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+            self._process = subprocess.Popen(command, env=os.environ | self.environment, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
                 return
             except OSError:
-                ended = process.poll() is not None or time.monotonic() > deadline
+                ended = self._process.poll() is not None or time.monotonic() > deadline
                 assert not ended, (self.directory / "kdc.log").read_text()
                 time.sleep(0.02)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(30)
 
 
 @contextmanager
@@ -99,9 +95,10 @@ def kdc_in(directory: Path) -> Iterator[Kdc]:
     before = {name: os.environ.get(name) for name in kdc.environment}
     os.environ.update(kdc.environment)
     try:
-        with kdc.serving():
-            yield kdc
+        kdc.start()
+        yield kdc
     finally:
+        kdc.stop()
         for name, text in before.items():
             if text is None:
                 del os.environ[name]

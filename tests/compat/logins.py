@@ -44,7 +44,7 @@ MAY = {
         AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.GROUP: (AclOperation.READ,),
-    ResourceType.BROKER: (AclOperation.DESCRIBE, AclOperation.ALTER),
+    ResourceType.BROKER: (AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.DESCRIBE_CONFIGS),
 }  # fmt: skip
 FORBIDDEN = "forbidden"
 

@@ -118,6 +118,17 @@ async def test_a_principal_without_a_name_and_a_service_without_a_principal_are_
             await peer.request(HeartbeatRequest("g", 0, "m"))
 
 
+async def test_a_node_whose_kdc_is_down_starts_and_logs_in_when_it_is_back(realm: Realm) -> None:
+    keytab = realm.kdc.add("late")
+    realm.kdc.stop()
+    late = gssapi_listener.client("property", JAAS, options(realm, keyTab=keytab, principal="late"), VALUES)
+    async with node(realm) as to, channel(to, late) as peer:
+        with pytest.raises(ChannelClosed, match="Cannot contact any KDC"):
+            await peer.request(HeartbeatRequest("g", 0, "m"))
+        realm.kdc.start()
+        assert (await peer.request(HeartbeatRequest("g", 0, "m"))).error_code == 0
+
+
 async def test_after_handshake_v0_the_last_token_has_no_answer(realm: Realm) -> None:
     """Java's clients of that time read the next frame as the response to their first request."""
     async with node(realm) as to, shaken(to) as client:
