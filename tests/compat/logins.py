@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -46,7 +45,6 @@ MAY = {
     ResourceType.GROUP: (AclOperation.READ,),
     ResourceType.BROKER: (AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.DESCRIBE_CONFIGS),
 }  # fmt: skip
-FORBIDDEN = "forbidden"
 
 
 class Failed(Exception):
@@ -75,7 +73,7 @@ def logins_of(node: SecuredNode) -> list[tuple[str, str]]:
 
 
 def allow_user(node: SecuredNode) -> None:
-    """Writes the ACLs of the user and of the certificate, and a topic for which they have none."""
+    """Writes the ACLs of the user and of the certificate."""
     admin = AdminClient(librdkafka(node, "PLAINTEXT"))
     entries = []
     for principal in (f"User:{USER}", "User:CN=client"):
@@ -90,7 +88,6 @@ def allow_user(node: SecuredNode) -> None:
             ]
     for done in admin.create_acls(entries).values():
         done.result(WAIT_S)
-    admin.create_topics([NewTopic(FORBIDDEN, 1, 1)])[FORBIDDEN].result(WAIT_S)
 
 
 def bearer(node: SecuredNode, protocol: str) -> str:
@@ -223,7 +220,7 @@ class JavaClients:
         described = run("kafka-configs", protocol, config, "--describe", *user)
         check("SCRAM-SHA-512=iterations=4096" in described, f"not described: {described}")
         words = ("--bootstrap-server", self._node.address(protocol), "--command-config", config)
-        done = self._tools.run("kafka-topics", *words, "--delete", "--topic", FORBIDDEN)
+        done = self._tools.run("kafka-topics", *words, "--create", "--topic", "forbidden")
         check("Authorization" in done.stdout + done.stderr, f"not refused without an ACL: {done.stdout + done.stderr}")
 
     def make_token(self, protocol: str, config: str) -> tuple[str, str]:
