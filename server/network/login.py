@@ -245,9 +245,7 @@ class Login:
             lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
             return answer(SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms))
 
-        def rejected(failure: SaslFailure) -> Frame | None:
-            if failure.is_transient:
-                return None
+        def rejected(failure: SaslFailure) -> Frame:
             message = failure.for_client or (
                 f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._mechanism}"
             )

@@ -29,14 +29,12 @@ class SaslFailure(Exception):
     """The exchange has failed. The reason is for the node's log; it never includes a secret.
 
     `for_client` is the message that Kafka sends to the client. Where it is None, Kafka sends a general one that does not say
-    whether the user exists. One that `is_transient` is not answered: the client takes the closed connection for a failure of the
-    network, and tries again.
+    whether the user exists.
     """
 
-    def __init__(self, reason: str, for_client: str | None = None, *, is_transient: bool = False) -> None:
+    def __init__(self, reason: str, for_client: str | None = None) -> None:
         super().__init__(reason)
         self.for_client = for_client
-        self.is_transient = is_transient
 
 
 class Exchange(Protocol):

@@ -67,9 +67,7 @@ class GssapiExchange:
     def _run(self, step: Callable[[bytes], bytes | Authenticated], token: bytes) -> bytes | Authenticated:
         try:
             return step(token)
-        except KerberosFailure as failure:
-            raise SaslFailure(str(failure), is_transient=failure.is_transient) from None
-        except ValueError as error:
+        except (KerberosFailure, ValueError) as error:
             raise SaslFailure(str(error)) from None
 
     def _accept(self, token: bytes) -> bytes:

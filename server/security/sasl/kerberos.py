@@ -11,18 +11,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
 
-#: com_err's base of the protocol's error codes (RFC 4120, 7.5.9), as the library's unsigned minor status.
-ERROR_TABLE_BASE = 2**32 - 1_765_328_384
-#: KRB_AP_ERR_TKT_NYV and KRB_AP_ERR_REPEAT. Kafka counts these as failures of the connection, so that clients try again.
-TRANSIENT = frozenset({33, 34})
-
 
 class KerberosFailure(Exception):
     """The library's reason. It has names and no keys."""
-
-    def __init__(self, reason: str, *, is_transient: bool = False) -> None:
-        super().__init__(reason)
-        self.is_transient = is_transient
 
 
 class Keys(NamedTuple):
@@ -46,8 +37,7 @@ def failures(raw: ModuleType) -> Iterator[None]:
         yield
     except raw.GSSError as error:
         texts = (*error.get_all_statuses(error.maj_code, True), *error.get_all_statuses(error.min_code, False))
-        is_transient = error.min_code - ERROR_TABLE_BASE in TRANSIENT
-        raise KerberosFailure("; ".join(texts), is_transient=is_transient) from None
+        raise KerberosFailure("; ".join(texts)) from None
 
 
 def default_realm() -> str:
