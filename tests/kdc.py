@@ -47,7 +47,7 @@ class Kdc:
             f"[realms]\n{REALM} = {{\nkdc = 127.0.0.1:{self.port}\n}}\n"
         )
         (directory / "kdc.conf").write_text(
-            f"[kdcdefaults]\nkdc_listen = 127.0.0.1:{self.port}\nkdc_tcp_listen = 127.0.0.1:{self.port}\n"
+            f"[logging]\nkdc = STDERR\n[kdcdefaults]\nkdc_listen = 127.0.0.1:{self.port}\nkdc_tcp_listen = 127.0.0.1:{self.port}\n"
             f"[realms]\n{REALM} = {{\ndatabase_name = {directory / 'principal'}\nkey_stash_file = {directory / 'stash'}\n}}\n"
         )
         self._process: subprocess.Popen[bytes]
