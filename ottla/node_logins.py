@@ -100,7 +100,9 @@ def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> Pe
 
         return PeerLogin(mechanism, with_token, world.workers, world.clock)
     if mechanism == GSSAPI:
-        return PeerLogin(mechanism, kerberos_client(config, listener, name), world.workers, world.clock)
+        # A KDC that does not answer holds a login for 16 s.
+        own_thread = world.workers.apart("kerberos")
+        return PeerLogin(mechanism, kerberos_client(config, listener, name), own_thread, world.clock)
     client_exchange(config, listener, mechanism, "")
 
     async def with_password(host: str) -> ClientExchange:
