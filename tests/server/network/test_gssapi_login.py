@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ottla.cli.client.security import peer_security
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.server.config.errors import ConfigError
@@ -91,6 +92,28 @@ async def test_a_node_logs_in_with_its_key_table_as_the_name_of_the_rules(
         assert (await peer.request(HeartbeatRequest("g", 0, "m"))).error_code == 0
         [connection] = to.listener.connections
         assert tuple(connection.principal)[:2] == ("User", name)
+
+
+@pytest.mark.parametrize("login", ['useKeyTab=true keyTab="{}" principal="alice"', "useTicketCache=true"])
+async def test_a_command_logs_in_with_a_key_table_or_with_tickets(
+    realm: Realm, login: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.alice.keytab)  # in the place of kinit
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.jaas.config": f"com.sun.security.auth.module.Krb5LoginModule required {login.format(realm.alice.keytab)};",
+    }
+    real = RealWorld(asyncio.get_running_loop())
+    async with node(realm) as to:
+        command = Channel(
+            real.world, HOST, to.port, "command", peer_security(real.world, properties, "client.properties")
+        )
+        assert (await command.request(HeartbeatRequest("g", 0, "m"))).error_code == 0
+        [connection] = to.listener.connections
+        assert connection.principal.name == "alice"
+        command.close()
+    await real.close()
 
 
 async def test_a_channel_logs_in_again_before_its_session_ends(realm: Realm) -> None:
