@@ -23,6 +23,7 @@ from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import (
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
@@ -213,7 +214,8 @@ def _name_leaders(broker: BrokerComponents, context: RequestContext, response: S
         for data in topic.partitions:
             found = leader_of(broker, context, topic.topic_id, data.partition_index, data.error_code)
             if found is not None:
-                data.current_leader.leader_id, data.current_leader.leader_epoch, address = found
+                leader_id, epoch, address = found
+                data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
                 if address is not None:
                     endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
     response.node_endpoints = list(endpoints.values())
