@@ -27,6 +27,7 @@ from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.consumer_members import FENCED, HEARTBEAT_SECONDS, JOINING, LEAVING
 from tests.sim.clients.group import GROUP
 from tests.sim.clients.share_ledger import Answered, Batch, Lock, Session, ShareLedger
+from tests.sim.clients.streams_members import REPEATS
 from tests.sim.history import TopicPartition, Violation
 
 GROUP_RESOURCE = 32
@@ -96,6 +97,7 @@ class ShareMember(Client):
         """As another member."""
         self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
         self.epoch = JOINING
+        self.epochs: list[int] = []
         self.assigned: list[TopicPartition] = []
         self._beats_at = 0.0
         self._coordinator: int | None = None
@@ -147,10 +149,18 @@ class ShareMember(Client):
         if self.epoch == JOINING:
             request.subscribed_topic_names = sorted({topic for topic, _ in self.group.partitions})
         before = self.epoch
+        is_repeated = len(self.epochs) > 2 and self.rng.random() < REPEATS
+        if is_repeated:
+            request.member_epoch = self.epochs[-3]
         answer = await self.ask_node(self._coordinator, request)
         code = ErrorCode(answer.error_code)
+        if is_repeated:
+            if code is ErrorCode.NONE:
+                raise Violation("38", f"{self.name} is in epoch {before}, and is served in {self.epochs[-3]}")
+            return
         if code in FENCED:
             self.epoch = JOINING
+            self.epochs.clear()
             return
         if code is not ErrorCode.NONE:
             if code.retriable:
@@ -159,6 +169,8 @@ class ShareMember(Client):
         if answer.member_epoch < before:
             raise Violation("38", f"{self.name} was in epoch {before}, and is in {answer.member_epoch}")
         self.epoch = answer.member_epoch
+        if self.epoch not in self.epochs:
+            self.epochs.append(self.epoch)
         self._beats_at = self._now + HEARTBEAT_SECONDS
         if answer.assignment is not None:
             names = {topic_id: name for name, topic_id in self.topic_ids.items()}

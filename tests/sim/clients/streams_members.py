@@ -32,6 +32,8 @@ from tests.sim.clients.consumer_members import (
 from tests.sim.clients.group import GROUP
 from tests.sim.history import Violation
 
+#: How often a heartbeat is one of an epoch that is long over.
+REPEATS = 0.05
 #: subtopology and partition
 Task = tuple[str, int]
 STANDBY_REPLICAS = 1
@@ -41,8 +43,8 @@ class Held(NamedTuple):
     process: str
     active: frozenset[Task]
     standby: frozenset[Task]
-    #: When its last request that was answered was sent.
-    sent: float
+    #: Since when the coordinator may have waited for it.
+    since: float
 
 
 @dataclass
@@ -80,7 +82,7 @@ class StreamsGroup:
         now = asyncio.get_running_loop().time()
         for other, its in self.held.items():
             # One that the coordinator does not reach may be fenced without its knowledge.
-            if other != member_id and now - its.sent >= FENCED_SECONDS_MIN:
+            if other != member_id and now - its.since >= FENCED_SECONDS_MIN:
                 continue
             if other != member_id and (both := mine.active & its.active):
                 raise Violation("37", f"{member_id} is given the active tasks {sorted(both)}, which {other} has")
@@ -119,6 +121,10 @@ class StreamsMember(Client):
             self._forget(is_new=True)
             await self.ask_node(node, request)
             return
+        if len(self._epochs) > 2 and self.rng.random() < REPEATS:
+            request.member_epoch = self._epochs[-3]
+            self._judge_repeated(await self.ask_node(node, request))
+            return
         if self.epoch == JOINING:
             request.topology, request.process_id = self.group.topology, self.process
             request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
@@ -128,6 +134,12 @@ class StreamsMember(Client):
         self._says_all = self._has_changed = False
         before, sent = self.epoch, asyncio.get_running_loop().time()
         self._take(before, sent, await self.ask_node(node, request))
+
+    def _judge_repeated(self, answer: Any) -> None:
+        """To a heartbeat of an epoch that was over before the former one."""
+        code = ErrorCode(answer.error_code)
+        if code is ErrorCode.NONE:
+            raise Violation("38", f"{self.name} is in epoch {self.epoch}, and is served in {self._epochs[-3]}")
 
     def _take(self, before: int, sent: float, answer: Any) -> None:
         code = ErrorCode(answer.error_code)
@@ -148,13 +160,20 @@ class StreamsMember(Client):
             self.history.note(
                 f"{self.name} is in epoch {self.epoch} with {sorted(new[0])} and copies of {sorted(new[1])}"
             )
-        self.group.given(self.member_id, self.epoch, Held(self.process, self.active, self.standby, sent))
+        since = sent if self._sent is None else self._sent
+        self.group.given(self.member_id, self.epoch, Held(self.process, self.active, self.standby, since))
+        self._sent = sent
+        if self.epoch not in self._epochs:
+            self._epochs.append(self.epoch)
 
     def _forget(self, *, is_new: bool) -> None:
         self.group.held.pop(self.member_id, None)
         self.epoch, self._says_all, self._has_changed = JOINING, True, False
         self.active: frozenset[Task] = frozenset()
         self.standby: frozenset[Task] = frozenset()
+        #: When the last request that was answered was sent.
+        self._sent: float | None = None
+        self._epochs: list[int] = []
         if is_new:
             self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
 
