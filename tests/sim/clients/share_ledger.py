@@ -53,8 +53,9 @@ class Delivery:
     """All deliveries of one record."""
 
     value: bytes
-    #: The highest delivery count, and when it was seen.
+    #: The highest delivery count of all; the highest of a leader that was not replaced, and when it was seen.
     count: int = 0
+    trusted: int = 0
     seen: float = 0.0
     locks: dict[Session, Lock] = field(default_factory=dict)
     accepted: float | None = None
@@ -92,18 +93,22 @@ class ShareLedger:
             self._judge(session, place, known, count, answered)
             until = answered.sent + lock_seconds
             known.locks[session] = Lock(session, answered.received, until, answered.leadership)
-            known.seen = answered.received if count > known.count else known.seen
+            if count > known.trusted:
+                known.trusted, known.seen = count, answered.received
         known.count = max(known.count, count)
 
     def _judge(self, session: Session, place: Place, known: Delivery, count: int, answered: Answered) -> None:
         if known.accepted is not None and known.accepted < answered.sent:
             raise Violation("58", f"{place} is delivered to {session.member}, and was accepted at {known.accepted:.3f}")
-        if count < known.count and known.seen < answered.sent:
-            raise Violation("58", f"{place} is delivered with the count {count} after {known.count}")
+        if count < known.trusted and known.seen < answered.sent:
+            raise Violation("58", f"{place} is delivered with the count {count} after {known.trusted}")
+        self._contest(session, place, known, answered)
+
+    def _contest(self, session: Session, place: Place, known: Delivery, answered: Answered) -> None:
+        """Whoever has a lock of the record as well must not go on with its session."""
         for lock in self._others(known, session, answered):
-            lock.session.contested.append(
-                (answered.received, f"{place}, locked for {lock.session.member}, is {session.member}'s")
-            )
+            text = f"{place} is locked for {lock.session.member}, and is {session.member}'s as well"
+            lock.session.contested.append((answered.received, text))
 
     def _others(self, known: Delivery, session: Session, answered: Answered) -> Iterator[Lock]:
         """The locks of other sessions that were certainly held when this request was answered."""
@@ -148,8 +153,7 @@ class ShareLedger:
         for place, kind in places(partition, batches):
             known = self.deliveries[place]
             if answered.leadership is not None:
-                for lock in self._others(known, session, answered):
-                    raise Violation("55", f"{session.member} acknowledges {place}, locked for {lock.session.member}")
+                self._contest(session, place, known, answered)
             if kind == AcknowledgeType.ACCEPT and known.accepted is None:
                 known.accepted = answered.received
             elif kind == AcknowledgeType.RENEW and session in known.locks:
