@@ -47,12 +47,14 @@ def answer_before_the_write(self: LedSharePartition, update: Update | None, done
 def give_back_before_the_write(self: SharePartition, now_ms: int) -> Update | None:
     """Kafka's order: what has timed out can be delivered again before a new leader would know of it."""
     update = _time_out(self, now_ms)
-    for run in () if update is None else update.runs:
-        target = run.target
-        assert target is not None
-        self.in_flight.change(run, target)
-        run.target = target
-    return update
+    if update is None:
+        return None
+    for run in update.runs:
+        assert run.target is not None
+        self.in_flight.change(run, run.target)
+    self.in_flight.merge(update.runs)
+    self.in_flight.drop_finished()
+    return Update([], update.batches)
 
 
 def load_the_start_alone(cls: Any, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:

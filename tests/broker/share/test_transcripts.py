@@ -102,7 +102,6 @@ class ShareTranscript:
         self.leaders.settings_of = lambda group_id: self.settings
         self.partition = Partition(1, "t", 0, TOPIC_ID, self.leaders.wakeups, Flushes(), 30_000)
         self.log = open_log(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig(), clean=True)
-        self.log.producers.requires_verification = False
         self._lead(1)
         self.broker: Any = SimpleNamespace(
             metadata=metadata,
@@ -139,6 +138,7 @@ class ShareTranscript:
 
     def _lead(self, epoch: int) -> None:
         self.partition.become_leader(self.log, epoch, epoch, [1], [1], 0)
+        self.log.producers.requires_verification = False
 
     def _load(self) -> None:
         """As the first fetch does, which would have to wait for it."""
@@ -167,7 +167,13 @@ class ShareTranscript:
         self.partition.append(memoryview(batch(values, **(options if txn else {}))), -1, NOW_MS)
 
     def end(self, outcome: str) -> None:
-        marker = end_txn_batch(PRODUCER_ID, 0, committed=outcome == "commit", coordinator_epoch=0, timestamp=NOW_MS)
+        marker = end_txn_batch(
+            committed=outcome == "commit",
+            producer_id=PRODUCER_ID,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp=NOW_MS,
+        )
         self.partition.append(memoryview(marker), -1, NOW_MS, Origin.COORDINATOR)
 
     # -- Members -----------------------------------------------------------------------------------------------------
