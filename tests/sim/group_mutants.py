@@ -33,7 +33,7 @@ _without_aborted = SharePartition._without_aborted
 
 
 def answer_before_the_write(self: LedSharePartition, update: Update | None, done: Any = None) -> None:
-    """The members hear of it, and the next fetch acts on it, while the write is under way."""
+    """The members are answered, and the next fetch acts on it, while the write is under way."""
     if update is None:
         return
     state = self.state

@@ -105,7 +105,7 @@ class ShareLedger:
         self._contest(session, place, known, answered)
 
     def _contest(self, session: Session, place: Place, known: Delivery, answered: Answered) -> None:
-        """Whoever has a lock of the record as well must not go on with its session."""
+        """The sessions of others that have a lock of the record must not go on."""
         for lock in self._others(known, session, answered):
             text = f"{place} is locked for {lock.session.member}, and is {session.member}'s as well"
             lock.session.contested.append((answered.received, text))
