@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from ottla.broker.share.led_partition import Phase
 from tests.sim.clients import consumer_members, share_members, streams_members
-from tests.sim.clients.connection import Client
 from tests.sim.clients.consumer_members import ConsumerGroup, ConsumerMember
 from tests.sim.clients.share_ledger import ShareLedger
 from tests.sim.clients.share_members import ShareGroup, ShareMember
@@ -19,7 +18,6 @@ from tests.sim.history import TopicPartition
 #: Each by chance of its own, so that the rest of a seed is what it was.
 CONSUMER_SHARE, SHARE_SHARE, STREAMS_SHARE = 0.3, 0.4, 0.25
 
-ClientT = TypeVar("ClientT", bound=Client)
 #: Makes a client with a name.
 Make = Callable[[type[Any], str, random.Random], Any]
 
@@ -78,10 +76,12 @@ class GroupMembers:
 
     def calm(self) -> None:
         """No member leaves any more."""
-        for member in (*self.consumers, *self.streams):
-            member.leaves = 0.0
-        for member in self.share:
-            member.group.is_calm = True
+        for consumer in self.consumers:
+            consumer.leaves = 0.0
+        for stream in self.streams:
+            stream.leaves = 0.0
+        for sharer in self.share:
+            sharer.group.is_calm = True
 
     def unsettled(self) -> str | None:
         """42: why not every group is stable, with everything owned; None if they are."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.share import heartbeat as share_heartbeat
 from ottla.broker.groups.streams import heartbeat as streams_heartbeat
 from ottla.broker.groups.streams import reconcile
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.tasks import Tasks
 from ottla.broker.share import share_partition
-from ottla.broker.share.coordinator import requests
 from ottla.broker.share.coordinator.shard import PartitionState, ShareShard
 from ottla.broker.share.in_flight import InFlight
 from ottla.broker.share.led_partition import LedSharePartition
@@ -19,7 +17,6 @@ from ottla.broker.share.record_state import TERMINAL, RecordState, released
 from ottla.broker.share.share_partition import SharePartition, ShareSettings, Update
 from ottla.broker.share.state import ShareState, StateUpdate
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
-from ottla.protocol.messages import read_share_group_state
 
 _load = vars(SharePartition)["load"].__func__
 _read_led = LedSharePartition.read
@@ -28,8 +25,7 @@ _time_out = SharePartition.time_out
 _begin = SharePartition._begin
 _snapshot = PartitionState.snapshot
 _replay = ShareShard.replay
-_read_state = requests.read
-_without_aborted = SharePartition._without_aborted
+_check_held = share_partition._check_held
 
 
 def answer_before_the_write(self: LedSharePartition, update: Update | None, done: Any = None) -> None:
@@ -106,14 +102,6 @@ def prune_everything(self: ShareShard) -> int:
     return self.newest_offset + 1
 
 
-def read_without_fencing(
-    shard: ShareShard, now_ms: int, key: Any, data: read_share_group_state.PartitionData
-) -> Outcome[read_share_group_state.PartitionResult]:
-    """The state's leader epoch stays, so that a deposed leader may go on writing."""
-    outcome = _read_state(shard, now_ms, key, data)
-    return Outcome(response=outcome.response)
-
-
 def read_to_the_end(self: LedSharePartition, max_bytes: int, max_records: int) -> Any:
     log = self.partition.leader_log
     if log is None:
@@ -176,7 +164,7 @@ SHARE: Rows = {
     "share-anyone-acknowledges": (
         "a member may acknowledge what another one holds",
         "55 58",
-        ((share_partition, "_check_held", nothing),),
+        ((share_partition, "_check_held", lambda run, member_id: _check_held(run, run.member)),),
     ),
     "share-given-up-early": (
         "a record is archived with one delivery left",
@@ -197,11 +185,6 @@ SHARE: Rows = {
         "records of share state are deleted that no snapshot has replaced",
         "0 13 42 56 57 58",
         ((ShareShard, "redundant_before", prune_everything),),
-    ),
-    "share-leaders-not-fenced": (
-        "the share coordinator takes the writes of a leader that was replaced",
-        "56 57 58",
-        ((requests, "read", read_without_fencing),),
     ),
     "share-reads-beyond-the-watermark": (
         "members of a share group are given records that are not committed",
@@ -229,11 +212,6 @@ STREAMS: Rows = {
         "an active task is given to a member before another one has closed it",
         "37",
         ((StreamsGroup, "is_free_active", always),),
-    ),
-    "task-twice-in-a-process": (
-        "a process gets a copy of a task that it has active",
-        "37",
-        ((StreamsGroup, "is_free_copy", always),),
     ),
     "removed-member-keeps-its-tasks": (
         "the tasks of a member that is removed are never free again",

@@ -63,6 +63,9 @@ class ConsumerMember(Client):
     leaves = 0.03
 
     member_id = ""
+    assigned: list[TopicPartition]
+    #: When the last request that was answered was sent.
+    _sent: float | None
 
     def start(self) -> None:
         self._forget(is_new=True)
@@ -128,9 +131,7 @@ class ConsumerMember(Client):
     def _forget(self, *, is_new: bool) -> None:
         self.group.held.pop(self.member_id, None)
         self.epoch, self._says_all, self._has_changed = JOINING, True, False
-        self.assigned: list[TopicPartition] = []
-        #: When the last request that was answered was sent.
-        self._sent: float | None = None
+        self.assigned, self._sent = [], None
         if is_new:
             self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
 

@@ -98,6 +98,12 @@ class StreamsMember(Client):
     leaves = 0.03
 
     member_id = ""
+    active: frozenset[Task]
+    standby: frozenset[Task]
+    #: When the last request that was answered was sent.
+    _sent: float | None
+    #: The epochs that it has been in, since it joined.
+    _epochs: list[int]
 
     def start(self) -> None:
         self._forget(is_new=True)
@@ -169,11 +175,9 @@ class StreamsMember(Client):
     def _forget(self, *, is_new: bool) -> None:
         self.group.held.pop(self.member_id, None)
         self.epoch, self._says_all, self._has_changed = JOINING, True, False
-        self.active: frozenset[Task] = frozenset()
-        self.standby: frozenset[Task] = frozenset()
-        #: When the last request that was answered was sent.
-        self._sent: float | None = None
-        self._epochs: list[int] = []
+        self.active = self.standby = frozenset()
+        self._sent = None
+        self._epochs = []
         if is_new:
             self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
 
