@@ -40,19 +40,6 @@ def answer_before_the_write(self: LedSharePartition, update: Update | None, done
     self._written(update, done, None)
 
 
-def give_back_before_the_write(self: SharePartition, now_ms: int) -> Update | None:
-    """Kafka's order: what has timed out can be delivered again before a new leader would know of it."""
-    update = _time_out(self, now_ms)
-    if update is None:
-        return None
-    for run in update.runs:
-        assert run.target is not None
-        self.in_flight.change(run, run.target)
-    self.in_flight.merge(update.runs)
-    self.in_flight.drop_finished()
-    return Update([], update.batches)
-
-
 def load_the_start_alone(cls: Any, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
     loaded: SharePartition = _load(cls, settings, state._replace(batches=[]), start_offset)
     return loaded
@@ -130,11 +117,6 @@ SHARE: Rows = {
         "an acknowledgement is answered before the share coordinator has it",
         "58",
         ((LedSharePartition, "_write", answer_before_the_write),),
-    ),
-    "share-given-back-before-the-write": (
-        "a record whose lock has timed out is delivered again before its delivery count is written",
-        "58",
-        ((SharePartition, "time_out", give_back_before_the_write),),
     ),
     "share-state-not-loaded": (
         "a new leader takes the start offset from the share coordinator, and no records",
