@@ -147,7 +147,7 @@ class Listener:
             self.logins.begin(connection)
         if self._tls is None:
             return connection
-        return TlsStream(
+        stream = TlsStream(
             connection,
             self._tls.context,
             self._world.clock,
@@ -155,6 +155,8 @@ class Listener:
             on_failed=connection.refuse,
             handshakes=self._tls.handshakes,
         )
+        connection.woken_by(stream)
+        return stream
 
     def _secured(self, connection: Connection, stream: TlsStream) -> None:
         """The TLS handshake is complete: who is it?"""

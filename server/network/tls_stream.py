@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from ottla.server.clock import Clock
+from ottla.server.network.transport import NO_LOW_WATER, LowWater, Woken
 from ottla.server.network.turn import Turn
 
 #: The time limit of handshakes in one turn of the event loop, so that requests are served between them.
@@ -99,7 +100,7 @@ class Handshakes:
         self._begun.pop(stream, None)
 
 
-class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
+class TlsStream(Woken, LowWater, asyncio.Transport):
     """One connection, as server or as client. The protocol's `connection_made` is called before the handshake.
 
     `on_secured` is called when the handshake is complete, and before the protocol gets its first bytes; `on_failed` at most
@@ -107,9 +108,9 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     """
 
     __slots__ = (
-        "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_hello_bytes", "_inbox", "_incoming",
-        "_limit", "_on_failed", "_on_secured", "_outgoing", "_paused", "_pending", "_raw", "_raw_full", "_read", "_server_name", "_sslobj",
-        "is_secured",
+        "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_held", "_hello_bytes",
+        "_inbox", "_incoming", "_limit", "_low_water", "_on_failed", "_on_secured", "_outgoing", "_paused", "_pending", "_raw", "_raw_full", "_read",
+        "_server_name", "_sslobj", "_wanted", "is_secured",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +149,9 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw_full = False
         self._closing = False
         self._ending = False
+        self._wanted = 0  # plaintext that the protocol waits for
+        self._held = 0  # ciphertext that OpenSSL has of an unfinished record, at most
+        self._low_water = NO_LOW_WATER
         self.is_secured = False
 
     @property
@@ -179,6 +183,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             _NO_PROTOCOL,
         )  # the protocol refers to its transport: no cycle is left to the collector
         self._on_secured = self._on_failed = nothing
+        self._low_water = NO_LOW_WATER
         if self._handshakes is not None:
             self._handshakes.end(self)
         app.connection_lost(exc)
@@ -275,7 +280,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def _deliver(self) -> None:
         """Decrypt what has arrived into the protocol's buffers."""
         incoming, read, pending = self._incoming, self._read, self._pending
-        has_ended = False
+        has_ended, left, held = False, 0, self._held
         try:
             while not self._paused and (incoming.pending or pending()):
                 buffer = cast(memoryview, self._app.get_buffer(-1))
@@ -283,14 +288,16 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 try:
                     # One call takes one record, and librdkafka makes one of each message. Asking what is pending costs less than
                     # the exception at the end of what has come.
-                    while have < room and (incoming.pending or pending()):
+                    while have < room and ((left := incoming.pending) or pending()):
                         got = read(room - have, buffer[have:])
                         if not got:
                             has_ended = True  # close_notify
                             break
                         have += got
+                        held = 0
                 except tls.SSLWantReadError:
                     room = have + 1  # a partial record is left
+                    held += left
                 if have:
                     self._app.buffer_updated(have)
                 if have < room:
@@ -299,6 +306,8 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             self._send()
             self.fail(f"SSL failed: {reason_of(error)}")
             return
+        self._held = held
+        self._low_water.at(self._wanted - held)
         if self._outgoing.pending:
             self._send()
         if has_ended and not self._closing:
@@ -323,6 +332,13 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
 
     def is_reading(self) -> bool:
         return not self._paused
+
+    def woken_by(self, low_water: LowWater) -> None:
+        self._low_water = low_water
+
+    def at(self, nbytes: int) -> None:
+        """The protocol waits for so many bytes. As ciphertext they are more, except what OpenSSL has of the first of their records."""
+        self._wanted = nbytes
 
     # Writing
 
