@@ -26,6 +26,9 @@ class Workers(Protocol):
 
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
 
+    def thread(self, name: str) -> Workers:
+        """Returns a pool of one thread, for short work that must not wait behind the disk's."""
+
     def process(self) -> WorkerProcess:
         """Returns a process for long work in Python. It is started by the first call, and its user closes it."""
 
@@ -37,14 +40,21 @@ class ThreadWorkers:
         self._loop = loop
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = asyncio.Semaphore(QUEUED_MAX)
+        self._threads: list[ThreadWorkers] = []
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         async with self._room:
             return await self._loop.run_in_executor(self._executor, function, *args)
+
+    def thread(self, name: str) -> ThreadWorkers:
+        thread = ThreadWorkers(self._loop, threads=1, name=name)
+        self._threads.append(thread)
+        return thread
 
     def process(self) -> OwnProcess:
         return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process"))
 
     def close(self) -> None:
         """Waits for running functions; drops those that have not begun."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        for pool in (self, *self._threads):
+            pool._executor.shutdown(wait=True, cancel_futures=True)

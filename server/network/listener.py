@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.handshakes import Handshakes
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.login import Logins
-from ottla.server.network.tls_stream import Handshakes, TlsStream
+from ottla.server.network.tls_stream import TlsStream
 from ottla.server.network.transport import Server
 from ottla.server.security.principal import Principal
 from ottla.server.timer_wheel import TimerWheel
