@@ -26,11 +26,11 @@ class Workers(Protocol):
 
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
 
-    def thread(self, name: str) -> Workers:
-        """Returns a pool of one thread, for short work that must not wait behind the disk's."""
-
     def process(self) -> WorkerProcess:
         """Returns a process for long work in Python. It is started by the first call, and its user closes it."""
+
+    def apart(self, name: str) -> Workers:
+        """Returns one thread more, for calls that must not keep the disk's work waiting, or not wait behind it."""
 
 
 class ThreadWorkers:
@@ -40,21 +40,22 @@ class ThreadWorkers:
         self._loop = loop
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = asyncio.Semaphore(QUEUED_MAX)
-        self._threads: list[ThreadWorkers] = []
+        self._apart: list[ThreadWorkers] = []
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         async with self._room:
             return await self._loop.run_in_executor(self._executor, function, *args)
 
-    def thread(self, name: str) -> ThreadWorkers:
-        thread = ThreadWorkers(self._loop, threads=1, name=name)
-        self._threads.append(thread)
-        return thread
-
     def process(self) -> OwnProcess:
         return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process"))
 
+    def apart(self, name: str) -> ThreadWorkers:
+        made = ThreadWorkers(self._loop, threads=1, name=name)
+        self._apart.append(made)
+        return made
+
     def close(self) -> None:
         """Waits for running functions; drops those that have not begun."""
-        for pool in (self, *self._threads):
-            pool._executor.shutdown(wait=True, cancel_futures=True)
+        for each in self._apart:
+            each.close()
+        self._executor.shutdown(wait=True, cancel_futures=True)

@@ -82,7 +82,7 @@ class Handshakes:
 
     def __init__(self, workers: Workers, spawn: Spawn) -> None:
         self.inbox = memoryview(bytearray(CIPHERTEXT_BYTES))
-        self._thread = workers.thread("handshakes")
+        self._thread = workers.apart("handshakes")
         self._spawn = spawn
         self._is_working = False
         self._waiting: deque[Stream] = deque()

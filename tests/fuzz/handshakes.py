@@ -33,7 +33,7 @@ class AtOnce:
     async def run(self, function: Any, *args: object) -> Any:
         return function(*args)
 
-    def thread(self, name: str) -> AtOnce:
+    def apart(self, name: str) -> AtOnce:
         return self
 
     def process(self) -> Any:

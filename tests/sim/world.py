@@ -50,11 +50,11 @@ class SimWorkers:
         await asyncio.sleep(self._rng.uniform(0.0001, self._seconds_max()))
         return function(*args)
 
-    def thread(self, name: str) -> SimWorkers:
-        return self
-
     def process(self) -> SimProcess:
         return SimProcess(self)
+
+    def apart(self, name: str) -> SimWorkers:
+        return self
 
 
 class SimProcess:

@@ -27,12 +27,12 @@ class Gate:
         self.inside = self.most = 0
 
     def tls(self, world: World) -> Tls:
-        self.workers = world.workers.thread("gated")
+        self.workers = world.workers.apart("gated")
         made = Tls(world, NODE)
         made.handshakes = Handshakes(self, world.spawn)
         return made
 
-    def thread(self, name: str) -> Gate:
+    def apart(self, name: str) -> Gate:
         return self
 
     def process(self) -> Any:
