@@ -110,7 +110,8 @@ class Dispatcher:
         meters = self._metered(connection, route, request, context, end - pos) if self.quotas.active else None
         if answer.__class__ is Reply:
             if not answer.done:
-                pending = PendingReply(self, connection, route, codec, correlation_id, request, answer, meters)
+                place = (self, connection, route, codec, correlation_id, request, answer)
+                pending = PendingReply(*place) if meters is None else MeteredReply(*place, meters)
                 answer.attach(pending)
                 connection.wait(pending, answer.kept_bytes)
                 connection.stamp_ns = self.mono_ns()
@@ -118,7 +119,12 @@ class Dispatcher:
             answer = answer.take()
             if isinstance(answer, KafkaError):
                 answer = failure_reply(route, version, request, answer)
-        answer = answer if meters is None else self.throttled(connection, route, version, meters, answer)
+        if meters is not None:
+            metered = MeteredReply(self, connection, route, codec, correlation_id, request, Reply(), meters)
+            connection.wait(metered, 0)
+            metered.completed(answer)
+            connection.stamp_ns = self.mono_ns()
+            return
         if answer is not None:
             parts: Pieces = []
             try:
@@ -160,6 +166,7 @@ class Dispatcher:
             wait_ms = answer.throttle_time_ms  # decided before the records were read
         else:
             wait_ms = self.quotas.wait_ms(meters, route.api_key, is_asked=answer is not None)
+            wait_ms = max(wait_ms, getattr(answer, "throttle_time_ms", 0))  # a controller has set the one of mutations
             if wait_ms and hasattr(answer, "throttle_time_ms"):
                 answer = copy.copy(answer)  # an answer may be shared by many clients
                 answer.throttle_time_ms = wait_ms
@@ -201,7 +208,8 @@ class Dispatcher:
         """Start an async handler; the connection serves its next request after the response."""
         reply: Reply[Any] = Reply()
         meters = self._metered(connection, route, request, context, 0) if self.quotas.active else None
-        pending = PendingReply(self, connection, route, codec, correlation_id, request, reply, meters)
+        place = (self, connection, route, codec, correlation_id, request, reply)
+        pending = PendingReply(*place) if meters is None else MeteredReply(*place, meters)
         reply.attach(pending)
         connection.wait(pending, 0)
         connection.pause(Pause.HANDLER)
@@ -268,7 +276,6 @@ class PendingReply(Held):
         "connection",
         "correlation_id",
         "dispatcher",
-        "meters",
         "reply",
         "request",
         "route",
@@ -284,7 +291,6 @@ class PendingReply(Held):
         correlation_id: int,
         request: object,
         reply: Reply[Any],
-        meters: ClientMeters | None,
     ) -> None:
         self.dispatcher = dispatcher
         self.connection = connection
@@ -293,7 +299,6 @@ class PendingReply(Held):
         self.correlation_id = correlation_id
         self.request = request
         self.reply = reply
-        self.meters = meters
         self.started_ns = connection.stamp_ns
         self.parts = None
         self.nbytes = 0
@@ -305,8 +310,6 @@ class PendingReply(Held):
             return
         if isinstance(response, KafkaError):
             response = failure_reply(route, codec.version, self.request, response)
-        if self.meters is not None:
-            response = self.dispatcher.throttled(connection, route, codec.version, self.meters, response)
         parts: Pieces = []
         if response is not None:
             try:
@@ -330,6 +333,36 @@ class PendingReply(Held):
     def cancel(self) -> None:
         """The connection has been closed."""
         self.reply.cancel()
+
+
+class MeteredReply(PendingReply):
+    """The reply to a client with a quota: it has the throttle time, and the time of its encoding counts."""
+
+    __slots__ = ("meters",)
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        connection: Connection,
+        route: Route,
+        codec: Codec,
+        correlation_id: int,
+        request: object,
+        reply: Reply[Any],
+        meters: ClientMeters,
+    ) -> None:
+        super().__init__(dispatcher, connection, route, codec, correlation_id, request, reply)
+        self.meters = meters
+
+    def completed(self, response: object) -> None:
+        connection, route, version = self.connection, self.route, self.codec.version
+        if connection.closed:
+            return
+        began_ns = self.dispatcher.mono_ns()
+        if isinstance(response, KafkaError):
+            response = failure_reply(route, version, self.request, response)
+        super().completed(self.dispatcher.throttled(connection, route, version, self.meters, response))
+        self.dispatcher.quotas.spent(self.meters, self.dispatcher.mono_ns() - began_ns)
 
 
 def is_of_follower(request: FetchRequest, version: int) -> bool:
