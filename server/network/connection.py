@@ -59,7 +59,7 @@ class Pause:
 
 
 class Held:
-    """A response that is not due: the parts of its frame, or None while there are none (`dispatch.PendingReply`)."""
+    """A response that is not due: the parts of its frame, or None while there are none (`pending_reply.PendingReply`)."""
 
     __slots__ = ("nbytes", "parts")
 

@@ -199,14 +199,17 @@ class Server:
 
     def create(self, *names: str) -> None:
         rows = [CreatableTopic(name, 1, 1) for name in names]
+        made = {}
         for row in self.admin.request(CreateTopicsRequest(rows, 10_000), 7).topics:
             assert row.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), row
+            if not row.error_code:
+                made[row.name] = bytes(row.topic_id)
 
         def known() -> bool:
             answer = self.admin.request(MetadataRequest(None, False), 12)
             found = {topic.name: bytes(topic.topic_id) for topic in answer.topics}
             self.own |= {f"uuid:{name}": topic_id for name, topic_id in found.items()}
-            return set(names) <= set(found)
+            return set(names) <= set(found) and made.items() <= found.items()
 
         _until(known)
 

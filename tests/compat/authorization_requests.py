@@ -219,14 +219,14 @@ def _tokens(pick: Pick, version: int) -> Spec:
 #: A resource of DescribeAcls and DeleteAcls that is in no world.
 _NO_ACL = {
     "resource_type_filter": TOPIC, "resource_name_filter": "nothing", "pattern_type_filter": LITERAL,
-    "principal_filter": "User:nobody", "host_filter": None, "operation": READ, "permission_type": ALLOW,
+    "principal_filter": "User:mallory", "host_filter": None, "operation": READ, "permission_type": ALLOW,
 }  # fmt: skip
 _ANY_ACL = {
     "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
     "host_filter": None, "operation": 1, "permission_type": 1,
 }  # fmt: skip
 _NEW_ACL = {
-    "resource_type": TOPIC, "resource_name": "nothing", "resource_pattern_type": LITERAL, "principal": "User:nobody",
+    "resource_type": TOPIC, "resource_name": "nothing", "resource_pattern_type": LITERAL, "principal": "User:mallory",
     "host": "*", "operation": READ, "permission_type": ALLOW,
 }  # fmt: skip
 
@@ -310,8 +310,8 @@ REQUESTS: Mapping[ApiKey, Callable[[Pick, int], Spec]] = {
         ],
         "validate_only": True,
     },
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda p, v: {"users": [{"name": "nobody"}]},
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda p, v: {"deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": []},
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda p, v: {"users": [{"name": "mallory"}]},
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda p, v: {"deletions": [{"name": "mallory", "mechanism": 1}], "upsertions": []},
     ApiKey.VOTE: lambda p, v: {"cluster_id": ELSEWHERE, "voter_id": 1, "topics": _quorum("topic_name")},
     ApiKey.BEGIN_QUORUM_EPOCH: lambda p, v: {"cluster_id": ELSEWHERE, "voter_id": 1, "topics": _quorum("topic_name")},
     ApiKey.END_QUORUM_EPOCH: lambda p, v: {"cluster_id": ELSEWHERE, "topics": _quorum("topic_name")},
