@@ -94,6 +94,8 @@ class Acceptor(Protocol):
     inbox: ReceiveBuffer
     limits: ConnectionLimits
     refused: int
+    unread: int
+    held_up: int
     bytes_in: int
     bytes_out: int
 
@@ -227,6 +229,7 @@ class Connection(FrameProtocol):
         """Gives None: the transport closes itself after what has been written."""
 
     def pause_writing(self) -> None:
+        self.listener.unread += 1
         self.pause(Pause.WRITING)
 
     def resume_writing(self) -> None:
@@ -410,6 +413,7 @@ class Connection(FrameProtocol):
     def _hold(self, nbytes: int) -> None:
         self._held_bytes += nbytes
         if len(self._held) > HELD_REPLIES_MAX or self._held_bytes > HELD_BYTES_MAX:
+            self.listener.held_up += not self._paused & Pause.HELD
             self.pause(Pause.HELD)
 
     def shut(self) -> None:
