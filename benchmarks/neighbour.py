@@ -45,7 +45,9 @@ P99_RATIO_GOAL = 2
 def produce(bootstrap: str, ended: threading.Event) -> None:
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": bootstrap, "client.id": NOISY, "log_level": 2, "queue.buffering.max.kbytes": 65_536})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "client.id": NOISY, "log_level": 2, "queue.buffering.max.kbytes": 65_536}
+    )
     body, begin, sent = bytes(RECORD_BYTES), time.perf_counter(), 0
     while not ended.is_set():
         try:
