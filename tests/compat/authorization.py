@@ -32,6 +32,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from ottla.protocol.primitives import ZERO_UUID
@@ -179,11 +180,14 @@ class Server:
                 assert not answer.error_code, answer
                 self.own[f"bytes:{user}"] = bytes(answer.hmac)
                 self.token_made()
-        _until(self._shares)
+        _until(self.is_settled)
 
-    def _shares(self) -> bool:
-        """The share group's state of its topic is there, which its member's heartbeats have made."""
+    def is_settled(self) -> bool:
+        """The members are there, that of the share group has its assignment, and its topic the state which heartbeats have made."""
         self.beat()
+        [group] = self.admin.request(ShareGroupDescribeRequest(group_ids=[SHARE]), 1).groups
+        if not group.members or not all(member.assignment.topic_partitions for member in group.members):
+            return False
         partitions = [share_state.PartitionData(0)]
         topics = [share_state.ReadStateSummaryData(self.own[f"uuid:{SHARED}"], partitions)]
         answer = self.admin.request(share_state.ReadShareGroupStateSummaryRequest(SHARE, topics), 0)
@@ -362,7 +366,7 @@ class Comparison:
     def world(self, rounds: int) -> None:
         entries = random_entries(self.rng)
         for server in (self.kafka, self.own):
-            server.beat()
+            _until(server.is_settled)
             server.change_acls(entries)
         pick = Pick(self.rng)
         for index in range(len(CALLERS)):
