@@ -12,7 +12,6 @@ The path of a request that is answered at once makes no task, no future and no e
 
 from __future__ import annotations
 
-import logging
 from struct import Struct
 from typing import Any
 
@@ -27,7 +26,7 @@ from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
 from ottla.server.network.metered_reply import MeteredReply, meter, metered
-from ottla.server.network.pending_reply import PendingReply, failure_reply
+from ottla.server.network.pending_reply import PendingReply, cannot_encode, failure_reply
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import (
     Codec,
@@ -38,8 +37,6 @@ from ottla.server.network.route import (
 from ottla.server.network.turn import Turn
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.service import Spawn
-
-log = logging.getLogger(__name__)
 
 
 read_header = Struct(">hhih").unpack_from
@@ -63,6 +60,9 @@ class Dispatcher:
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
         """Serve the frame buf[pos:end]."""
+        short_path = connection.short_path
+        if short_path is not None and short_path.serve(connection, buf, pos, end):
+            return
         if end - pos < HEADER_BYTES:
             connection.refuse(f"a request of {end - pos} bytes has no header")
             return
@@ -106,6 +106,8 @@ class Dispatcher:
             answer = failure_reply(route, version, request, error)
         if self.quotas.active and meter(self, connection, route, correlation_id, request, context, end - pos, answer):
             return
+        if route.short_path is not None and connection.short_path is None:
+            connection.short_path = route.short_path(self, route, request, context, bytes(memoryview(buf)[pos:end]))
         if answer.__class__ is Reply:
             if not answer.done:
                 pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)
@@ -117,27 +119,10 @@ class Dispatcher:
             if isinstance(answer, KafkaError):
                 answer = failure_reply(route, version, request, answer)
         if answer is not None:
-            parts: Pieces = []
-            try:
-                codec.encode(answer, parts)
-            except Exception:
-                self.cannot_encode(connection, route, version, answer)
-                return
-            nbytes = codec.head_bytes
-            for part in parts:
-                nbytes += len(part)
-            connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
+            self._answer(connection, codec, correlation_id, answer)
         now_ns = self.mono_ns()
-        elapsed_ns = now_ns - connection.stamp_ns
+        route.count(now_ns - connection.stamp_ns)
         connection.stamp_ns = now_ns
-        route.requests += 1
-        route.latency_ns += elapsed_ns
-        route.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
-
-    def cannot_encode(self, connection: Connection, route: Route, version: int, answer: object) -> None:
-        """Close the connection after an internal error: an error response would need the same encoder."""
-        log.exception("Response %r does not fit %s v%d", answer, route.name, version)
-        connection.refuse(f"the response to {route.name} v{version} could not be encoded")
 
     def _skip_tags(self, connection: Connection, buf: Buffer, pos: int, end: int, tags: int) -> int:
         try:
@@ -228,8 +213,14 @@ class Dispatcher:
 
     def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: object) -> None:
         parts: Pieces = []
-        codec.encode(response, parts)
-        nbytes = codec.head_bytes + sum(map(len, parts))
+        try:
+            codec.encode(response, parts)
+        except Exception:
+            cannot_encode(connection, codec.version, response)
+            return
+        nbytes = codec.head_bytes
+        for part in parts:
+            nbytes += len(part)
         connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
 
 

@@ -12,7 +12,7 @@ from ottla.server.clock import Clock
 from ottla.server.network.connection import Connection, Held
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Reply
-from ottla.server.network.route import LATENCY_BUCKETS, Codec, Route
+from ottla.server.network.route import Codec, Route
 from ottla.server.quotas.clients import ClientQuotas
 
 log = logging.getLogger(__name__)
@@ -24,8 +24,6 @@ class Serving(Protocol):
     clock: Clock
     mono_ns: Callable[[], int]
     quotas: ClientQuotas
-
-    def cannot_encode(self, connection: Connection, route: Route, version: int, answer: object) -> None: ...
 
 
 class PendingReply(Held):
@@ -75,7 +73,7 @@ class PendingReply(Held):
             try:
                 codec.encode(response, parts)
             except Exception:
-                self.dispatcher.cannot_encode(connection, route, codec.version, response)
+                cannot_encode(connection, codec.version, response)
                 return
             nbytes = codec.head_bytes
             for part in parts:
@@ -84,15 +82,18 @@ class PendingReply(Held):
             self.nbytes = nbytes + 4
         self.parts = parts
         self.request = None
-        elapsed_ns = self.dispatcher.mono_ns() - self.started_ns
-        route.requests += 1
-        route.latency_ns += elapsed_ns
-        route.latency_buckets[min((elapsed_ns >> 10).bit_length(), LATENCY_BUCKETS - 1)] += 1
+        route.count(self.dispatcher.mono_ns() - self.started_ns)
         connection.ready(self, self.reply.kept_bytes)
 
     def cancel(self) -> None:
         """The connection has been closed."""
         self.reply.cancel()
+
+
+def cannot_encode(connection: Connection, version: int, response: object) -> None:
+    """Closes the connection after an internal error: an error response would need the same encoder."""
+    log.exception("Response %r cannot be encoded in v%d", response, version)
+    connection.refuse(f"a {type(response).__name__} v{version} could not be encoded")
 
 
 def failure_reply(route: Route, version: int, request: object, error: Exception) -> Any:

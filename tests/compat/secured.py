@@ -177,8 +177,8 @@ def secured_node(port: int, logs: Path, name: str, *, apache_kafka: bool = False
         log = logs / f"node-{name}.log"
         if apache_kafka:
             allowed = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-            heap = f"-Xmx1G -Xms256m -D{allowed}={files.identity.keys.as_uri()}{files.java_options}"
-            node = ApacheKafka(port, data=logs / name, properties=DEFAULTS | properties, heap=heap, first_id=0)
+            jvm = f"-Xmx1G -Xms256m -XX:+UseSerialGC -D{allowed}={files.identity.keys.as_uri()}{files.java_options}"
+            node = ApacheKafka(port, data=logs / name, properties=DEFAULTS | properties, jvm=jvm, first_id=0)
             stack.enter_context(node)
             log = node.data / "node1.log"
         else:
