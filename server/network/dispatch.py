@@ -38,7 +38,6 @@ from ottla.server.network.turn import Turn
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.service import Spawn
 
-
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
 API_VERSIONS = int(ApiKey.API_VERSIONS)
