@@ -365,6 +365,8 @@ COVERED_BY: dict[str, str] = {
     "server/network/context.py": "tests/server/network/test_connection.py",
     "server/network/detours.py": "tests/ottla/testing/test_cuts.py",
     "server/network/dispatch.py": "tests/server/network/test_connection.py",
+    "server/network/metered_reply.py": "tests/broker/test_client_quotas.py",
+    "server/network/pending_reply.py": "tests/server/network/test_connection.py",
     "server/network/limits.py": "tests/server/network/test_listener.py",
     "server/network/network_metrics.py": "tests/server/test_metrics.py",
     "server/network/peer_security.py": "tests/server/network/test_tls_stream.py",
