@@ -31,8 +31,18 @@ class GroupCoordinatorConfig:
     streams_group_max_size: int = 2**31 - 1
     # The limit of groups per partition, which Kafka does not have.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
+    # The heartbeat interval of a member that waits for its assignment; Kafka has none.
+    waiting_heartbeat_interval_ms: int = 2**31 - 1
     # The limit of a delayed JoinGroup without a member id, which is a constant in Kafka.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
+
+    def heartbeat_interval_ms(self, interval_ms: int, *, is_waiting: bool) -> int:
+        """Returns the interval until a member's next heartbeat, of the group's `interval_ms`.
+
+        A member that waits for partitions of others learns only by a heartbeat that they are free. With Kafka's five seconds a
+        rebalance of many members takes ten: one interval until all know the target, one until the last partition is free.
+        """
+        return min(interval_ms, self.waiting_heartbeat_interval_ms) if is_waiting else interval_ms
 
     @property
     def is_upgrade_enabled(self) -> bool:
@@ -60,6 +70,7 @@ PROPERTIES = {
     "share_group_max_size": ("group.share.max.size", 1),
     "share_initialize_retry_interval_ms": ("group.share.initialize.retry.interval.ms", 1),
     "streams_group_max_size": ("group.streams.max.size", 1),
+    "waiting_heartbeat_interval_ms": ("ottla.group.waiting.heartbeat.interval.ms", 1),
 }
 
 

@@ -311,7 +311,9 @@ def _step(
         sessions.keep_alive(shard, group, member, has_moved=has_moved)
         answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.streams_settings(group.group_id)
-        answered.response.heartbeat_interval_ms = settings.heartbeat_interval_ms
+        answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
+            settings.heartbeat_interval_ms, is_waiting=member.is_waiting(group.epoch)
+        )
         return Outcome(response=answered)
 
     return Outcome(records, then=stepped)

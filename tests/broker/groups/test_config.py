@@ -7,21 +7,22 @@ import pytest
 from ottla.broker.groups.config import GroupCoordinatorConfig, from_properties
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.errors import ConfigError
-from ottla.server.quotas.bounds import GROUPS
+from ottla.server.config.own import OWN_CONFIGS
 
 UNIFORM_CLASS = "org.apache.kafka.coordinator.group.assignor.UniformAssignor"
 
 
 def with_properties(**properties: object) -> GroupCoordinatorConfig:
     named = {name.replace("_", "."): value for name, value in properties.items()}
-    named[GROUPS] = 100_000
-    return from_properties(lambda name: named[name] if name in named else BROKER_CONFIGS[name].default)
+    every = BROKER_CONFIGS | OWN_CONFIGS
+    return from_properties(lambda name: named[name] if name in named else every[name].default)
 
 
 def test_without_properties_the_defaults_are_kafkas() -> None:
     config = with_properties()
     assert config == GroupCoordinatorConfig(
-        consumer_group_assignors=["uniform", "range"], consumer_migration_policy="bidirectional", groups=config.groups
+        consumer_group_assignors=["uniform", "range"], consumer_migration_policy="bidirectional", groups=config.groups,
+        waiting_heartbeat_interval_ms=1_000,
     )
 
 
