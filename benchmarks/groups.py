@@ -24,7 +24,7 @@ from immutables import Map
 from benchmarks.loop import Node
 from benchmarks.usage import cpu_seconds
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.target import new_target
+from ottla.broker.groups.consumer.target import input_of, new_target
 from ottla.broker.groups.shard import replay_consumer_record
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
@@ -177,7 +177,7 @@ def assignment(members: int, partitions: int) -> None:
                 replay_consumer_record(group, ConsumerGroupMemberMetadataKey("g", f"m-{n}"), value)
             group.epoch += 1
             begin = time.perf_counter()
-            records = new_target(group, topics, assignor, 0)
+            records = new_target(input_of(group, topics, assignor), 0)
             taken_ms.append((time.perf_counter() - begin) * 1000)
             for key, new in records:
                 replay_consumer_record(group, key, new)

@@ -85,6 +85,7 @@ COVERED_BY: dict[str, str] = {
     "broker/groups/share/service.py": "tests/broker/groups/share/test_offsets.py",
     "broker/groups/share/sessions.py": "tests/broker/groups/share/test_heartbeat.py",
     "broker/groups/share/state.py": "tests/broker/groups/share/test_heartbeat.py",
+    "broker/groups/share/target.py": "tests/broker/groups/test_target.py",
     "broker/groups/streams/answer.py": "tests/broker/groups/streams/test_transcripts.py",
     "broker/groups/streams/describe.py": "tests/broker/groups/streams/test_transcripts.py",
     "broker/groups/streams/endpoints.py": "tests/broker/groups/streams/test_same_answers_as_kafka.py",

@@ -66,6 +66,7 @@ class ConsumerGroup:
         self.seen_topics: object = None
         # The regular expressions are being resolved; when that began last, as it may fail.
         self.is_resolving = False
+        self.is_assigning = False
         self.resolved_ms = NEVER_MS
 
     # ---- replay
@@ -181,11 +182,7 @@ class ConsumerGroup:
 
     def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> Set[str]:
         """The names that a member asks for, and what its regular expression was resolved to."""
-        names = frozenset(metadata.subscribed_topic_names)
-        resolved = self.regexes.get(metadata.subscribed_topic_regex or "")
-        if resolved is None:
-            return names
-        return names | resolved.topics if names else resolved.topics
+        return topics_of(metadata, self.regexes)
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in resolved.topics for resolved in self.regexes.values()) or any(
@@ -268,6 +265,14 @@ def _other_generation(received: int, expected: int) -> KafkaError:
         ErrorCode.ILLEGAL_GENERATION,
         f"The received generation id {received} does not match the expected member epoch {expected}.",
     )
+
+
+def topics_of(metadata: ConsumerGroupMemberMetadataValue, regexes: Mapping[str, ResolvedRegex]) -> Set[str]:
+    names = frozenset(metadata.subscribed_topic_names)
+    resolved = regexes.get(metadata.subscribed_topic_regex or "")
+    if resolved is None:
+        return names
+    return names | resolved.topics if names else resolved.topics
 
 
 def is_subset(owned: Assignment | None, assigned: Holdings) -> bool:

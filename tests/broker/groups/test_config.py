@@ -21,7 +21,9 @@ def with_properties(**properties: object) -> GroupCoordinatorConfig:
 def test_without_properties_the_defaults_are_kafkas() -> None:
     config = with_properties()
     assert config == GroupCoordinatorConfig(
-        consumer_group_assignors=["uniform", "range"], consumer_migration_policy="bidirectional", groups=config.groups,
+        consumer_group_assignors=["uniform", "range"],
+        consumer_migration_policy="bidirectional",
+        groups=config.groups,
         waiting_heartbeat_interval_ms=1_000,
     )
 
