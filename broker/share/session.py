@@ -87,6 +87,9 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def open(self, key: SessionKey, partitions: Iterable[TopicPartition], connection: Connection) -> ShareSession:
         """Raises KafkaError: SHARE_SESSION_LIMIT_REACHED."""
         self.remove(key)

@@ -164,6 +164,8 @@ COVERED_BY: dict[str, str] = {
     "broker/handlers/write_txn_markers.py": "tests/broker/transactions/test_same_answers_as_kafka.py",
     "broker/long_work.py": "tests/broker/test_hostile_batches.py",
     "broker/metadata_cache.py": "tests/broker/test_all_topics.py",
+    "broker/metrics/share.py": "tests/broker/share/test_fetch_over_the_wire.py",
+    "broker/share/counts.py": "tests/broker/share/test_fetch_over_the_wire.py",
     "broker/metrics/": "tests/deploy/test_alerts.py",
     "broker/node.py": "tests/broker/test_publisher.py",
     "broker/components.py": "tests/broker/test_publisher.py",

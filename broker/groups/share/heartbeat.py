@@ -142,6 +142,7 @@ def _subscribe(
         new_hash = shard.cluster.hashes.of_group(topics, subscribed)
         if is_changed or new_hash != group.metadata_hash or _is_pending(group, topics, subscribed):
             records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+            shard.counts.share_rebalances += 1
             log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
     held_before = None if member is None else member.assigned
 

@@ -138,6 +138,7 @@ def _update(
     configs = {STANDBY_REPLICAS: str(shard.cluster.streams_settings(group_id).standby_replicas)}
     if is_new_epoch or validated_epoch != group.validated_topology_epoch or configs != group.assignment_configs:
         records.append(group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs))
+        shard.counts.streams_rebalances += 1
         log.info("[GroupId %s] Bumped streams group epoch to %d.", group_id, group.epoch + 1)
     statuses = []
     if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
