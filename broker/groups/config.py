@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -95,7 +95,16 @@ class StreamsGroupSettings(NamedTuple):
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
     """Reads the settings from parsed broker properties."""
     values = {field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()}
-    values["consumer_group_assignors"] = [_assignor(name) for name in values["consumer_group_assignors"]]
+    values["consumer_group_assignors"] = [
+        _assignor("group.consumer.assignors", ASSIGNORS, name) for name in values["consumer_group_assignors"]
+    ]
+    for setting, known in ONE_ASSIGNOR.items():
+        names = value_of(setting)
+        if len(names) != 1:
+            raise ConfigError(
+                setting, ",".join(names), f"{setting} must contain exactly one assignor", f"use {known[0]}"
+            )
+        _assignor(setting, dict.fromkeys(known, known[0]), names[0])
     return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))
 
 
@@ -106,9 +115,15 @@ ASSIGNORS = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
+#: Groups of these kinds have one assignor, by its name or its class.
+ONE_ASSIGNOR = {
+    "group.share.assignors": ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"),
+    "group.streams.assignors": ("sticky", "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"),
+}
 
 
-def _assignor(name: str) -> str:
-    if name not in ASSIGNORS:
-        raise ConfigError("group.consumer.assignors", name, "this assignor is unknown", "use uniform or range")
-    return ASSIGNORS[name]
+def _assignor(setting: str, known: Mapping[str, str], name: str) -> str:
+    if name not in known:
+        usable = " or ".join(dict.fromkeys(known.values()))
+        raise ConfigError(setting, name, "this assignor is unknown", f"use {usable}")
+    return known[name]

@@ -35,9 +35,20 @@ def test_kafkas_assignors_may_be_named_by_their_classes() -> None:
     ]
 
 
-def test_an_assignor_of_another_class_is_refused_when_the_node_starts() -> None:
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_an_assignor_of_another_class_is_refused_when_the_node_starts(kind: str) -> None:
     with pytest.raises(ConfigError, match="this assignor is unknown"):
-        with_properties(group_consumer_assignors=["org.example.Mine"])
+        with_properties(**{f"group_{kind}_assignors": ["org.example.Mine"]})
+
+
+def test_share_and_streams_groups_have_one_assignor_by_its_name_or_its_class() -> None:
+    with_properties(group_share_assignors=["simple"], group_streams_assignors=["sticky"])
+    with_properties(
+        group_share_assignors=["org.apache.kafka.coordinator.group.assignor.SimpleAssignor"],
+        group_streams_assignors=["org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"],
+    )
+    with pytest.raises(ConfigError, match="exactly one assignor"):
+        with_properties(group_share_assignors=["simple", "simple"])
 
 
 @pytest.mark.parametrize(
