@@ -15,8 +15,8 @@ from ottla.broker.handlers._share_members import MEMBER_ID_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
-from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
+from ottla.protocol.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.share.member import ACCEPT, REJECT, RELEASE, RENEW, At, ShareMember, initialize, set_group
@@ -315,6 +315,19 @@ def test_a_request_without_a_valid_group_and_member_is_invalid(node: Node, field
     with node.wire() as wire:
         request = ShareFetchRequest(**({"group_id": "g", "member_id": "m"} | fields))
         assert wire.request(request).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_more_partitions_than_a_session_may_have_are_refused_before_any_is_looked_at(share: Share) -> None:
+    share.produce(b"a")
+    member = share.member()
+    assert until(lambda: records_of(member, share.at)) == {0: b"a"}
+    topics = [FetchTopic(share.at[0], [FetchPartition(index) for index in range(100_000)])]
+    fields = {"group_id": share.group, "member_id": member.member_id, "share_session_epoch": member.epoch}
+    assert member.wire.request(ShareFetchRequest(**fields, topics=topics)).error_code == ErrorCode.INVALID_REQUEST
+    acknowledged = [AcknowledgeTopic(share.at[0], [AcknowledgePartition(index) for index in range(100_000)])]
+    answer = member.wire.request(ShareAcknowledgeRequest(**fields, topics=acknowledged))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert member.acknowledge(share.at, (0, 0, [ACCEPT])) == NONE, "the session goes on"
 
 
 def test_a_renewal_has_no_limits_for_records(share: Share) -> None:
