@@ -15,7 +15,7 @@ from typing import TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups import target
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
-from ottla.broker.groups.modern.topics import topic_ids
+from ottla.broker.groups.modern.topics import check_subscription, topic_ids
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.broker.groups.share import initialize, sessions
 from ottla.broker.groups.share.group import EMPTY_METADATA, Member, ShareGroup
@@ -75,6 +75,7 @@ def _validate(request: ShareGroupHeartbeatRequest) -> None:
         _check(request.subscribed_topic_names, "SubscribedTopicNames must be set in first request.")
     elif request.member_epoch < LEAVING_EPOCH:
         _check(False, "MemberEpoch is invalid.")
+    check_subscription(len(request.subscribed_topic_names or ()))
 
 
 def _check(is_right: object, message: str) -> None:
