@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from functools import partial
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.groups.modern.topics import check_subscription
 from ottla.broker.groups.streams.answer import StreamsAnswer
 from ottla.broker.groups.streams.configured import StatusCode
 from ottla.broker.handlers._group_answers import check_streams_groups, client_of
@@ -49,9 +48,8 @@ def topics_of(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
 
 
 def check_topic_names(request: StreamsGroupHeartbeatRequest, internal_topics: Collection[str]) -> None:
-    """KafkaError STREAMS_INVALID_TOPOLOGY for topics that no application may have, INVALID_REQUEST for too many."""
+    """KafkaError STREAMS_INVALID_TOPOLOGY for topics that no application may have."""
     names = list(topics_of(request))
-    check_subscription(len(names))
     internal = [name for name in names if name in internal_topics]
     if internal:
         raise KafkaError(

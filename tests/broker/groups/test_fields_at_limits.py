@@ -10,8 +10,7 @@ import pytest
 
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
 from ottla.broker.groups.shard import Client
-from ottla.broker.handlers.streams_group_heartbeat import check_topic_names
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
@@ -132,13 +131,6 @@ def test_more_topics_than_a_member_may_name_are_refused(groups: Groups, kind: st
     for epoch in (JOIN, groups.epoch_of(kind, "a")):
         beat = partial(getattr(groups, kind), "a", epoch, subscribed_topic_names=names)
         assert groups.refused(beat) == ErrorCode.INVALID_REQUEST
-
-
-def test_more_topics_than_a_topology_may_name_are_refused() -> None:
-    request = StreamsGroupHeartbeatRequest(topology=stateless(*(f"{n:06}" for n in range(100_000))))
-    with pytest.raises(KafkaError) as refused:
-        check_topic_names(request, ())
-    assert refused.value.code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("kind", ["consumer", "share"])
