@@ -98,7 +98,7 @@ def test_an_epoch_to_come_is_fenced(groups: Groups, kind: str, epoch: int) -> No
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("epoch", [-1, 1, INT_MAX])
 def test_a_member_that_the_group_does_not_have_is_unknown(groups: Groups, kind: str, epoch: int) -> None:
-    assert groups.refused(lambda: getattr(groups, kind)("nobody", epoch)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert groups.refused(lambda: getattr(groups, kind)("unknown", epoch)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("kind", ["consumer", "streams"])
@@ -114,7 +114,7 @@ def test_only_a_static_member_leaves_for_a_while(groups: Groups, kind: str) -> N
         ("a", 1, "i", ErrorCode.FENCED_INSTANCE_ID),
         ("a", -1, "i", ErrorCode.FENCED_INSTANCE_ID),
         ("a", -2, "i", ErrorCode.FENCED_INSTANCE_ID),
-        ("a", 1, "nobodys", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 1, "unknown", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_an_instance_id_of_another_member_is_refused(
@@ -174,7 +174,7 @@ def test_a_member_has_all_partitions_that_any_entry_of_its_request_names() -> No
 
 
 @pytest.mark.parametrize(
-    "tasks", [[TaskIds("0", [3])], [TaskIds("0", [-1])], [TaskIds("0", [INT_MAX])], [TaskIds("nobodys", [0])]]
+    "tasks", [[TaskIds("0", [3])], [TaskIds("0", [-1])], [TaskIds("0", [INT_MAX])], [TaskIds("unknown", [0])]]
 )
 def test_tasks_that_the_topology_does_not_have_are_refused(groups: Groups, tasks: list[TaskIds]) -> None:
     epoch = groups.epoch_of("streams", "a")
