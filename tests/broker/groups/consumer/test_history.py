@@ -7,6 +7,7 @@ says (invariants 21, 37, 38 and 42).
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import copy
 from random import Random
 from re import fullmatch
@@ -130,6 +131,8 @@ class History:
             return
         assert group.epoch >= max(self.group_epoch, group.assignment_epoch)
         self.group_epoch = group.epoch
+        names = Counter(name for m in group.members.values() for name in m.metadata.subscribed_topic_names)
+        assert group.names == names
         held = [
             (topic_id, partition)
             for member in group.members.values()
