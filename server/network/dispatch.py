@@ -30,7 +30,6 @@ from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import (
-    LATENCY_BUCKETS,
     Codec,
     Route,
     RouteTable,
@@ -66,6 +65,9 @@ class Dispatcher:
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
         """Serve the frame buf[pos:end]."""
+        short_path = connection.short_path
+        if short_path is not None and short_path.serve(connection, buf, pos, end):
+            return
         if end - pos < HEADER_BYTES:
             connection.refuse(f"a request of {end - pos} bytes has no header")
             return
@@ -107,6 +109,8 @@ class Dispatcher:
             answer = route.handler(request, context)
         except Exception as error:
             answer = failure_reply(route, version, request, error)
+        if route.short_path is not None and connection.short_path is None:
+            connection.short_path = route.short_path(self, route, request, context, bytes(memoryview(buf)[pos:end]))
         meters = self._metered(connection, route, request, context, end - pos) if self.quotas.active else None
         if answer.__class__ is Reply:
             if not answer.done:
@@ -120,27 +124,10 @@ class Dispatcher:
                 answer = failure_reply(route, version, request, answer)
         answer = answer if meters is None else self.throttled(connection, route, version, meters, answer)
         if answer is not None:
-            parts: Pieces = []
-            try:
-                codec.encode(answer, parts)
-            except Exception:
-                self.cannot_encode(connection, route, version, answer)
-                return
-            nbytes = codec.head_bytes
-            for part in parts:
-                nbytes += len(part)
-            connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
+            self._answer(connection, codec, correlation_id, answer)
         now_ns = self.mono_ns()
-        elapsed_ns = now_ns - connection.stamp_ns
+        route.count(now_ns - connection.stamp_ns)
         connection.stamp_ns = now_ns
-        route.requests += 1
-        route.latency_ns += elapsed_ns
-        route.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
-
-    def cannot_encode(self, connection: Connection, route: Route, version: int, answer: object) -> None:
-        """Close the connection after an internal error: an error response would need the same encoder."""
-        log.exception("Response %r does not fit %s v%d", answer, route.name, version)
-        connection.refuse(f"the response to {route.name} v{version} could not be encoded")
 
     def _metered(
         self, connection: Connection, route: Route, request: Any, context: RequestContext, size: int
@@ -255,8 +242,14 @@ class Dispatcher:
 
     def _answer(self, connection: Connection, codec: Codec, correlation_id: int, response: object) -> None:
         parts: Pieces = []
-        codec.encode(response, parts)
-        nbytes = codec.head_bytes + sum(map(len, parts))
+        try:
+            codec.encode(response, parts)
+        except Exception:
+            cannot_encode(connection, codec.version, response)
+            return
+        nbytes = codec.head_bytes
+        for part in parts:
+            nbytes += len(part)
         connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
 
 
@@ -312,7 +305,7 @@ class PendingReply(Held):
             try:
                 codec.encode(response, parts)
             except Exception:
-                self.dispatcher.cannot_encode(connection, route, codec.version, response)
+                cannot_encode(connection, codec.version, response)
                 return
             nbytes = codec.head_bytes
             for part in parts:
@@ -321,15 +314,18 @@ class PendingReply(Held):
             self.nbytes = nbytes + 4
         self.parts = parts
         self.request = None
-        elapsed_ns = self.dispatcher.mono_ns() - self.started_ns
-        route.requests += 1
-        route.latency_ns += elapsed_ns
-        route.latency_buckets[min((elapsed_ns >> 10).bit_length(), LATENCY_BUCKETS - 1)] += 1
+        route.count(self.dispatcher.mono_ns() - self.started_ns)
         connection.ready(self, self.reply.kept_bytes)
 
     def cancel(self) -> None:
         """The connection has been closed."""
         self.reply.cancel()
+
+
+def cannot_encode(connection: Connection, version: int, response: object) -> None:
+    """Closes the connection after an internal error: an error response would need the same encoder."""
+    log.exception("Response %r cannot be encoded in v%d", response, version)
+    connection.refuse(f"a {type(response).__name__} v{version} could not be encoded")
 
 
 def is_of_follower(request: FetchRequest, version: int) -> bool:

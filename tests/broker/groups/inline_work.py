@@ -20,6 +20,9 @@ class InlineWorkers:
     def process(self) -> Never:
         raise NotImplementedError
 
+    def apart(self, name: str) -> Never:
+        raise NotImplementedError
+
 
 def resolver(clock: ManualClock) -> RegexResolver:
     return RegexResolver(InlineWorkers(), _spawn(clock))
