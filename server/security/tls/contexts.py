@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ottla.server.network.tls_stream import ServerSide, keep_asked_name, reason_of
+from ottla.server.network.handshakes import ServerSide, keep_asked_name, reason_of
 from ottla.server.security.tls.ciphers import check_suites, openssl_names
 from ottla.server.security.tls.properties import TlsProperties
 from ottla.server.security.tls.stores import KeyStore, key_store, trusted_certificates
