@@ -151,6 +151,7 @@ class Node(NodeState):
             snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
             on_failure=self.fail,
             security=self._security.to_controllers,
+            unstable_features=config["unstable.feature.versions.enable"],
         )
         self.metadata.loader.add_publisher(QuotaPublisher(self.quotas))
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
@@ -209,6 +210,7 @@ class Node(NodeState):
                 [d.directory_id for d in logs.directories if d.online],
                 rack=config["broker.rack"],
                 previous_broker_epoch=logs.previous_broker_epoch,
+                features=self.metadata.supported_levels,
             ),
             heartbeats,
             lambda: self.metadata.last_applied_offset,

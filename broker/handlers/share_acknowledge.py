@@ -14,7 +14,7 @@ from functools import partial
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.handlers._share_members import anyone, error_of, leader_of, member_of
+from ottla.broker.handlers._share_members import anyone, check_size, error_of, leader_of, member_of
 from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
 from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
@@ -44,6 +44,7 @@ def serve(
 ) -> Answer[ShareAcknowledgeResponse]:
     check_share_groups(broker)
     member = member_of(request.group_id, request.member_id)
+    check_size(request.topics)
     if request.share_session_epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     session = broker.share_leaders.sessions.find(member, request.share_session_epoch)
