@@ -61,6 +61,15 @@ PROPERTIES = {
     },
 }
 
+#: Where the simulator's clusters have other values.
+KAFKAS_DEFAULTS = {
+    "group.streams.num.standby.replicas": "0",
+    "group.share.record.lock.duration.ms": "30000",
+    "group.share.delivery.count.limit": "5",
+    "group.share.initialize.retry.interval.ms": "30000",
+    "share.coordinator.snapshot.update.records.per.snapshot": "500",
+}
+
 
 class Broker:
     """Over one connection; what is known of topics is shared by all connections to it."""
@@ -212,7 +221,7 @@ async def of_simulation(sequences: Sequence[tuple[int, Steps]]) -> list[list[str
     internal["share.coordinator.state.topic.replication.factor"] = "1"
     internal["share.coordinator.state.topic.min.isr"] = internal["transaction.state.log.min.isr"] = "1"
     long = {f"group.{kind}.session.timeout.ms": "45000" for kind in ("consumer", "share", "streams")}
-    settings = {**small, **internal, **long, **PROPERTIES}
+    settings = {**small, **internal, **long, **KAFKAS_DEFAULTS, **PROPERTIES}
     cluster = SimCluster(random.Random(1), {1: "broker,controller"}, settings)
     cluster.start()
     assert await cluster.all_serve(20)
