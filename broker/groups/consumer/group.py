@@ -19,6 +19,7 @@ from ottla.broker.groups.consumer.member import (
 )
 from ottla.broker.groups.consumer.state import GroupState
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
+from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -64,7 +65,7 @@ class ConsumerGroup:
         self._holders: dict[bytes, dict[int, str]] = {}
         # ---- soft
         # The metadata that the hash was last compared with.
-        self.seen_topics: object = None
+        self.seen_topics: TopicsImage | None = None
         # The regular expressions are being resolved; when that began last, as it may fail.
         self.is_resolving = False
         self.is_assigning = False
@@ -185,6 +186,13 @@ class ConsumerGroup:
     def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> Set[str]:
         """The names that a member asks for, and what its regular expression was resolved to."""
         return topics_of(metadata, self.regexes)
+
+    def has_changed_topics(self, topics: TopicsImage) -> bool:
+        """Whether a topic of the subscription is another one than in the metadata that the hash was last compared with."""
+        seen = self.seen_topics
+        if seen is None or seen is topics:
+            return seen is None
+        return any(topics.by_name(name) != seen.by_name(name) for name in self.subscribed_topics({}))
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in resolved.topics for resolved in self.regexes.values()) or any(

@@ -67,10 +67,10 @@ def subscribe(
     expression, former = metadata.subscribed_topic_regex or "", before.subscribed_topic_regex or ""
     records.extend(regexes.change(group, former, expression))
     has_other_names = metadata.subscribed_topic_names != before.subscribed_topic_names
-    # An expression that is not resolved yet changes the target when it is.
-    is_changed = has_other_names or (expression != former and expression in group.regexes)
+    # An expression that is not resolved yet changes the target when it is, and not before because some other topic changed.
+    is_changed = has_other_names or (expression != former and (not expression or expression in group.regexes))
     topics = shard.cluster.topics()
-    if is_changed or group.seen_topics is not topics:
+    if is_changed or group.has_changed_topics(topics):
         names = group.subscribed_topics({wish.member_id: group.topics_of(metadata)})
         new_hash = shard.cluster.hashes.of_group(topics, names)
         if is_changed or new_hash != group.metadata_hash:

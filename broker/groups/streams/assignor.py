@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple, TypeAlias
 
+from ottla.broker.groups.streams.by_load import ByLoad
 from ottla.broker.groups.streams.tasks import Tasks, TaskSet
 
 log = logging.getLogger(__name__)
@@ -66,15 +66,15 @@ class _Quota:
 
 class _Process:
     def __init__(self) -> None:
-        self.members = 0
-        #: Loads and ids of members; an entry whose load is not the member's any more does not count.
-        self.by_load: list[tuple[int, str]] = []
+        self.members: list[str] = []
+        #: Made when it is needed, and again after a member was given a task again.
+        self.by_load: ByLoad | None = None
         self.tasks: set[Task] = set()
         self.load = 0
 
     @property
     def load_per_member(self) -> float:
-        return self.load / self.members
+        return self.load / len(self.members)
 
 
 class _Assignment:
@@ -99,8 +99,7 @@ class _Assignment:
         self._standby_before: dict[Task, list[str]] = {}
         for member_id, process_id in self._process_of.items():
             process = self._processes.setdefault(process_id, _Process())
-            process.members += 1
-            heappush(process.by_load, (0, member_id))
+            process.members.append(member_id)
             self._active_before.update(dict.fromkeys(_listed(members[member_id].current.active), member_id))
             for task in _listed(members[member_id].current.standby):
                 self._standby_before.setdefault(task, []).append(member_id)
@@ -113,25 +112,36 @@ class _Assignment:
         left = [task for task in left if not self._give_back(task, self._active_before.get(task))]
         left = [task for task in left if not self._give_back(task, self._least_loaded(self._standby_before.get(task)))]
         # Whole ranges of one subtopology go to one member at first.
-        heap = self._heap()
+        by_load = self._by_load()
         for task in sorted(left):
-            _, process_id = heap[0]
-            self._give(task, self._least_loaded_member(self._processes[process_id]), is_active=True)
-            heapreplace(heap, (self._processes[process_id].load_per_member, process_id))
+            process_id = by_load.pop()
+            process = self._processes[process_id]
+            self._give_to_least_loaded(task, process, is_active=True)
+            by_load.push(process.load_per_member, process_id)
 
     def _give_back(self, task: Task, member_id: str | None) -> bool:
         """Give the member the active task again, unless it is full."""
         if member_id is None or self._loads[member_id] >= self._active_quota.per_member:
             return False
-        self._give(task, member_id, is_active=True)
+        self._give_again(task, member_id, is_active=True)
         return True
+
+    def _give_again(self, task: Task, member_id: str, *, is_active: bool) -> None:
+        self._give(task, member_id, is_active=is_active)
+        self._processes[self._process_of[member_id]].by_load = None
+
+    def _give_to_least_loaded(self, task: Task, process: _Process, *, is_active: bool) -> None:
+        if process.by_load is None:
+            process.by_load = ByLoad((self._loads[member_id], member_id) for member_id in process.members)
+        member_id = process.by_load.pop()
+        self._give(task, member_id, is_active=is_active)
+        process.by_load.push(self._loads[member_id], member_id)
 
     def _give(self, task: Task, member_id: str, *, is_active: bool) -> None:
         process = self._processes[self._process_of[member_id]]
         process.tasks.add(task)
         process.load += 1
         self._loads[member_id] += 1
-        heappush(process.by_load, (self._loads[member_id], member_id))
         (self.active if is_active else self.standby)[member_id].add(task)
         if is_active:
             self._active_quota.count(self._loads[member_id])
@@ -147,12 +157,12 @@ class _Assignment:
                 if member_id is None:
                     left.append((task, self._standby_replicas - given))
                     break
-                self._give(task, member_id, is_active=False)
-        heap = self._heap()
+                self._give_again(task, member_id, is_active=False)
+        by_load = self._by_load()
         missing = 0
         for task, replicas in sorted(left, reverse=True):
             given = 0
-            while given < replicas and self._give_standby(task, heap):
+            while given < replicas and self._give_standby(task, by_load):
                 given += 1
             missing += replicas - given
         if missing:
@@ -175,32 +185,26 @@ class _Assignment:
                 return candidate
         return None
 
-    def _give_standby(self, task: Task, heap: list[tuple[float, str]]) -> bool:
+    def _give_standby(self, task: Task, by_load: ByLoad) -> bool:
         """To the least loaded process that does not have the task."""
         passed = []
         is_given = False
-        while heap and not is_given:
-            passed.append(heappop(heap)[1])
+        while by_load and not is_given:
+            passed.append(by_load.pop())
             process = self._processes[passed[-1]]
             if task not in process.tasks:
-                self._give(task, self._least_loaded_member(process), is_active=False)
+                self._give_to_least_loaded(task, process, is_active=False)
                 is_given = True
-        for process_id in passed:
-            heappush(heap, (self._processes[process_id].load_per_member, process_id))
+        for process_id in reversed(passed):
+            by_load.push(self._processes[process_id].load_per_member, process_id)
         return is_given
 
     # ---- loads
 
-    def _heap(self) -> list[tuple[float, str]]:
-        heap = [(process.load_per_member, process_id) for process_id, process in self._processes.items()]
-        heapify(heap)
-        return heap
-
-    def _least_loaded_member(self, process: _Process) -> str:
-        heap = process.by_load
-        while heap[0][0] != self._loads[heap[0][1]]:
-            heappop(heap)
-        return heap[0][1]
+    def _by_load(self) -> ByLoad:
+        return ByLoad(
+            (self._processes[process_id].load_per_member, process_id) for process_id in sorted(self._processes)
+        )
 
     def _least_loaded(self, member_ids: Iterable[str] | None, unless: Task | None = None) -> str | None:
         candidates = [m for m in member_ids or () if unless is None or not self._has(m, unless)]

@@ -20,13 +20,14 @@ def leave(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Outcome[S
     if group is None:
         why = "is not a streams group" if shard.has_group(group_id) else "not found"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+    if request.shutdown_application and group.members:
+        # Also of a member whose session has ended meanwhile. A group without members has no application to shut down.
+        group.request_shutdown(member_id)
     group.member(member_id)
     log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
 
     def left() -> Outcome[StreamsAnswer]:
         sessions.forget(shard, group_id, member_id)
-        if request.shutdown_application and group.members:
-            group.request_shutdown(member_id)
         return Outcome()
 
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)

@@ -101,18 +101,18 @@ class StreamsPlayer(Player):
         return stateless(*topics, epoch=epoch)
 
     def _owned(self, member: Member, word: str) -> dict[str, Any]:
-        """`held` is all that it was given, `less` all but the last task, `more` one that it was not."""
+        """`held` is all that it was given; `more` and `unknown` add tasks that it was not given, or that there are not."""
         if not word:
             return {}
         if word == "none" or member.held is None:
             return NOTHING
         lists = [[TaskIds(key, sorted(partitions)) for key, partitions in tasks] for tasks in member.held]
-        if word == "less" and lists[0]:
-            lists[0][-1].partitions.pop()
-        elif word == "more":
-            lists[0] = [TaskIds("0", [0, 1, 2, 3])]
+        if word == "more":
+            first = next((tasks for tasks in lists[0] if tasks.subtopology_id == "0"), None)
+            lists[0] = [tasks for tasks in lists[0] if tasks is not first]
+            lists[0].append(TaskIds("0", sorted({0, 1, 2, 3}.union(first.partitions if first else ()))))
         elif word == "unknown":
-            lists[0] = [TaskIds("9", [0])]
+            lists[0].append(TaskIds("9", [0]))
         return dict(zip(NOTHING, lists, strict=True))
 
     async def describe(self) -> Any:

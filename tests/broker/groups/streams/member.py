@@ -56,8 +56,8 @@ class StreamsMember:
         self._sent = having
         return self._heartbeat(request)
 
-    def leave(self) -> Any:
-        answer = self._heartbeat(StreamsGroupHeartbeatRequest("g", self.name, -1))
+    def leave(self, shutdown: bool = False) -> Any:
+        answer = self._heartbeat(StreamsGroupHeartbeatRequest("g", self.name, -1, shutdown_application=shutdown))
         self.epoch = 0
         return answer
 

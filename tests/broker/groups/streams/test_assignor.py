@@ -53,7 +53,7 @@ def test_a_new_member_takes_no_more_than_its_share_and_the_rest_stays() -> None:
 
 
 def test_the_standby_takes_over_from_a_member_that_is_gone() -> None:
-    topology = {"0": SubtopologyTasks(4, STATEFUL)}
+    topology = {"0": SubtopologyTasks(6, STATEFUL)}
     before = assign(threads(a="p", b="q", c="r"), topology, 1)
     members = after(threads(b="q", c="r"), before)
     now = assign(members, topology, 1)
@@ -86,6 +86,22 @@ def test_whatever_changes_each_task_has_one_owner_and_its_copies_are_in_other_pr
         most = min(replicas, len(set(processes.values())) - 1)
         stateful = {task for task in every if topology[task[0]].is_stateful}
         assert copies == Counter(dict.fromkeys(stateful, most) if most else {}), step
+
+
+def test_a_copy_goes_to_the_one_of_equally_loaded_processes_that_kafka_chooses() -> None:
+    """Apache Kafka 4.3.1 gave these targets (streams groups with one standby replica, members that join one after another)."""
+    topology = {"0": SubtopologyTasks(4, STATELESS), "1": SubtopologyTasks(4, STATEFUL)}
+    targets: dict[str, Tasks] = {}
+    for members in ("a", "ac", "acb"):
+        targets = assign(after(threads(**{m: f"process-{m}" for m in members}), targets), topology, 1)
+    assert {m: set(target.standby.get("1", ())) for m, target in targets.items()} == {"a": {2}, "b": {0}, "c": {1, 3}}
+
+
+def test_a_task_goes_to_the_one_of_two_equally_loaded_processes_that_kafka_chooses() -> None:
+    """As in Apache Kafka 4.3.1: a member joins after its source topic has grown from 2 to 5 partitions."""
+    before = assign(threads(c="q"), {"0": SubtopologyTasks(2, STATELESS)}, 0)
+    targets = assign(after(threads(a="p", c="q"), before), {"0": SubtopologyTasks(5, STATELESS)}, 0)
+    assert {m: set(target.active["0"]) for m, target in targets.items()} == {"a": {2, 3}, "c": {0, 1, 4}}
 
 
 def test_there_is_nothing_to_assign_without_members() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.groups.config import StreamsGroupSettings
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.streams.member import CurrentAssignment, recorded_assignment
 from ottla.broker.groups.streams.reconcile import reconciled
@@ -100,3 +101,17 @@ def test_offsets_of_topics_that_the_group_reads_stay() -> None:
     assert group.is_subscribed_to("t") and not group.is_subscribed_to("u")
     member.leave()
     assert not group.is_subscribed_to("t")
+
+
+def test_a_member_whose_session_has_ended_may_still_shut_the_application_down() -> None:
+    harness = GroupCoordinatorHarness(StreamsGroupSettings(initial_rebalance_delay_ms=0))
+    harness.topics = {"t": 1}
+    first, second = (StreamsMember(harness, name, stateless("t")) for name in "ab")
+    first.beat()
+    assert second.leave(shutdown=True).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    (status,) = first.beat().status
+    assert "member b encountered a fatal error" in status.status_detail
+    first.leave()
+    second.leave(shutdown=True)
+    harness.clock.advance(WAIT_MS)
+    assert not first.beat(epoch=0).status
