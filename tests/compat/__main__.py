@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests import kdc
+from tests.broker.groups.sequences.compare import Difference
 from tests.broker.groups.sequences.generators import GENERATORS
 from tests.compat import (
     authorization,
@@ -92,15 +93,20 @@ def run_group_logs(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def run_random_groups(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
-    """2,000 random sequences of each kind of group (or of the named kinds), answered as Apache Kafka answers them."""
+    """2,000 random sequences of each kind of group (or the named number and kinds), answered as Apache Kafka answers them."""
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"random sequences of groups are left out: {reason if nodes == 1 else 'for one node'}")
         return []
+
+    def show(difference: Difference) -> None:
+        print(*difference.lines(), sep="\n", flush=True)
+
     found = []
+    count = next((int(name) for name in names if name.isdigit()), random_groups.SEQUENCES)
     for kind in sorted(GENERATORS.keys() & set(names)) or GENERATORS:
         begin = time.monotonic()
-        differing = sum(random_groups.compared(kind, lambda each: print(*each.lines(), sep="\n", flush=True)))
-        why = f"{differing} of {random_groups.SEQUENCES} differ" if differing else ""
+        differing = sum(random_groups.compared(kind, show, count))
+        why = f"{differing} of {count} differ" if differing else ""
         found.append(report(Outcome(f"groups-{kind}", "FAIL" if why else "PASS", time.monotonic() - begin, why)))
     return found
 

@@ -17,14 +17,20 @@ from tools import apache_kafka
 
 BASE_PORT = 32170
 SEQUENCES = 2_000
-#: Sequences that one broker answers before a fresh one takes its place: their topics stay on it.
+#: Sequences that one broker answers before a fresh one takes its place. Their topics and groups stay on it: each sequence keeps two or
+#: three files open (a broker shuts down at its limit of file descriptors) and some 100 KB of the JVM's heap of 1 GB.
 PER_BROKER = 1_000
+#: Sequences whose answers differ by a row of docs/DIFFERENCES.md.
+LEFT_OUT = {
+    "consumer": {1201},  # the uniform assignor: which member gets the extra partition
+}
 #: Differences that are made as short as possible, which takes a minute each.
 SHRUNK_MAX = 5
 
 
 def sequences(kind: str, count: int, first: int = 0) -> list[Sequence]:
-    return [GENERATORS[kind](Random(f"{kind} {seed}")) for seed in range(first, first + count)]
+    seeds = (seed for seed in range(first, first + count) if seed not in LEFT_OUT.get(kind, ()))
+    return [GENERATORS[kind](Random(f"{kind} {seed}")) for seed in seeds]
 
 
 def compared(kind: str, show: Callable[[Difference], None], count: int = SEQUENCES) -> Iterator[int]:

@@ -58,7 +58,13 @@ class ConsumerPlayer(Player):
         return await self._beat(member, member.epoch_of(epoch), owned, **fields)
 
     async def full(
-        self, member: Member, epoch: str = "same", owned: str = "held", topics: str = "t", instance: str = ""
+        self,
+        member: Member,
+        epoch: str = "same",
+        owned: str = "held",
+        topics: str = "t",
+        instance: str = "",
+        assignor: str = "",
     ) -> Any:
         """As a client sends it after an error."""
         member.instance = instance or None
@@ -68,6 +74,7 @@ class ConsumerPlayer(Player):
             owned,
             rebalance_timeout_ms=60_000,
             subscribed_topic_names=[self.topic(name) for name in names_of(topics)],
+            server_assignor=assignor or None,
         )
 
     async def leave(self, member: Member, epoch: str = "-1", instance: str | None = None) -> Any:
@@ -175,6 +182,8 @@ def consumer_sequence(chance: Random) -> Sequence:
 
     def full(member: str) -> None:
         options = {"epoch": chance.choice(("same", "prev")), "topics": topics[0]}
+        if assignor == "range":
+            options["assignor"] = assignor
         add("full", member, **options, **({"instance": instance} if (instance := instances[member]) else {}))
 
     def rest() -> None:
