@@ -112,9 +112,13 @@ def _read(log: Log, path: str, position: int, size: int) -> None:
 
 
 def is_flushed(current: Log, future: Log) -> bool:
-    """Returns True if all that is on the disk in the current log is there in the future log: a power loss must not take it back."""
-    needed = current.log_end_offset if current.config.flush_messages == EVERY_RECORD else current.recovery_point
-    return future.recovery_point >= min(needed, future.log_end_offset)
+    """Returns True if all that is on the disk in the current log is there in the future log: a power loss must not take it back.
+
+    With flush.messages=1 all of both: a follower whose flush is interrupted by the replacement counts its log as flushed.
+    """
+    if current.config.flush_messages == EVERY_RECORD:
+        return current.recovery_point == current.log_end_offset and future.recovery_point == future.log_end_offset
+    return future.recovery_point >= min(current.recovery_point, future.log_end_offset)
 
 
 def take_over(current: Log, future: Log) -> None:
@@ -131,7 +135,9 @@ def take_over(current: Log, future: Log) -> None:
     future.producers = current.producers
     future.high_watermark = current.high_watermark
     future.cleaned_until, future.uncleanable = current.cleaned_until, current.uncleanable
-    future.flushed_ms = current.flushed_ms
+    # Until its new name is on the disk, a power loss leaves what is flushed in the current log.
+    future.recovery_point = min(future.recovery_point, current.recovery_point)
+    future.flush_mark, future.flushed_ms = (-1, 0), current.flushed_ms
     if future.config is not current.config:
         future.update_config(current.config)
     future.is_moving = False

@@ -95,6 +95,7 @@ class FutureLogs(LogsState):
             if not isinstance(failure, DiskFull):
                 self.directory_failed(target, failure)
             raise
+        self._renamed[target.path] = self._renamed.get(target.path, 0) + 1
         take_over(current, future)
         del self._futures[(future.topic_id, future.partition)]
         source = self._take_out(current)

@@ -37,8 +37,10 @@ class LogsState:
         self._futures: dict[Key, Log] = {}
         self._by_path = {directory.path: directory for directory in directories}
         self._in: dict[str, dict[Key, Log]] = {directory.path: {} for directory in directories}
-        self._removals = Removals(files, self.directory_failed)
+        self._removals = Removals(files, self.directory_failed, self.sync_names)
         self._checkpoints = OffsetCheckpoints(files)
+        # Directories where logs have taken other ones' places since their names were synced, and how many.
+        self._renamed: dict[str, int] = {}
         self._opened: set[str] = set()  # directories whose logs are all open and recovered
         self._unclean: set[str] = set()  # directories where a log could not be closed
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
@@ -127,7 +129,23 @@ class LogsState:
 
     def write_log_starts(self, only: LogDir | None = None) -> list[LogDir]:
         """Writes and syncs the log start offsets, so that DeleteRecords survives a crash. Returns the directories where this failed."""
+        for directory in self.directories:
+            if directory.path in self._renamed and only in (None, directory):
+                self.sync_names(directory)
         return self._write(checkpoint.LOG_START, lambda log: log.log_start_to_write or None, only)
+
+    def sync_names(self, directory: LogDir) -> bool:
+        """Syncs the names of the logs that have taken another one's place. Returns False if the directory is offline."""
+        renamed = self._renamed.get(directory.path)
+        if directory.online and renamed is not None:
+            try:
+                self.files.sync_dir(directory.path)
+            except StorageFailure as failure:
+                self.directory_failed(directory, failure)
+            else:
+                if self._renamed.get(directory.path) == renamed:  # no other one meanwhile
+                    self._renamed.pop(directory.path, None)
+        return directory.online
 
     def write_high_watermarks(self) -> None:
         self._write(checkpoint.REPLICATION, lambda log: min(log.high_watermark, log.truncating_to))

@@ -45,9 +45,15 @@ class RemovedLog:
 class Removals:
     """The deleted logs of a node until their directories are unlinked. All methods except `rename_all` and `remove_due` are for the thread that appends."""
 
-    def __init__(self, files: Files, on_failed: Callable[[LogDir, StorageFailure], None]) -> None:
+    def __init__(
+        self,
+        files: Files,
+        on_failed: Callable[[LogDir, StorageFailure], None],
+        sync_names: Callable[[LogDir], bool],
+    ) -> None:
         self._files = files
         self._on_failed = on_failed
+        self._sync_names = sync_names
         self._removed: dict[str, RemovedLog] = {}  # by the directory that is to be renamed
         self._renaming = Lock()  # held for one rename, never for a sync
         self._due_trees: dict[str, int] = {}  # path -> due ms
@@ -96,9 +102,10 @@ class Removals:
         for entries in waiting.values():
             directory = entries[0].directory
             try:
-                replacements = self._synced_replacements(entries)
                 for entry in entries:
-                    if entry.replaced_by is None or entry.replaced_by.path in replacements:
+                    # Without the sync a power loss could take the new name and keep the rename of the old log. If the new log's
+                    # directory is offline, the old one keeps its name: the next start chooses between the two.
+                    if entry.replaced_by is None or self._sync_names(entry.replaced_by):
                         self._rename(entry)
                 self._files.sync_dir(directory.path)
             except StorageFailure as error:
@@ -109,23 +116,6 @@ class Removals:
             for entry in entries:
                 self._left(entry)
         return failure
-
-    def _synced_replacements(self, entries: list[RemovedLog]) -> set[str]:
-        """Syncs the directories of the logs that replaced these; returns those that are online.
-
-        Without the sync a power loss could take the new name and keep the rename of the old log. If the directory is offline
-        the old log keeps its name: the next start chooses between the two (`Logs.open_all`).
-        """
-        synced = set()
-        for directory in {entry.replaced_by.path: entry.replaced_by for entry in entries if entry.replaced_by}.values():
-            if directory.online:
-                try:
-                    self._files.sync_dir(directory.path)
-                except StorageFailure as failure:
-                    self._on_failed(directory, failure)
-                else:
-                    synced.add(directory.path)
-        return synced
 
     def _rename(self, entry: RemovedLog) -> None:
         with self._renaming:

@@ -248,6 +248,7 @@ class LogMoves:
             if move.flushes < FLUSHES_BESIDE_APPENDS:
                 move.flushes += 1
                 return partial(self._settle, move)
+            current.flush(now_ms)
             future.flush(now_ms)
             if not self._is_settled(move, current):
                 move.flushes = 0
@@ -277,7 +278,10 @@ class LogMoves:
         move.start_written = start
 
     def _sync(self, move: Move) -> None:
-        move.future.flush(self._world.clock.wall_ms())
+        now_ms = self._world.clock.wall_ms()
+        if (current := move.partition.log) is not None and current.config.flush_messages == future_copy.EVERY_RECORD:
+            current.flush(now_ms)
+        move.future.flush(now_ms)
         if self._logs.write_log_starts(move.target):
             raise DiskFull(move.target.path, "the log start offset could not be written")
         self._logs.rename_deleted()
