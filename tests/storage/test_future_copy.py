@@ -11,7 +11,6 @@ from ottla.storage import future_copy
 from ottla.storage.cleaner import Advance, Cleaner, Sync
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DamagedPartition
-from ottla.storage.future_logs import PREFERRED_MAX
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
 from ottla.storage.partition_dir import future_partition_of, has_future_name
@@ -164,11 +163,3 @@ def test_a_future_log_whose_log_is_gone_with_its_directory_takes_its_place_unles
     adopted = alone.create("orders", 0, A, SMALL, directory_id=B)
     assert adopted.log_end_offset == 40
     assert adopted.directory == str(tmp_path / "b" / "orders-0")
-
-
-def test_the_oldest_of_too_many_preferred_directories_is_forgotten(two: Logs) -> None:
-    for partition in range(PREFERRED_MAX + 1):
-        two.prefer("later", partition, two.directories[1])
-    config = SMALL
-    assert two.directory_of(two.create("later", 1, A, config, directory_id=A)).directory_id == B
-    assert two.directory_of(two.create("later", 0, A, config, directory_id=A)).directory_id == A
