@@ -98,6 +98,9 @@ class LogsState:
             del self._logs[key]
             del self._by_name[(log.topic, log.partition)]
         log.leave()
+        log.on_failure = (
+            None  # a search that still reads it must not take the directory offline, because the files are renamed
+        )
         directory = self.directory_of(log)
         del self._in[directory.path][key]
         return directory

@@ -41,6 +41,8 @@ RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 SLICE_NS = 2_000_000
 SLICE_BYTES = 1 << 20
 PIECE_BYTES = 128 << 10
+#: An operator may raise the rate while a move waits because of it.
+LOOK_AT_RATE_MS = 500
 #: So much is read from the disk on a worker at once, and so much is written before it is synced on a worker.
 READ_AHEAD_BYTES = 8 << 20
 FLUSH_BYTES = 64 << 20
@@ -222,9 +224,10 @@ class LogMoves:
             move.read_ahead_to = future.log_end_offset + 1 if ahead is None else ahead.to_offset
             if ahead is not None:
                 return self._on_worker(ahead.read)
-        copied, until_ns = 0, self._world.clock.mono_ns() + SLICE_NS
-        while copied < SLICE_BYTES and self._world.clock.mono_ns() < until_ns:
-            some = future_copy.copy_some(current, future, PIECE_BYTES, now_ms, errand_done=move.errand_done)
+        copied, until_ns, bytes_max = 0, self._world.clock.mono_ns() + SLICE_NS, min(SLICE_BYTES, self._configs[RATE])
+        while copied < bytes_max and self._world.clock.mono_ns() < until_ns:
+            size = min(PIECE_BYTES, bytes_max)
+            some = future_copy.copy_some(current, future, size, now_ms, errand_done=move.errand_done)
             move.errand_done = False
             if not isinstance(some, int):
                 move.errand_done = True
@@ -238,9 +241,12 @@ class LogMoves:
     async def _rest(self, move: Move) -> None:
         if move.future.unflushed_bytes >= FLUSH_BYTES:
             await self._world.workers.run(move.future.flush, self._world.clock.wall_ms())
-        self._throttle.bytes_per_second = self._configs[RATE]
-        if pause_ms := self._throttle.pause_ms():
-            await pause(self._world.clock, pause_ms)
+        while self._moves.get(move.key) is move:
+            self._throttle.bytes_per_second = self._configs[RATE]
+            pause_ms = self._throttle.pause_ms()
+            if not pause_ms:
+                break
+            await pause(self._world.clock, min(pause_ms, LOOK_AT_RATE_MS))
 
     def _caught_up(self, move: Move, current: Log, now_ms: int) -> Wait | None:
         future = move.future

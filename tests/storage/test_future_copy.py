@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
+from ottla.protocol.errors import KafkaError
 from ottla.storage import future_copy
 from ottla.storage.cleaner import Advance, Cleaner, Sync
 from ottla.storage.config import LogConfig
-from ottla.storage.errors import DamagedPartition
+from ottla.storage.errors import DamagedPartition, StorageFailure
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
 from ottla.storage.partition_dir import future_partition_of, has_future_name
@@ -75,6 +76,20 @@ def test_a_future_log_has_the_batches_epochs_and_producers_of_the_log(two: Logs)
     assert two.get(A, 0) is future and two.directory_of(future).directory_id == B
     append(future, batch(fill=99), epoch=3)
     assert len(read_all(future)) > len(read_all(log)), "a reader of the old log still has it"
+
+
+def test_a_search_that_still_reads_the_old_log_fails_alone(two: Logs) -> None:
+    """It may be a search by time that takes several turns. Its client asks again."""
+    log, future = moving(two)
+    copy_all(log, future)
+    two.replace(log, future, NOW_MS)
+    two.rename_deleted()
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        log.offset_for_timestamp(0)
+    with pytest.raises(StorageFailure):
+        log.read(0, max_bytes=100)
+    assert not two.offline_directories
+    assert future.offset_for_timestamp(0) is not None
 
 
 def test_a_future_log_is_truncated_where_the_log_was_and_starts_where_it_does(two: Logs) -> None:
