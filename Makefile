@@ -4,6 +4,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
 
+# Tests start hundreds of processes: without the files of bytecode each of them would compile pandas, pyspark and the tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run failover test check unit bench compat chaos sim fuzz demo spark-jars clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
@@ -13,15 +16,18 @@ $(VENV)/core: pyproject.toml
 	@$(PY) -m compileall -q protocol storage server controller broker ottla  # else the first start pays for it
 	@touch $@
 
-$(VENV)/dev: $(VENV)/core
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+# An extra's packages alone, and not this project again: others may be using it meanwhile, and it would be built again.
+define install_extra
+	@$(PY) -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(@F)"]))' > $@.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r $@.txt
 	@touch $@
+endef
 
-# The extra's packages alone, and not this project again: others may be using it meanwhile.
+$(VENV)/dev: $(VENV)/core
+	$(install_extra)
+
 $(VENV)/pipeline: pyproject.toml | $(VENV)/core
-	@$(PY) -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["pipeline"]))' > $(VENV)/pipeline.txt
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r $(VENV)/pipeline.txt
-	@touch $@
+	$(install_extra)
 
 # Three nodes; ARGS="--nodes 1" for one.
 run: $(VENV)/core
@@ -37,7 +43,7 @@ UNIT := $(addprefix tests/,protocol storage server controller broker fuzz)
 # skipped and say so.
 test: $(VENV)/dev
 	$(MAKE) --no-print-directory -j 2 check spark-if-possible
-	$(PYTEST) -rfEs -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/rules tests  # in the order of tests/conftest.py
+	$(PYTEST) -rfEs -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/rules tests  # in the order of tests/conftest.py
 
 SPARK_NEEDS := $(and $(shell command -v java 2>/dev/null),$(shell command -v mvn 2>/dev/null))
 .PHONY: spark-if-possible

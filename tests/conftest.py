@@ -1,8 +1,8 @@
 """For all tests: the files that take long come first, processes that are started can be interrupted, and no example of Hypothesis
 fails because the machine was busy (its limit is 200 ms of wall time by default).
 
-With `--dist loadfile` a worker that begins a long file last leaves the other one idle, and pytest-xdist begins with the files
-of most tests, which are short ones.
+With `--dist loadfile` a worker that begins a long file last leaves the others idle, and pytest-xdist begins with the files
+of most tests, which are short ones. Files that keep the processor busy alternate with those that mostly wait for processes.
 
 A shell without job control starts background commands with SIGINT ignored, and what is ignored is inherited.
 """
@@ -10,6 +10,8 @@ A shell without job control starts background commands with SIGINT ignored, and 
 from __future__ import annotations
 
 import signal
+from collections import defaultdict
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import pytest
@@ -22,10 +24,15 @@ settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")
 
 #: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.
-LONG_FOLDERS = ("pipeline", "chaos", "fuzz", "cluster", "sim", "clients", "ottla", "docker", "deploy")
+BUSY_FOLDERS = ("pipeline", "fuzz", "sim")
+WAITING_FOLDERS = ("chaos", "cluster", "docker", "clients", "ottla", "deploy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {folder: place for place, folder in enumerate(LONG_FOLDERS)}
     root = Path(__file__).parent
-    items.sort(key=lambda item: places.get(item.path.relative_to(root).parts[0], len(places)))
+    files: defaultdict[str, list[Path]] = defaultdict(list)
+    for path in dict.fromkeys(item.path for item in items):
+        files[path.relative_to(root).parts[0]].append(path)
+    busy, waiting = ([path for name in names for path in files[name]] for names in (BUSY_FOLDERS, WAITING_FOLDERS))
+    places = {path: place for place, path in enumerate(chain.from_iterable(zip_longest(busy, waiting)))}
+    items.sort(key=lambda item: places.get(item.path, len(places)))

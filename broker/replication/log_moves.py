@@ -198,14 +198,17 @@ class LogMoves:
                     await wait()
         except (KafkaError, StorageFailure) as failure:
             log.error("%s was not moved to %s: %s", move.partition, move.target.path, failure)
-            self._failed(move, failure)
-        except Exception as error:
+            self._failed(move)
+        except Exception:
             log.exception("%s was not moved to %s", move.partition, move.target.path)
-            self._failed(move, error)
+            self._failed(move)
 
-    def _failed(self, move: Move, failure: Exception) -> None:
-        """Deletes the copy. If a directory has failed, `directory_failed` ends the move."""
-        if self._moves.get(move.key) is move and (isinstance(failure, DiskFull) or not self._logs.offline_directories):
+    def _failed(self, move: Move) -> None:
+        """Deletes the copy, unless a directory has failed: then `directory_failed` ends the move."""
+        current = move.partition.log
+        if self._moves.get(move.key) is not move or current is None:
+            return
+        if move.target.online and self._logs.directory_of(current).online:
             self.cancel(move.partition)
 
     def _step(self, move: Move) -> Wait | None:

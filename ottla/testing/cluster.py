@@ -116,6 +116,9 @@ class Cluster:
     def is_running(self, node_id: int) -> bool:
         return self.nodes[node_id].is_running
 
+    def is_paused(self, node_id: int) -> bool:
+        return node_id in self._paused
+
     def log(self, node_id: int) -> str:
         """Return the node's log output so far."""
         with open(self.nodes[node_id].log_file, encoding="utf-8", errors="replace") as file:

@@ -82,7 +82,6 @@ FAMILIES: dict[str, str] = {
     "group.streams.": "warm-up tasks, racks and descriptions of topologies in streams groups (KIP-1071)",
     "share.coordinator.": "share groups",
     "errors.deadletterqueue.": "share groups",
-    "sasl.kerberos.": "GSSAPI",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
@@ -143,6 +142,10 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
         "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",
         "sasl.oauthbearer.scope.claim.name",
+    ),
+    "the system's Kerberos library gets tickets, and renews them after half of their lifetime": (
+        "sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor", "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.min.time.before.relogin",
     ),
     "metrics are exposed for Prometheus": ("metric.reporters",),
     "TLS comes from the system's OpenSSL": (

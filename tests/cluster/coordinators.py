@@ -12,21 +12,21 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 FOUND_SECONDS_MAX = 30
 NAMES_MAX = 100
 POLL_SECONDS = 0.02
-# FindCoordinator takes a second when it has the topic created. One that does not answer is asleep.
-ASLEEP_SECONDS = 3
+#: FindCoordinator takes a second when it has the topic created.
+ANSWER_SECONDS_MAX = 3
 
 
 def coordinator_of(cluster: Cluster, key_type: int, key: str) -> int:
-    """As any node that runs says."""
+    """As any node that runs says. One that a test has paused is not asked: it would not answer."""
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     deadline = time.monotonic() + FOUND_SECONDS_MAX
     while True:
         for node in cluster.nodes.values():
-            if not cluster.is_running(node.id):
+            if not cluster.is_running(node.id) or cluster.is_paused(node.id):
                 continue
             try:
                 with Wire(node.port) as wire:
-                    wire.sock.settimeout(ASLEEP_SECONDS)
+                    wire.sock.settimeout(ANSWER_SECONDS_MAX)
                     found = wire.request(request).coordinators[0]
             except (OSError, AssertionError):
                 continue

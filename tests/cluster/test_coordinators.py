@@ -29,10 +29,9 @@ from tests.cluster.coordinators import (
     coordinator_of,
     group_coordinator,
     group_id_at,
-    transaction_coordinator,
     transactional_id_at,
 )
-from tests.cluster.transactor import PRODUCE_VERSION, Nodes, Transactor
+from tests.cluster.transactor import Nodes, Transactor
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -40,7 +39,6 @@ OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 PARTITIONS = 3
 LIMIT_SECONDS = 60
 SWEEP_MS = 500
-ASKED_MS = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -152,38 +150,6 @@ def test_a_broker_killed_in_the_middle_of_a_transaction_takes_none_of_it_away(
     assert sorted(read_committed(cluster, topic)) == sorted(expected)
 
 
-def test_markers_that_a_killed_coordinator_did_not_write_are_written_by_the_next_one(
-    cluster: Cluster, topic: str
-) -> None:
-    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
-    partition = led_by(cluster, topic, 3)
-    transactor.produce(topic, partition, b"decided")
-    cluster.pause(3)  # it takes no marker, so the transaction stays prepared
-    transactor.end(commit=True)
-    cluster.kill(1)
-    cluster.resume(3)
-    eventually(lambda: transactor.is_stable(topic, partition), "the marker", LIMIT_SECONDS)
-    # For a moment the node that slept may answer from its old state, in which it led and the transaction was open.
-    eventually(lambda: read_committed(cluster, topic) == [b"decided"], "the record", LIMIT_SECONDS)
-
-
-def test_the_end_of_the_next_transaction_waits_for_the_markers_of_the_last_one(cluster: Cluster, topic: str) -> None:
-    """34: with the epoch that it was given, a producer is no zombie; a Go client's transactional copy died of it."""
-    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
-    partition = led_by(cluster, topic, 3)
-    transactor.produce(topic, partition, b"first")
-    cluster.pause(3)  # it takes no marker, so the transaction stays prepared
-    transactor.end(commit=True)
-    with Wire(cluster.nodes[1].port) as wire:
-        answers = [wire.request(transactor.end_request(commit=commit)).error_code for commit in (True, False)]
-    assert answers == [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-    cluster.resume(3)
-    transactor.end(commit=False)
-    transactor.produce(topic, partition, b"second")
-    transactor.end(commit=True)
-    eventually(lambda: read_committed(cluster, topic) == [b"first", b"second"], "both records", LIMIT_SECONDS)
-
-
 def test_every_replica_describes_the_producers_that_it_knows(cluster: Cluster, topic: str) -> None:
     transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
     transactor.produce(topic, 0, b"first")
@@ -212,39 +178,6 @@ def test_what_a_dead_producer_left_open_is_aborted_by_the_next_coordinator_when_
     eventually(lambda: is_stable_everywhere(transactor, topic), "the abort", LIMIT_SECONDS)
     assert transactor.committed_offset(group_id, topic) == -1
     assert read_committed(cluster, topic) == []
-
-
-def test_a_request_that_waits_for_a_sleeping_coordinator_is_answered_in_its_own_time(
-    cluster: Cluster, topic: str
-) -> None:
-    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
-    partition = led_by(cluster, topic, 3)
-    with Wire(cluster.nodes[3].port) as wire:
-        wire.sock.settimeout(ASKED_MS / 1000 + 5)  # invariant 53
-        cluster.pause(1)
-        request = transactor.produce_request(topic, partition, b"x", timeout_ms=ASKED_MS)
-        answer = wire.request(request, PRODUCE_VERSION).responses[0].partition_responses[0]
-    assert ErrorCode(answer.error_code) == ErrorCode.NOT_ENOUGH_REPLICAS, "which makes producers ask again"
-    transactor.produce(topic, partition, b"x")
-    transactor.end(commit=True)
-    eventually(lambda: is_stable_everywhere(transactor, topic), "the marker", LIMIT_SECONDS)
-    assert read_committed(cluster, topic) == [b"x"]
-
-
-def test_a_coordinator_that_slept_while_another_took_over_ends_nothing_a_second_time(
-    cluster: Cluster, topic: str
-) -> None:
-    transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
-    transactor.produce(topic, led_by(cluster, topic, 2), b"one")
-    cluster.pause(1)
-    eventually(lambda: transaction_coordinator(cluster, transactor.transactional_id) != 1, "another one", LIMIT_SECONDS)
-    transactor.end(commit=True)
-    transactor.produce(topic, led_by(cluster, topic, 2), b"two")
-    cluster.resume(1)
-    eventually(lambda: 1 not in cluster.leaders(TRANSACTIONS).values(), "the news to reach it", LIMIT_SECONDS)
-    transactor.end(commit=False)
-    eventually(lambda: is_stable_everywhere(transactor, topic), "every marker", LIMIT_SECONDS)
-    assert read_committed(cluster, topic) == [b"one"]
 
 
 def test_librdkafka_commits_a_transaction_whose_coordinator_and_leaders_die_one_after_the_other(

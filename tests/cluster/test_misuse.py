@@ -128,8 +128,10 @@ def judge(cluster: Cluster, writer: Writer) -> None:
 def test_a_second_node_with_an_id_in_use_is_refused_and_the_first_does_not_notice(cluster: Cluster) -> None:
     writer = written(cluster, "orders")
     before = cluster.leaders("orders"), cluster.isr("orders")
-    for node_id in cluster.nodes:  # the quorum's leader, a follower, the partition's leader
-        assert "give this node an id of its own" in Stray(cluster, node_id).refusal()
+    # The quorum's leader, a follower, the partition's leader; at once, because each asks until its time to register is up.
+    strays = [Stray(cluster, node_id) for node_id in cluster.nodes]
+    for stray in strays:
+        assert "give this node an id of its own" in stray.refusal()
     assert (cluster.leaders("orders"), cluster.isr("orders")) == before
     judge(cluster, writer)
 

@@ -76,6 +76,8 @@ class Nodes:
         while True:
             try:
                 node_id = self._right.get(role) or find()
+                if self.cluster.is_paused(node_id):
+                    raise ConnectionError(f"node {node_id} is paused: it answers when it is resumed at the earliest")
                 answer = self._wire(node_id).request(request, version)
                 error = ErrorCode(error_of(answer))
             except (OSError, AssertionError, KeyError):

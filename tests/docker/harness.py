@@ -9,6 +9,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -17,6 +18,7 @@ from tests.docker.compose_file import ROOT, Service
 
 READY = "Kafka Server started"
 STOP_SECONDS_MAX = 30
+STOCK_CLIENT = ROOT / "tests/docker/stock_client.py"
 PYTHON = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
 
 FORWARDER = """
@@ -124,3 +126,17 @@ class ContainerHarness(ABC):
         return subprocess.run(
             self.placed(where, command), capture_output=True, text=True, timeout=60, cwd=cwd, env=PYTHON
         )
+
+    def produce_and_consume(self, asked: Sequence[tuple[str, str]], copies: int, *security: str) -> None:
+        """Stock clients at (place, address), all at once: most of their time they wait for a group's first rebalance."""
+
+        def ask(one: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+            return self.run(one[0], sys.executable, str(STOCK_CLIENT), one[1], str(copies), *security)
+
+        with ThreadPoolExecutor(len(asked)) as pool:
+            for (where, address), done in zip(asked, pool.map(ask, asked), strict=True):
+                said = f"{done.stdout}{done.stderr[-2000:]}"
+                assert done.returncode == 0, f"{address} from {where}: {said}\n{self.logs()}"
+
+    def logs(self) -> str:
+        return "\n".join(f"{service.name}: {self.log(service)[-2000:]}" for service in self.services)

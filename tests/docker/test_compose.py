@@ -4,7 +4,6 @@ network namespace of its own, and stock clients reach it from inside and outside
 from __future__ import annotations
 
 import socket
-import sys
 import time
 from pathlib import Path
 
@@ -83,11 +82,6 @@ def wait_until_started(harness: ContainerHarness, found: list[Service]) -> None:
             time.sleep(0.1)
 
 
-def ask(harness: ContainerHarness, where: str, bootstrap: str, copies: int) -> None:
-    done = harness.run(where, sys.executable, str(ROOT / "tests/docker/stock_client.py"), bootstrap, str(copies))
-    assert done.returncode == 0, f"{bootstrap} from {where}: {done.stdout}{done.stderr[-2000:]}"
-
-
 def produce_and_consume(harness: ContainerHarness, found: list[Service]) -> Service:
     """Through every address that the first broker advertises."""
     brokers = [service for service in found if service.environment.get("KAFKA_PROCESS_ROLES") != "controller"]
@@ -95,10 +89,14 @@ def produce_and_consume(harness: ContainerHarness, found: list[Service]) -> Serv
         harness.start(service)
     wait_until_started(harness, found)
     service = brokers[0]
-    for address in service.advertised.values():
-        outside = address.startswith("localhost:")
-        ask(harness, "host" if outside else brokers[-1].name, address, min(3, len(brokers)))
+    inside = brokers[-1].name
+    asked = [("host" if is_outside(address) else inside, address) for address in service.advertised.values()]
+    harness.produce_and_consume(asked, min(3, len(brokers)))
     return service
+
+
+def is_outside(address: str) -> bool:
+    return address.startswith("localhost:")
 
 
 #: Where namespaces can be made one file is enough to know that the other way works, too.

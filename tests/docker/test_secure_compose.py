@@ -13,7 +13,7 @@ from ottla.server.config.load import read_properties
 from tests.docker.compose_file import ROOT, SECURE, services
 from tests.docker.loopback_harness import LoopbackHarness
 from tests.docker.namespace_harness import NamespaceHarness, available
-from tests.docker.test_compose import name_of, wait_until_started
+from tests.docker.test_compose import is_outside, name_of, wait_until_started
 
 #: The client properties that stay the same in librdkafka's names.
 SAME = ("security.protocol", "sasl.mechanism")
@@ -44,14 +44,13 @@ def test_clients_connect_with_the_properties_beside_the_file(path: Path, tmp_pat
         for service in found:
             harness.start(service)
         wait_until_started(harness, found)
+        asked = [
+            ("host" if is_outside(address) else service.name, address)
+            for service in found
+            for address in service.advertised.values()
+        ]
+        harness.produce_and_consume(asked, 1, *security)
         for service in found:
-            stock = (sys.executable, str(ROOT / "tests/docker/stock_client.py"))
-            for address in service.advertised.values():
-                where = "host" if address.startswith("localhost:") else service.name
-                done = harness.run(where, *stock, address, "1", *security)
-                assert done.returncode == 0, (
-                    f"{address}: {done.stdout}{done.stderr[-2000:]}{harness.log(service)[-2000:]}"
-                )
             outside = service.advertised["EXTERNAL"]
             ours = (sys.executable, "-m", "ottla.main", "topic", "list", "--bootstrap", outside)
             done = harness.run("host", *ours, "--config", f"docker/{client}", cwd=tmp_path)

@@ -32,7 +32,12 @@ from tests.pipeline.spark_cluster import SparkCluster, until
 #: On a machine that does nothing else a twentieth is enough.
 BATCH_SECONDS_MAX = 600
 CATCH_UP_SECONDS_MAX = 600
-SETTINGS = ("pipeline.trigger=2 seconds", "kafka.replication_factor=3", "source.max_offsets_per_trigger=4000")
+SETTINGS = (
+    "pipeline.trigger=2 seconds",
+    "kafka.replication_factor=3",
+    "source.max_offsets_per_trigger=4000",
+    "spark.options.spark.sql.codegen.wholeStage=false",  # no driver lives long enough to earn back the compiling
+)
 QUERIES = {"bronze", "silver", "dead-letters", "windows", "sessions"}
 MIX = ("--bad", "5", "--duplicates", "5", "--late", "10")
 #: Options of the standalone cluster: one small executor per worker, and all addresses are loopback ones.
@@ -134,7 +139,7 @@ class Standalone:
 
     def revive(self, victim: str, stages: Stages) -> None:
         if victim == "worker":
-            self._spark.start_worker(self._workers)
+            self._spark.start_workers(self._workers)
         elif victim == "driver":
             stages.start()
 

@@ -24,7 +24,11 @@ from tests.needs import skip_because
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS_MAX = 30
 #: A test's Spark lives for a minute: what its Java's optimizing compiler and its generated code cost is never earned back.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+#: To verify Spark's classes takes a fifth of the processor time of such a life.
+os.environ.setdefault(
+    "JAVA_TOOL_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 SHORT_LIVED = ("spark.shuffle_partitions=1", "spark.options.spark.sql.codegen.wholeStage=false")
 
 

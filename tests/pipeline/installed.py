@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 from tests.pipeline.conftest import ROOT
@@ -17,9 +18,9 @@ PYTHONPATH="$PYTHONPATH:{libraries}" exec {python} -S -P "$@"
 
 
 def wheel(folder: Path) -> Path:
-    """Builds the wheel of this tree."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True)
+    """Builds the wheel of this tree, with the build tool that is installed here."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return next(folder.glob("ottla-*.whl"))
 
 
@@ -30,8 +31,8 @@ def installed(folder: Path) -> tuple[str, dict[str, str]]:
     """
     folder.mkdir(parents=True)
     target = folder / "site"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*command, "--target", str(target), str(wheel(folder))], check=True)
+    with zipfile.ZipFile(wheel(folder)) as archive:
+        archive.extractall(target)
     python = folder / "python"
     python.write_text(INTERPRETER.format(python=sys.executable, libraries=sysconfig.get_path("purelib")))
     python.chmod(0o755)

@@ -45,8 +45,7 @@ class SparkCluster:
         try:
             self._master = self._launch("master", MASTER_CLASS, "--port", str(self._port))
             self._wait("master", "I have been elected leader")
-            for number in self._workers:
-                self.start_worker(number)
+            self.start_workers(*self._workers)
         except BaseException:
             self.close()
             raise
@@ -63,13 +62,16 @@ class SparkCluster:
             if process is not None:
                 _kill(process)
 
-    def start_worker(self, number: int) -> None:
-        """Starts worker `number` (from 1) and waits until the master has registered it."""
-        name = f"worker-{number}"
-        seen = self._log(name).read_text().count(REGISTERED) if self._log(name).exists() else 0
-        options = ("--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(self._folder / name))
-        self._workers[number] = self._launch(name, WORKER_CLASS, "--port", "0", *options, self.url)
-        self._wait(name, REGISTERED, times=seen + 1)
+    def start_workers(self, *numbers: int) -> None:
+        """Starts these workers (from 1) and waits until the master has registered them."""
+        seen = {}
+        for number in numbers:
+            name = f"worker-{number}"
+            seen[name] = self._log(name).read_text().count(REGISTERED) if self._log(name).exists() else 0
+            options = ("--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(self._folder / name))
+            self._workers[number] = self._launch(name, WORKER_CLASS, "--port", "0", *options, self.url)
+        for name, times in seen.items():
+            self._wait(name, REGISTERED, times=times + 1)
 
     def kill_worker(self, number: int) -> None:
         """Sends -9 to the worker alone; its executors end by themselves when they lose it."""

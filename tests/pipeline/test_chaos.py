@@ -23,7 +23,7 @@ from tests.pipeline.conftest import why_not
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_or_doubled_when_spark_and_a_broker_are_killed_mid_stream(tmp_path: Path) -> None:
     skip_because(why_not())
-    checks = chaos.run("standalone", kills=3, rate=200, seed=1, folder=tmp_path)
+    checks = chaos.run("standalone", kills=3, rate=100, seed=1, folder=tmp_path)
     assert not [check for check in checks if not check.holds]
     by_name = {check.what: check.found for check in checks}
     assert by_name["bronze rows = acknowledged events"] > 1000 and by_name["gold sessions = truth"] > 100

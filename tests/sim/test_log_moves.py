@@ -225,6 +225,20 @@ def test_a_full_disk_ends_the_move_and_deletes_the_copy() -> None:
     run(main())
 
 
+def test_a_damaged_log_is_not_moved_and_its_copy_is_deleted() -> None:
+    async def main() -> None:
+        node = await filled(MovingNode(1), 20)
+        await node.stop()
+        path = next(path for path in sorted(node.host.disk.tree("/a/t-0")) if path.endswith(".log"))
+        node.host.disk._must(path).data[80] ^= 1
+        node.move_to("/b")
+        await asyncio.sleep(5)
+        assert node.directory == "a" and not node.moves._moves and not node.logs.futures()
+        assert not node.logs.offline_directories
+
+    run(main())
+
+
 @pytest.mark.parametrize("failing", ["/a", "/b"])
 def test_a_directory_that_fails_during_a_move_ends_it_and_the_log_stays_where_it_is(failing: str) -> None:
     async def main() -> None:

@@ -18,6 +18,9 @@ class InlineWorkers:
     def process(self) -> Never:
         raise NotImplementedError
 
+    def apart(self, name: str) -> Never:
+        raise NotImplementedError
+
 
 def resolver(clock: ManualClock) -> RegexResolver:
     def spawn(coroutine: Coroutine[object, Never, Any], name: str) -> Any:

@@ -71,26 +71,6 @@ def test_a_member_goes_on_in_its_epoch_after_the_node_was_restarted(nodes: list[
         assert (again.error_code, again.member_epoch, again.assignment) == (ErrorCode.NONE, 1, None)
 
 
-def test_a_regular_expression_is_resolved_and_again_when_a_topic_is_created(nodes: list[Node]) -> None:
-    with nodes[0].wire() as wire:
-        fields: dict[str, Any] = {"subscribed_topic_names": [], "subscribed_topic_regex": "("}
-        assert heartbeat(wire, 0, **fields).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-        fields["subscribed_topic_regex"] = "(?i)T|later.*"
-        assert heartbeat(wire, 0, **fields).member_epoch == 1
-        eventually(lambda: heartbeat(wire, described(wire).members[0].member_epoch).member_epoch == 2, "its topics")
-        assert topics_of(wire) == ["t"]
-        nodes[0].create("later-1", partitions=1)
-        # Ten seconds after the last resolution at the earliest.
-        eventually(
-            lambda: heartbeat(wire, described(wire).members[0].member_epoch).member_epoch == 3, "the new topic", 60
-        )
-        assert topics_of(wire) == ["later-1", "t"]
-
-
-def topics_of(wire: Wire) -> list[str]:
-    return sorted(topic.topic_name for topic in described(wire).members[0].assignment.topic_partitions)
-
-
 def test_a_group_has_settings_of_its_own_from_the_next_heartbeat_on(nodes: list[Node]) -> None:
     with nodes[0].wire() as wire:
         assert heartbeat(wire, 0).heartbeat_interval_ms == 5_000
