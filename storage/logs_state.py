@@ -187,7 +187,11 @@ class LogsState:
         }
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
-        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.before_truncation`)."""
+        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.before_truncation`).
+
+        A log that this one has just replaced loses its name before, or it would be the longer of the two after a crash.
+        """
+        self._removals.settle(f"{place.path}/{log.topic}-{log.partition}" for place in self.directories)
 
         def wanted(name: str, now: int) -> int:
             offset_max = start if name == checkpoint.LOG_START and start is not None else min(now, offset)

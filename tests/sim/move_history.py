@@ -128,7 +128,8 @@ class MovingNode:
         end, written = self.log.log_end_offset, [*self.batches, *self.in_flight]
         lowest = self.promise.flushed if power else self.end
         assert end >= min(lowest, self.truncating_to), f"{self.log} lost batches up to {lowest}"
-        assert self.log.log_start_offset >= min(self.promise.start, end), f"{self.log} has deleted records again"
+        if self.promise.flushed:  # otherwise not even the directory's name was on the disk
+            assert self.log.log_start_offset >= min(self.promise.start, end), f"{self.log} has deleted records again"
         self.batches = [batch for batch in written if batch.offset < end]
         self._settled()
         self.promise = Promise(min(self.promise.flushed, end), min(self.promise.start, end))
