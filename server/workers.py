@@ -30,7 +30,7 @@ class Workers(Protocol):
         """Returns a process for long work in Python. It is started by the first call, and its user closes it."""
 
     def apart(self, name: str) -> Workers:
-        """Returns one thread more, for calls that wait for another machine: they must not keep the disk's work waiting."""
+        """Returns one thread more, for calls that must not keep the disk's work waiting, or not wait behind it."""
 
 
 class ThreadWorkers:

@@ -159,8 +159,10 @@ def secured_cluster(port: int, logs: Path, name: str, nodes: int) -> Iterator[Se
     """The same on several nodes: gives the first one. Ports of a listener are consecutive."""
     files = make_files(logs / f"{name}-files")
     per_node = {}
+    # Kafka's default: some tests want two members in a group's first rebalance, and a handshake or a login delays the second.
+    delay = {"group.initial.rebalance.delay.ms": "3000"}
     for step in range(nodes):
-        per_node[step + 1] = DEFAULTS | CLUSTER_DEFAULTS | node_properties(port + step, files)
+        per_node[step + 1] = DEFAULTS | CLUSTER_DEFAULTS | delay | node_properties(port + step, files)
     with Cluster(nodes, directory=str(logs / name), base_port=port, per_node=per_node):
         yield _with_user(SecuredNode(port, files, logs / name))
 
@@ -175,8 +177,8 @@ def secured_node(port: int, logs: Path, name: str, *, apache_kafka: bool = False
         log = logs / f"node-{name}.log"
         if apache_kafka:
             allowed = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-            heap = f"-Xmx1G -Xms256m -D{allowed}={files.identity.keys.as_uri()}{files.java_options}"
-            node = ApacheKafka(port, data=logs / name, properties=DEFAULTS | properties, heap=heap, first_id=0)
+            jvm = f"-Xmx1G -Xms256m -XX:+UseSerialGC -D{allowed}={files.identity.keys.as_uri()}{files.java_options}"
+            node = ApacheKafka(port, data=logs / name, properties=DEFAULTS | properties, jvm=jvm, first_id=0)
             stack.enter_context(node)
             log = node.data / "node1.log"
         else:
