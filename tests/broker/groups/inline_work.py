@@ -32,15 +32,26 @@ def target_worker(clock: ManualClock) -> TargetWorker:
     return TargetWorker(InlineWorkers(), _spawn(clock))
 
 
+class Later:
+    """A task that has not begun. A test may end before it does, so that it is closed with its harness."""
+
+    def __init__(self, coroutine: Coroutine[object, Never, Any], name: str) -> None:
+        self._coroutine = coroutine
+        self._name = name
+
+    def __call__(self) -> None:
+        try:
+            self._coroutine.send(None)
+        except StopIteration:
+            return
+        raise AssertionError(f"{self._name} waits")
+
+    def __del__(self) -> None:
+        self._coroutine.close()
+
+
 def _spawn(clock: ManualClock) -> Spawn:
     def spawn(coroutine: Coroutine[object, Never, Any], name: str) -> Any:
-        def run() -> None:
-            try:
-                coroutine.send(None)
-            except StopIteration:
-                return
-            raise AssertionError(f"{name} waits")
-
-        clock.call_later(0, run)
+        clock.call_later(0, Later(coroutine, name))
 
     return spawn
