@@ -1,4 +1,4 @@
-"""The pause before a process that has died is started again: it doubles from death to death, and begins anew after a quiet minute."""
+"""The pause before a process that has died is started again: it doubles from death to death, and is the first again after a quiet minute."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ def check_directories(files: Files, nodes: Sequence[PlannedProcess], where: Mapp
             parent = os.path.dirname(path)
             if (single := _meta(files, parent)) is not None:
                 why = f"{parent} has the data of node {single.node_id}, which was a single process"
-                raise _refusal(parent, where, why, "leave --processes out, or give it another log.dirs")
+                raise _refusal(parent, where, why, "a single process again, or another log.dirs")
             if (meta := _meta(files, path)) is not None and meta.node_id != node.node_id:
                 why = f"{path} belongs to node {meta.node_id}, and {node.name} is node {node.node_id}"
                 raise _refusal(parent, where, why, "the node.id of last time, or another log.dirs")
             others = {name for name in _names(files, parent) if name.startswith(BROKER_FOLDER)} - names
             if left := sorted(name for name in others if _meta(files, os.path.join(parent, name)) is not None):
-                why = f"{parent} has the data of {', '.join(left)}, more brokers than --processes"
+                why = f"{parent} has the data of {', '.join(left)}, more brokers than are to be started"
                 remedy = "as many processes as last time; or move their partitions to others and the folder elsewhere"
                 raise _refusal(parent, where, why, remedy)
 
@@ -69,4 +69,4 @@ def _names(files: Files, path: str) -> list[str]:
 
 def _refusal(path: str, where: Mapping[str, str], why: str, remedy: str) -> ConfigError:
     origin = f" ({where['log.dirs']})" if "log.dirs" in where else ""
-    return ConfigError("log.dirs", path, why, remedy, message=f"--processes: log.dirs{origin}: {why}")
+    return ConfigError("log.dirs", path, why, remedy, message=f"log.dirs{origin}: {why}")

@@ -41,13 +41,13 @@ class OneLog:
         self._threads: list[threading.Thread] = []
 
     def pipe(self, name: str) -> int:
-        """Returns the end to write to, which its user closes; the other end is read until nobody has it open."""
+        """Returns the end to write to, which its user closes; the other end is read until no process has it open."""
         read_fd, write_fd = os.pipe()
         thread = threading.Thread(
             target=self._copy, args=(read_fd, Lines(f"[{name}] ")), name=f"log of {name}", daemon=True
         )
-        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         return write_fd
 
     def join(self, timeout_s: float) -> None:

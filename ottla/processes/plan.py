@@ -144,13 +144,13 @@ def _own_voter(config: NodeConfig, where: Mapping[str, str]) -> str:
 def _refusal(config: NodeConfig, name: str, where: Mapping[str, str], why: str, remedy: str) -> ConfigError:
     value = config.static.get(name, config.own.get(name))
     origin = f" ({where[name]})" if name in where else ""
-    return ConfigError(name, value, why, remedy, message=f"--processes: {name}={value}{origin}: {why}")
+    return ConfigError(name, value, why, remedy, message=f"{name}={value}{origin}: {why}")
 
 
 def _check(config: NodeConfig, properties: Mapping[str, str], count: int, where: Mapping[str, str]) -> None:
     if not (config.is_broker and config.is_controller):
         why = "a machine of several processes has a controller and brokers"
-        raise _refusal(config, "process.roles", where, why, "process.roles=broker,controller, or leave --processes out")
+        raise _refusal(config, "process.roles", where, why, "process.roles=broker,controller, or a single process")
     if not 1 <= config.node_id < IDS_PER_MACHINE:
         why = f"the ids of its brokers are node.id * {IDS_PER_MACHINE} + 1 to {count}, and must not be another controller's"
         raise _refusal(config, "node.id", where, why, f"a node.id from 1 to {IDS_PER_MACHINE - 1}")

@@ -52,7 +52,7 @@ class Supervised:
         #: Done with the first line that says that the process serves.
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.admin_port: int = admin.getsockname()[1]
-        #: Bound and not listening: the process can listen there, and nobody else gets the port meanwhile (Linux).
+        #: Bound and not listening: the process can listen there, and no other gets the port meanwhile (Linux).
         self._reserved = admin
         self._properties = planned.properties | {ADMIN_LISTENER: f"127.0.0.1:{self.admin_port}"}
         self._pid = 0
@@ -176,16 +176,25 @@ class Supervisor:
         return not left
 
 
+def prepare(properties: Mapping[str, str], count: int, where: Mapping[str, str]) -> list[PlannedProcess]:
+    """Returns the processes to start, all of one cluster.
+
+    Raises:
+        ConfigError, InconsistentLogDirectory: the machine cannot be started with this configuration, or on these directories.
+    """
+    files = OsFiles()
+    nodes = plan(properties, count, socket.gethostname(), where)
+    check_directories(files, nodes, where)
+    cluster_id = {"cluster.id": cluster_id_of(files, nodes, random.SystemRandom())}
+    return [node._replace(properties=node.properties | cluster_id) for node in nodes]
+
+
 def supervise(properties: Mapping[str, str], count: int, where: Mapping[str, str] | None = None) -> int:
     """Runs a controller and `count` brokers until a signal stops them; returns the process's exit code."""
-    files, rng, origins = OsFiles(), random.SystemRandom(), where or {}
     try:
-        nodes = plan(properties, count, socket.gethostname(), origins)
-        check_directories(files, nodes, origins)
-        cluster_id = cluster_id_of(files, nodes, rng)
+        nodes = prepare(properties, count, where or {})
     except (ConfigError, InconsistentLogDirectory) as failure:
         return _refused(failure)
-    nodes = [node._replace(properties=node.properties | {"cluster.id": cluster_id}) for node in nodes]
     one_log = OneLog(sys.stdout.fileno())
     with open(one_log.pipe(PREFIX), "w", buffering=1) as own:
         writer = log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"), own)

@@ -55,11 +55,11 @@ def test_data_of_another_node_id_is_refused(tmp_path: Path) -> None:
 
 def test_data_of_a_single_process_is_refused(tmp_path: Path) -> None:
     formatted(tmp_path, 1)
-    assert "data of node 1, which was a single process; leave --processes out" in refusal(machine(tmp_path, 2))
+    assert "data of node 1, which was a single process; a single process again" in refusal(machine(tmp_path, 2))
 
 
 def test_fewer_brokers_than_have_data_are_refused(tmp_path: Path) -> None:
     formatted(tmp_path / "broker-3", 1003)
     (tmp_path / "broker-4").mkdir()
     said = refusal(machine(tmp_path, 2))
-    assert "data of broker-3, more brokers than --processes" in said and "as many processes as last time" in said
+    assert "data of broker-3, more brokers than are to be started" in said and "as many processes as last time" in said

@@ -36,14 +36,14 @@ def test_processes_that_write_at_once_do_not_write_into_each_others_lines(tmp_pa
     with open(tmp_path / "log", "wb") as out:
         log = OneLog(out.fileno())
 
-        def write(name: str) -> None:
-            with open(log.pipe(name), "wb", buffering=0) as pipe:
+        def write(name: str, write_fd: int) -> None:
+            with open(write_fd, "wb", buffering=0) as pipe:
                 for number in range(500):
                     line = f"{number} {name * 50}\n".encode()
                     for part in (line[:20], line[20:]):
                         pipe.write(part)
 
-        writers = [threading.Thread(target=write, args=(str(number),)) for number in range(4)]
+        writers = [threading.Thread(target=write, args=(name, log.pipe(name))) for name in map(str, range(4))]
         for writer in writers:
             writer.start()
         for writer in writers:
@@ -55,7 +55,7 @@ def test_processes_that_write_at_once_do_not_write_into_each_others_lines(tmp_pa
         assert own == [f"[{name}] {number} {name * 50}" for number in range(500)]
 
 
-def test_a_log_that_nobody_reads_any_more_stops_no_process() -> None:
+def test_a_log_without_a_reader_stops_no_process() -> None:
     read_fd, write_fd = os.pipe()
     os.close(read_fd)
     log = OneLog(write_fd)

@@ -136,6 +136,18 @@ def test_passwords_of_the_configuration_are_in_no_childs_command_line(machine: M
     assert all(child.cmdline()[-1] == "/dev/stdin" for child in machine.children)
 
 
+def test_a_broker_that_hangs_fails_the_health_of_the_machine_by_name(machine: Machine) -> None:
+    broker = machine.children[1]
+    broker.suspend()
+    try:
+        status, text = machine.get("/healthz")
+        assert status == 503 and "[-] node 1001 (broker-1): does not answer" in text
+        assert 'ottla_process_up{node_id="1001"} 0' in machine.get("/metrics")[1]
+    finally:
+        broker.resume()
+    eventually(lambda: machine.get("/readyz")[0] == 200, "the broker to be back", seconds=90)
+
+
 def test_a_broker_that_was_killed_starts_again_with_its_data(machine: Machine) -> None:
     controller, *brokers = machine.children
     brokers[1].kill()
