@@ -153,8 +153,9 @@ class Supervisor:
                 self.stop.set()
                 return
             pause_s = backoff.after(loop.time() - began)
-            process.why_down = f"ended ({_how(code)}), starts again in {pause_s:g} s"
-            log.warning("Node %d (%s) %s", process.node_id, process.name, process.why_down)
+            how, pause = _how(code), f"{pause_s:g}"
+            process.why_down = f"ended ({how}), starts again in {pause} s"
+            log.warning("Node %d (%s) ended (%s), starts again in %s s", process.node_id, process.name, how, pause)
             try:
                 await asyncio.wait_for(self.stop.wait(), pause_s)
             except TimeoutError:
@@ -168,7 +169,7 @@ class Supervisor:
         for process in processes:
             if self._tasks[process] in left:
                 log.error(
-                    "Node %d (%s) did not stop within %g s: killed", process.node_id, process.name, STOP_TIMEOUT_S
+                    "Node %d (%s) did not stop within %d s: killed", process.node_id, process.name, STOP_TIMEOUT_S
                 )
                 process.signal(signal.SIGKILL)
         if left:
