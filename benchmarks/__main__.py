@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -11,16 +13,28 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rows import ROWS, Figures, Row, Samples, table
-from benchmarks.servers import Server, kafka_first_ack_seconds, ottla_first_ack_seconds, start_kafka, start_ottla
-from benchmarks.usage import anonymous_megabytes, cpu_seconds, private_megabytes
+from benchmarks.rows import NULL_CONNECTIONS, ROWS, Figures, Row, Samples, quick, table
+from benchmarks.servers import (
+    NullServer,
+    Server,
+    kafka_first_ack_seconds,
+    ottla_first_ack_seconds,
+    start_kafka,
+    start_ottla,
+)
+from benchmarks.usage import MachineTime, anonymous_megabytes, cpu_seconds, private_megabytes
 from tools.apache_kafka import missing
 
 #: From starting the processes on empty directories to the first acknowledged Produce.
 START_SECONDS_GOAL = {1: 0.6, 3: 2.0}
 PRIVATE_MEGABYTES_GOAL = 60
-#: A JVM compiles what it has run often: three of them on two cores do a tenth of their work in their first half minute.
-WARM_SECONDS = 75
+#: A JVM compiles what it has run often: three of them on two cores do a tenth of their work in their first half minute. With
+#: `--quick` (True) the warm-up ends early, and the figures favour us.
+WARM_SECONDS_MAX = {False: 180, True: 20}
+#: A rate stands still when a round does not improve it by more than this.
+STILL = 1.05
+#: Of each run against the null server.
+NULL_SECONDS = 1.5
 
 
 def run_load(name: str, options: dict[str, Any]) -> Figures:
@@ -33,19 +47,18 @@ def run_load(name: str, options: dict[str, Any]) -> Figures:
 
 
 def measure(server: Server, row: Row, round_: int) -> Figures:
-    """One run of one load on one server: its figures, and the server's CPU per GB or per request in `cpu`."""
-    # A consume run reads what the produce run of the same shape wrote; every other run gets a topic of its own.
-    kind = row.load.replace("consume", "produce")
-    shape = "-".join(str(row.options.get(key, 0)) for key in ("size", "partitions", "batch", "connections", "tls"))
-    topic = f"bench-{kind}-{shape}-{round_}"
+    """One run of one load on one server: its figures, the server's CPU per GB or per request in `cpu`, and the time stolen."""
+    written = row.reads or row.name
+    topic = f"bench-{re.sub(r'[^a-z0-9]+', '-', written.lower())}-{round_}"
     options = {**row.options, "bootstrap": server.bootstrap, "topic": topic}
     if row.options.get("tls"):
         options |= {"bootstrap": server.tls.bootstrap, "ca": server.tls.ca_file}
-    if row.load != "consume":
+    if not row.reads:
         run_load("create", options)
-    before = cpu_seconds(server.pids)
+    clock, before = MachineTime.now(), cpu_seconds(server.pids)
     result = run_load(row.load, options)
     used = cpu_seconds(server.pids) - before
+    result["stolen"] = clock.stolen_percent()
     if row.cpu_per == "GB":
         result["cpu"] = used / result["bytes"] * 1e9
     elif row.cpu_per == "request":
@@ -55,34 +68,56 @@ def measure(server: Server, row: Row, round_: int) -> Figures:
     return result
 
 
-def warm_up(rows: list[Row], server: Server) -> None:
-    """The loads themselves, again and again, until the server has had WARM_SECONDS of them. Nothing is counted."""
-    loads = {f"{row.load} {row.options}": row for row in rows}  # rows may look at two figures of one run
-    until = time.monotonic() + WARM_SECONDS
-    round_ = 0
-    while time.monotonic() < until:
-        round_ -= 1
-        for row in loads.values():
-            measure(server, row, round_)
+def measure_null(null: NullServer, row: Row) -> Figures:
+    """The null server with the row's connections, or many: what a request costs on this machine in this minute."""
+    connections = row.options["connections"] if row.load == "one_record" else NULL_CONNECTIONS
+    clock, before = MachineTime.now(), cpu_seconds([null.pid])
+    result = run_load("null", {"port": null.port, "connections": connections, "seconds": NULL_SECONDS})
+    result["cpu"] = (cpu_seconds([null.pid]) - before) / result["requests"] * 1e6
+    result["stolen"] = clock.stolen_percent()
+    return result
 
 
-def sample(rows: list[Row], servers: list[Server], runs: int) -> Samples:
+def warm_up(rows: list[Row], server: Server, seconds_max: float) -> None:
+    """The loads themselves, again and again, until no rate is better than the best before it. Nothing is counted."""
+    loads = {row.run: row for row in rows if not row.load.startswith("java")}
+    best = dict.fromkeys(loads, 0.0)
+    until = time.monotonic() + seconds_max
+    for round_ in itertools.count(1):
+        still = True
+        for run, row in loads.items():
+            rate = measure(server, row, -round_).get(row.figure, 0.0)
+            if row.at_most is None and rate > best[run] * STILL:
+                still = False
+            best[run] = max(best[run], rate)
+            if time.monotonic() > until:
+                return
+        if still:
+            return
+
+
+def sample(rows: list[Row], servers: list[Server], runs: int, warm_seconds: float) -> Samples:
     """The servers take turns so that a drift of the machine meets both."""
-    samples: Samples = {row.name: {server.name: [] for server in servers} for row in rows}
+    samples: Samples = {row.name: {server.name: [] for server in servers} | {"null": []} for row in rows}
     for server in servers:
-        warm_up(rows, server)
-    for round_ in range(runs):
-        shared: dict[str, Figures] = {}  # rows may look at two figures of one run
-        for row in rows:
-            for server in servers:
-                run = f"{server.name} {row.load} {row.options}"
-                result = shared[run] = shared[run] if run in shared else measure(server, row, round_)
-                samples[row.name][server.name].append(result)
-                figures = "  ".join(
-                    f"{k}={v:,.2f}" for k, v in result.items() if k not in ("bytes", "requests", "errors")
-                )
-                print(f"  [{round_}] {row.name} | {server.name}: {figures}", file=sys.stderr, flush=True)
+        warm_up(rows, server, warm_seconds)
+    with NullServer() as null:
+        for round_ in range(runs):
+            shared: dict[str, Figures] = {}
+            for row in rows:
+                for server in servers:
+                    run = f"{server.name} {row.run}"
+                    result = shared[run] = shared[run] if run in shared else measure(server, row, round_)
+                    samples[row.name][server.name].append(result)
+                    report(f"[{round_}] {row.name} | {server.name}", result)
+                samples[row.name]["null"].append(measure_null(null, row))
+                report(f"[{round_}] {row.name} | null", samples[row.name]["null"][-1])
     return samples
+
+
+def report(what: str, result: Figures) -> None:
+    figures = "  ".join(f"{k}={v:,.2f}" for k, v in result.items() if k not in ("bytes", "requests", "errors"))
+    print(f"  {what}: {figures}", file=sys.stderr, flush=True)
 
 
 def starts(nodes: int, with_kafka: bool, runs: int) -> list[str]:
@@ -116,14 +151,18 @@ def idle(servers: list[Server]) -> list[str]:
 def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> list[str]:
     """One table: so many nodes of Ottla against as many of Kafka."""
     rows = [row for row in ROWS[nodes] if args.only in row.name]
-    lines = [] if args.no_start else starts(nodes, with_kafka, 5 if nodes == 1 else 3)
+    if args.quick:
+        rows = [quick(row) for row in rows if not row.load.startswith("java")]
+    needed = {row.reads for row in rows} - {row.name for row in rows} - {""}
+    assert not needed, f"these rows write what others read: {needed}"
+    lines = [] if args.no_start or args.quick else starts(nodes, with_kafka, 5 if nodes == 1 else 3)
     servers: list[Server] = []
     try:
         servers.append(start_ottla(nodes))
         if with_kafka:
             servers.append(start_kafka(nodes))
         lines += idle(servers)
-        found = table(rows, sample(rows, servers, args.runs))
+        found = table(rows, sample(rows, servers, 1 if args.quick else args.runs, WARM_SECONDS_MAX[args.quick]))
         lines += [line.replace("idle", "after the loads,", 1) for line in idle(servers)]
     finally:
         for server in servers:
@@ -136,6 +175,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, action="append", choices=sorted(ROWS), help="default: one, then three")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default="", help="rows whose name holds this text")
+    parser.add_argument("--quick", action="store_true", help="one short run of each row, in four minutes")
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-start", action="store_true", help="leave out the start-up figures")
     parser.add_argument("--out", type=Path, default=Path(".bench/table.md"))

@@ -4,7 +4,8 @@
     one group    500 members join over 1,000 partitions at once: until the group is Stable, after the last of them was answered
     assignment   the target of 5,000 partitions for 500 members, with its records: what the event loop stands still for
 
-Each member has a connection of its own, and sends its next heartbeat at once when its partitions have changed, as clients do.
+Each member has a connection of its own, and sends as the Java client does: an interval after its last heartbeat was sent, or at
+once when its partitions have changed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from immutables import Map
 from benchmarks.loop import Node
 from benchmarks.usage import cpu_seconds
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.target import new_target
+from ottla.broker.groups.consumer.target import input_of, new_target
 from ottla.broker.groups.shard import replay_consumer_record
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
@@ -75,6 +76,7 @@ class Member(Connection):
             if self.epoch == 0:
                 request.rebalance_timeout_ms, request.subscribed_topic_names = 300_000, [self.topic]
             request.topic_partitions = self.owned if has_changed else None
+            sent_at = time.perf_counter()
             answer = await self.request(HEARTBEAT, request)
             if answer.error_code in NOT_YET:
                 await asyncio.sleep(0.2)
@@ -87,7 +89,7 @@ class Member(Connection):
             if has_changed:
                 self.owned = [TopicPartitions(t.topic_id, t.partitions) for t in answer.assignment.topic_partitions]
             else:
-                await asyncio.sleep(answer.heartbeat_interval_ms / 1000)
+                await asyncio.sleep(sent_at + answer.heartbeat_interval_ms / 1000 - time.perf_counter())
 
 
 async def are_stable(port: int, group_ids: list[str], members: int) -> None:
@@ -175,7 +177,7 @@ def assignment(members: int, partitions: int) -> None:
                 replay_consumer_record(group, ConsumerGroupMemberMetadataKey("g", f"m-{n}"), value)
             group.epoch += 1
             begin = time.perf_counter()
-            records = new_target(group, topics, assignor, 0)
+            records = new_target(input_of(group, topics, assignor), 0)
             taken_ms.append((time.perf_counter() - begin) * 1000)
             for key, new in records:
                 replay_consumer_record(group, key, new)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -45,7 +47,7 @@ def produce(o: Options) -> dict[str, float]:
         "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 400_000, "partitioner": "random",
         "compression.type": o.get("compression", "none"), "enable.idempotence": o.get("idempotence", False), **security(o),
     })  # fmt: skip
-    body, failed = os.urandom(size), 0
+    body, failed = text(size) if "compression" in o else os.urandom(size), 0
 
     def delivered(error: object, _message: object) -> None:
         nonlocal failed
@@ -67,6 +69,14 @@ def produce(o: Options) -> dict[str, float]:
         "errors": failed + left,
         "bytes": count * size,
     }
+
+
+def text(size: int) -> bytes:
+    """A body that compresses as events do, to about a quarter."""
+    words = "".join(
+        f'{{"id":{7919 * i % 100_000},"name":"sensor-{i % 97}","value":{i * 31 % 1000}}}' for i in range(size // 30 + 1)
+    )
+    return words.encode()[:size]
 
 
 def consume(o: Options) -> dict[str, float]:
@@ -154,6 +164,57 @@ def one_record(o: Options) -> dict[str, float]:
     return raw.one_in_flight(leaders, o["topic"], o["connections"], o["seconds"])
 
 
+def fan_out(o: Options) -> dict[str, float]:
+    """Consumers of one partition with raw sockets."""
+    from confluent_kafka.admin import AdminClient
+
+    metadata = AdminClient({"bootstrap.servers": o["bootstrap"]}).list_topics(o["topic"], 10)
+    leader = metadata.brokers[metadata.topics[o["topic"]].partitions[0].leader]
+    return raw.fan_out((leader.host, leader.port), o["topic"], o["connections"], o["seconds"])
+
+
+def java_produce(o: Options) -> dict[str, float]:
+    """kafka-producer-perf-test.sh: the Java client, as its users measure it."""
+    props = [f"bootstrap.servers={o['bootstrap']}", "acks=all", "linger.ms=5", "batch.size=65536"]
+    line = last_line(
+        "kafka-producer-perf-test", "--topic", o["topic"], "--num-records", str(o["count"]), "--record-size", str(o["size"]),
+        "--throughput", "-1", "--producer-props", *props,
+    )  # fmt: skip
+    found = re.search(r"records sent, ([0-9.]+) records/sec", line)
+    assert found, line
+    per_s = float(found[1])
+    return {"mb_per_s": per_s * o["size"] / 1e6, "bytes": o["count"] * o["size"], "errors": 0}
+
+
+def java_consume(o: Options) -> dict[str, float]:
+    """kafka-consumer-perf-test.sh, of the records that the producer's has written."""
+    line = last_line(
+        "kafka-consumer-perf-test", "--bootstrap-server", o["bootstrap"], "--topic", o["topic"], "--messages", str(o["count"]),
+        "--hide-header", "--group", f"bench-{time.time()}",
+    )  # fmt: skip
+    # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s
+    columns = [column.strip() for column in line.split(",")]
+    records, fetch_records_per_s = float(columns[4]), float(columns[9])
+    return {
+        "mb_per_s": fetch_records_per_s * o["size"] / 1e6,
+        "bytes": records * o["size"],
+        "errors": max(0, o["count"] - records),
+    }
+
+
+def last_line(tool: str, *args: str) -> str:
+    from tools.apache_kafka import TOOLS, java_command
+
+    command = java_command(TOOLS[tool], *args, jvm="-Xmx1G -XX:+UseG1GC", quick=False)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=200)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def null(o: Options) -> dict[str, float]:
+    """One-record Produce to the null server at `port`."""
+    return raw.one_in_flight([("127.0.0.1", o["port"])], "t", o["connections"], o["seconds"])
+
+
 def transactions(o: Options) -> dict[str, float]:
     """One producer, one transaction after the other, each with a record for every partition."""
     from confluent_kafka import Producer
@@ -175,6 +236,10 @@ LOADS: dict[str, Callable[[Options], dict[str, float]]] = {
     "produce": produce,
     "consume": consume,
     "end_to_end": end_to_end,
+    "fan_out": fan_out,
+    "java_consume": java_consume,
+    "java_produce": java_produce,
+    "null": null,
     "one_record": one_record,
     "transactions": transactions,
 }

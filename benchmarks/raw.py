@@ -111,3 +111,76 @@ def one_in_flight(leaders: list[tuple[str, int]], topic: str, connections: int, 
         "p50_ms": delays[len(delays) // 2] * 1e3,
         "p99_ms": delays[int(len(delays) * 0.99)] * 1e3,
     }
+
+
+FETCH_BYTES = 1 << 20
+
+
+def fetch_frame(topic: str, partition: int, offset: int) -> bytes:
+    """A whole Fetch v4 frame for one partition, of at most FETCH_BYTES."""
+    name = topic.encode()
+    body = struct.pack(">iiiib", -1, 500, 1, FETCH_BYTES, 0) + struct.pack(">ih", 1, len(name)) + name
+    body += struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES)
+    head = struct.pack(">hhih", 1, 4, 1, 5) + b"bench"
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def records_of(reply: bytearray | memoryview, topic: str) -> tuple[int, int, int]:
+    """Error code, and position and end of the record batches in a whole Fetch v4 reply."""
+    at = 4 + 4 + 4 + 4 + 2 + len(topic) + 4
+    _, error, _, _, aborted = struct.unpack_from(">ihqqi", reply, at)
+    at += 26 + 16 * max(0, aborted)
+    (size,) = struct.unpack_from(">i", reply, at)
+    return error, at + 4, at + 4 + max(0, size)
+
+
+def next_offset(reply: bytearray | memoryview, position: int, end: int) -> int:
+    """The offset behind the last whole batch; -1 if there is none."""
+    found = -1
+    while end - position >= 61:
+        base, length = struct.unpack_from(">qi", reply, position)
+        if position + 12 + length > end:
+            break
+        found = base + 1 + int(struct.unpack_from(">i", reply, position + 23)[0])
+        position += 12 + length
+    return found
+
+
+def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: float) -> dict[str, float]:
+    """So many consumers read one partition from its beginning, again and again; nothing is decoded but the batches' headers."""
+    selector = selectors.DefaultSelector()
+    for _ in range(connections):
+        conn = socket.create_connection(leader)
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        selector.register(conn, selectors.EVENT_READ, Reading(conn, topic))
+        conn.sendall(fetch_frame(topic, 0, 0))
+    got = errors = requests = 0
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        for key, _ in selector.select(0.5):
+            reading: Reading = key.data
+            if not reading.read():
+                continue
+            error, position, end = records_of(reading.view, topic)
+            requests += 1
+            errors += error != 0
+            got += end - position
+            offset = next_offset(reading.view, position, end)
+            reading.have = 0
+            reading.conn.sendall(fetch_frame(topic, 0, max(0, offset)))
+    took = time.perf_counter() - begin
+    return {"mb_per_s": got / took / 1e6, "bytes": got, "requests": requests, "errors": errors}
+
+
+class Reading:
+    """One connection and the part of a reply that has come."""
+
+    def __init__(self, conn: socket.socket, topic: str) -> None:
+        self.conn = conn
+        self.view = memoryview(bytearray(2 * FETCH_BYTES))
+        self.have = 0
+
+    def read(self) -> bool:
+        """One receive; True if the reply is whole."""
+        self.have += self.conn.recv_into(self.view[self.have :])
+        return self.have >= 4 and self.have >= 4 + int(struct.unpack_from(">i", self.view)[0])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -16,11 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from benchmarks import raw
 from ottla.certificates import Authority
 from ottla.testing import Cluster
-from tools.apache_kafka import ApacheKafka
+from tools.apache_kafka import START_SCRIPT_JVM, ApacheKafka
 
 KAFKA_PORT = int(os.environ.get("BENCH_KAFKA_PORT", "31092"))
 #: Of one node, whose listener with TLS is known beforehand; three nodes take free ports.
 OTTLA_PORT = int(os.environ.get("BENCH_OTTLA_PORT", "30092"))
+NULL_PORT = int(os.environ.get("BENCH_NULL_PORT", "29092"))
 #: What `ottla dev` sets for three nodes, too: a topic made by asking for it has three replicas, two of which must be in sync.
 REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 START_SECONDS_MAX = 90
@@ -72,6 +75,30 @@ class TlsListener:
         }
 
 
+class NullServer:
+    """benchmarks/null_server.py in a process of its own."""
+
+    def __init__(self) -> None:
+        self.port = NULL_PORT
+
+    def __enter__(self) -> NullServer:
+        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.null_server", str(self.port)])
+        self.pid = self._process.pid
+        until = time.monotonic() + START_SECONDS_MAX
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return self
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
 def start_ottla(nodes: int = 1) -> Server:
     tls = TlsListener(OTTLA_PORT + 50)
     own = {1: tls.properties(OTTLA_PORT, OTTLA_PORT + 100)} if nodes == 1 else None
@@ -91,7 +118,7 @@ def start_ottla(nodes: int = 1) -> Server:
 def start_kafka(nodes: int = 1) -> Server:
     tls = TlsListener(KAFKA_PORT + 150)
     own = tls.properties(KAFKA_PORT, KAFKA_PORT + 100) if nodes == 1 else None
-    kafka = ApacheKafka(KAFKA_PORT, nodes, properties=own)
+    kafka = ApacheKafka(KAFKA_PORT, nodes, properties=own, jvm=START_SCRIPT_JVM)
     kafka.__enter__()  # stops what it has started if not all of it does
 
     def restart(index: int) -> None:
@@ -124,7 +151,7 @@ def ottla_first_ack_seconds(nodes: int = 1) -> float:
 
 def kafka_first_ack_seconds(nodes: int = 1) -> tuple[float, float]:
     """The same for Apache Kafka: (seconds to format, seconds from starting the processes to the first acknowledged Produce)."""
-    kafka = ApacheKafka(KAFKA_PORT + 50, nodes, properties=REPLICATED if nodes == 3 else None)
+    kafka = ApacheKafka(KAFKA_PORT + 50, nodes, properties=REPLICATED if nodes == 3 else None, jvm=START_SCRIPT_JVM)
     kafka._wait_until_ready = lambda begin: None  # measured by the Produce below instead
     try:
         kafka.start()

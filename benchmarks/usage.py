@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -36,3 +37,22 @@ def anonymous_megabytes(pids: list[int]) -> float:
             if line.startswith("Anonymous:"):
                 kilobytes += int(line.split()[1])
     return kilobytes / 1024
+
+
+@dataclass(frozen=True)
+class MachineTime:
+    """Ticks of all processors since the boot."""
+
+    stolen: int
+    all: int
+
+    @classmethod
+    def now(cls) -> MachineTime:
+        # user nice system idle iowait irq softirq steal; what guests take is in user and nice already
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return cls(fields[7], sum(fields))
+
+    def stolen_percent(self) -> float:
+        """Of the time since then, what the hypervisor gave to other machines."""
+        now = MachineTime.now()
+        return 100 * (now.stolen - self.stolen) / max(1, now.all - self.all)

@@ -110,10 +110,13 @@ from ottla.broker.handlers import (
     write_txn_markers,
 )
 from ottla.broker.handlers._own_configs import forward_checked
+from ottla.broker.handlers._short_produce import ShortProduces
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
+from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Encode, Route
+from ottla.server.network.short_path import ShortPath
 from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
 FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
@@ -128,6 +131,8 @@ class Answered(NamedTuple):
     authorization: Rules
     #: The encoder of an API whose responses may be encoded already.
     encoder: Callable[[int], Encode] | None = None
+    #: Makes the short paths of connections, see server/network/short_path.py.
+    short_path: Callable[[BrokerComponents], Callable[..., ShortPath[Connection] | None]] | None = None
 
 
 class Forwarded(NamedTuple):
@@ -146,7 +151,7 @@ _GROUP_MEMBER = (Whole((on_group(READ),)),)
 _BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard),
+    Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard, short_path=ShortProduces),
     Answered(ApiKey.FETCH, fetch.handle, fetch_guard.guard),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, metadata_guard.guard, encoder=metadata_encoder),
@@ -312,6 +317,7 @@ def broker_routes(broker: BrokerComponents) -> list[Route]:
             row.api_key,
             guarded(broker, row.api_key, row.authorization, partial(row.handler, broker)),
             encoder=row.encoder,
+            short_path=row.short_path and row.short_path(broker),
         )
         for row in ROUTES
     ]

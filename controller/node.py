@@ -76,8 +76,10 @@ class MetadataNode:
         snapshot_interval_ms_max: int = SNAPSHOT_INTERVAL_MS_MAX,
         on_failure: Callable[[BaseException], None] | None = None,
         security: PeerSecurity = PLAINTEXT,
+        unstable_features: bool = False,
     ) -> None:
         """`security` of the connections to other controllers."""
+        self.supported_levels = supported_levels(unstable=unstable_features)
         self.world = world
         self.directory = directory
         self.loader = MetadataLoader()
@@ -118,7 +120,7 @@ class MetadataNode:
         image = self.loader.image
         finalized = dict(image.features.levels)
         finalized[KRAFT_VERSION] = self.raft.core.voters.kraft_version
-        return Features(supported_levels(), finalized, image.offset)
+        return Features(self.supported_levels, finalized, image.offset)
 
     # RaftListener
     def handle_commit(self, batches: list[CommittedBatch]) -> Work[None]:
@@ -197,7 +199,12 @@ class ControllerNode:
         )
         self._channel: Channel | None = None
         self.registrar = ControllerRegistrar(
-            world, self.controller, new_uuid(world.rng), endpoints, self._channel_to_leader
+            world,
+            self.controller,
+            new_uuid(world.rng),
+            endpoints,
+            self._channel_to_leader,
+            metadata.supported_levels,
         )
         self._read_bootstrap()
         metadata.leader_watchers.append(self._leader_changed)

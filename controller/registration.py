@@ -6,7 +6,7 @@ By the registrations the active controller checks that every voter supports a fe
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.controller.decisions.brokers import MV_CONTROLLER_REGISTRATION, register_controller
 from ottla.controller.metadata.brokers import RegisteredEndpoint
@@ -14,7 +14,6 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import supported_levels
 from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from ottla.server.clock import pause
 from ottla.server.network.channel_protocol import ChannelClosed
@@ -36,6 +35,7 @@ class ControllerRegistrar:
         incarnation_id: bytes,
         endpoints: Sequence[RegisteredEndpoint],
         connect: Callable[[], Channel | None],
+        features: Mapping[str, tuple[int, int]],
     ) -> None:
         """`connect` returns a channel to the active controller, or None if that is unknown."""
         self._world = world
@@ -53,7 +53,7 @@ class ControllerRegistrar:
             ],
             features=[
                 Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, (lowest, highest) in supported_levels().items()
+                for name, (lowest, highest) in features.items()
             ],
         )
 

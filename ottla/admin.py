@@ -10,6 +10,7 @@ from ottla.broker.metrics.coordinator import coordinator_metrics
 from ottla.broker.metrics.groups import group_metrics
 from ottla.broker.metrics.isr import IsrChangeCounts
 from ottla.broker.metrics.partitions import partition_metrics
+from ottla.broker.metrics.share import share_metrics
 from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
 from ottla.controller.metrics import ControllerMetrics, RaftMetrics
@@ -57,6 +58,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
     registry.add(lambda: client_metrics(broker.components.telemetry, world.clock.mono_ms()))
     registry.add(lambda: coordinator_metrics(broker.groups))
+    registry.add(lambda: share_metrics(broker.components.share_leaders, broker.components.share.coordinator))
 
 
 def live(node: NodeState) -> Iterator[Check]:

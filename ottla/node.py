@@ -151,6 +151,7 @@ class Node(NodeState):
             snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
             on_failure=self.fail,
             security=self._security.to_controllers,
+            unstable_features=config["unstable.feature.versions.enable"],
         )
         self.metadata.loader.add_publisher(QuotaPublisher(self.quotas))
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
@@ -209,6 +210,7 @@ class Node(NodeState):
                 [d.directory_id for d in logs.directories if d.online],
                 rack=config["broker.rack"],
                 previous_broker_epoch=logs.previous_broker_epoch,
+                features=self.metadata.supported_levels,
             ),
             heartbeats,
             lambda: self.metadata.last_applied_offset,
@@ -281,8 +283,7 @@ class Node(NodeState):
             # With two tables the metrics are those of the broker's routes, because both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))
         self._request_metrics = table.rows
-        # The clients of controllers are nodes, which no quota holds back; their forwarded mutations are counted by the handlers.
-        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn, None if broker is None else self.quotas)
+        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn, self.quotas)
         made = []
         for endpoint in endpoints:
             listener = Listener(

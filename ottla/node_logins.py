@@ -16,7 +16,15 @@ from ottla.server.network.login import Logins
 from ottla.server.network.peer_login import PeerLogin
 from ottla.server.security.delegation_tokens import KEY, OTHER_KEY, hmac_of, principal_of
 from ottla.server.security.sasl.client import ClientExchange, OAuthBearerClient
-from ottla.server.security.sasl.listener import MECHANISMS, OAUTHBEARER, client_exchange, login_rules, peer_tokens
+from ottla.server.security.sasl.listener import (
+    GSSAPI,
+    MECHANISMS,
+    OAUTHBEARER,
+    client_exchange,
+    kerberos_client,
+    login_rules,
+    peer_tokens,
+)
 from ottla.server.security.sasl.oauth_listener import OAuthTokens
 from ottla.server.security.sasl.scram import Credential, ScramUsers, TokenCredential
 from ottla.server.security.sasl.scram_messages import NUMBERS
@@ -87,13 +95,17 @@ def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> Pe
     if mechanism == OAUTHBEARER:
         token = peer_tokens(config, listener, OAuthTokens(world))
 
-        async def with_token() -> ClientExchange:
+        async def with_token(host: str) -> ClientExchange:
             return OAuthBearerClient(await token())
 
         return PeerLogin(mechanism, with_token, world.workers, world.clock)
+    if mechanism == GSSAPI:
+        # A KDC that does not answer holds a login for 16 s.
+        own_thread = world.workers.apart("kerberos")
+        return PeerLogin(mechanism, kerberos_client(config, listener, name), own_thread, world.clock)
     client_exchange(config, listener, mechanism, "")
 
-    async def with_password() -> ClientExchange:
+    async def with_password(host: str) -> ClientExchange:
         # The configuration is read at each login: a dynamic one may have brought another password.
         return client_exchange(config, listener, mechanism, f"{world.rng.getrandbits(NONCE_BITS):x}")
 

@@ -3,7 +3,8 @@
 Every node sends the levels that it supports (ApiVersions, broker registration); the controller finalizes one level per
 feature. The first feature is metadata.version, which decides the versions of metadata records that may be written. (The
 versions of requests between brokers are negotiated by ApiVersions on each connection.) Levels are Apache Kafka's.
-Ottla advertises 4.3, the newest release of which it implements every level, and knows the names of the levels of 4.4.
+Ottla advertises 4.3, the newest release of which it implements every level. With `unstable.feature.versions.enable` a node supports
+the metadata of 4.4, too, but not share.version 2 (dead letters), which is a feature of its own.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ METADATA_VERSIONS = (
 
 METADATA_VERSION_MIN = METADATA_VERSIONS[0].level
 METADATA_VERSION_LATEST = 30
+#: With `unstable.feature.versions.enable`.
+METADATA_VERSION_UNSTABLE = METADATA_VERSIONS[-1].level
 
 _BY_LEVEL = {version.level: version for version in METADATA_VERSIONS}
 assert list(_BY_LEVEL) == list(range(METADATA_VERSION_MIN, METADATA_VERSIONS[-1].level + 1))
@@ -81,7 +84,7 @@ class Feature(NamedTuple):
 
     def default_level(self, metadata_version: int) -> int:
         """Returns the level of a new cluster."""
-        return sum(1 for level in self.since if level <= metadata_version)
+        return min(self.max_level, sum(1 for level in self.since if level <= metadata_version))
 
 
 FEATURES = {
@@ -99,10 +102,11 @@ FEATURES = {
 }
 
 
-def supported_levels() -> dict[str, tuple[int, int]]:
+def supported_levels(*, unstable: bool = False) -> dict[str, tuple[int, int]]:
     """Lowest and highest supported level by feature, as a node advertises them."""
     ranges = {name: (0, feature.max_level) for name, feature in FEATURES.items()}
-    return {METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_LATEST)} | ranges
+    latest = METADATA_VERSION_UNSTABLE if unstable else METADATA_VERSION_LATEST
+    return {METADATA_VERSION: (METADATA_VERSION_MIN, latest)} | ranges
 
 
 def default_levels(metadata_version: int = METADATA_VERSION_LATEST) -> dict[str, int]:

@@ -29,6 +29,9 @@ class Workers(Protocol):
     def process(self) -> WorkerProcess:
         """Returns a process for long work in Python. It is started by the first call, and its user closes it."""
 
+    def apart(self, name: str) -> Workers:
+        """Returns one thread more, for calls that must not keep the disk's work waiting, or not wait behind it."""
+
 
 class ThreadWorkers:
     """A bounded pool of named threads."""
@@ -37,6 +40,7 @@ class ThreadWorkers:
         self._loop = loop
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = asyncio.Semaphore(QUEUED_MAX)
+        self._apart: list[ThreadWorkers] = []
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         async with self._room:
@@ -45,6 +49,13 @@ class ThreadWorkers:
     def process(self) -> OwnProcess:
         return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process"))
 
+    def apart(self, name: str) -> ThreadWorkers:
+        made = ThreadWorkers(self._loop, threads=1, name=name)
+        self._apart.append(made)
+        return made
+
     def close(self) -> None:
         """Waits for running functions; drops those that have not begun."""
+        for each in self._apart:
+            each.close()
         self._executor.shutdown(wait=True, cancel_futures=True)

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from ottla.broker.cluster.controller_channel import REQUEST_TIMEOUT_MS, ControllerChannel
-from ottla.protocol.compile import encoder
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import decode, encode, encoder
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from ottla.protocol.headers import decode_response_header, response_header_version
+from ottla.protocol.headers import decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.server.network.context import Peer, RequestContext
@@ -36,12 +38,7 @@ CORRELATION_ID = slice(4, 8)
 async def forward(controller: ControllerChannel, frame: bytes, context: RequestContext) -> memoryview:
     """Return the body of the response. The routes bind `controller`."""
     client = context.connection
-    envelope = EnvelopeRequest(
-        request_data=frame,
-        request_principal=_principal_bytes(client),
-        client_host_address=_host_bytes(client.peer_host),
-    )
-    answer: EnvelopeResponse = await controller.request(envelope, timeout_ms=REQUEST_TIMEOUT_MS)
+    answer: EnvelopeResponse = await controller.request(_envelope(frame, client), timeout_ms=REQUEST_TIMEOUT_MS)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         client.close(f"the controller does not serve version {context.api_version} of API {context.api_key}")
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -58,6 +55,41 @@ async def forward(controller: ControllerChannel, frame: bytes, context: RequestC
     except MalformedMessage as error:
         log.error("The controller's response to a request of API %d cannot be read: %s", context.api_key, error)
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+
+async def request_for(
+    controller: Requests, key: ApiKey, message: object, context: RequestContext, timeout_ms: int
+) -> Any:
+    """Sends a request of this broker in a client's name: the controller authorizes, counts and logs it as the client's.
+
+    Raises:
+        KafkaError: the envelope's error, or no controller answered in time.
+    """
+    api = APIS[key]
+    version = min(api.max_version, controller.versions.get(key, (0, api.max_version))[1])
+    frame = encode_request_header(key, version, 0, context.client_id) + encode(message, version)
+    answer: EnvelopeResponse = await controller.request(_envelope(frame, context.connection), timeout_ms=timeout_ms)
+    if answer.error_code != ErrorCode.NONE:
+        raise KafkaError(ErrorCode(answer.error_code))
+    data = answer.response_data or b""
+    position = _body(data, frame, RequestContext(key, version, context.client_id, context.connection))
+    return decode(api.response, data[position:], version)
+
+
+class Requests(Protocol):
+    """What is needed of a channel to the controller here."""
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]: ...
+    async def request(self, request: Any, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any: ...
+
+
+def _envelope(frame: bytes, client: Peer) -> EnvelopeRequest:
+    return EnvelopeRequest(
+        request_data=frame,
+        request_principal=_principal_bytes(client),
+        client_host_address=_host_bytes(client.peer_host),
+    )
 
 
 def _body(data: bytes, frame: bytes, context: RequestContext) -> int:

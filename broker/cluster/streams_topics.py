@@ -10,9 +10,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.cluster.forwarding import Requests, request_for
+from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.server.network.context import RequestContext
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)
@@ -30,14 +32,14 @@ class _Failure(NamedTuple):
 class StreamsTopics:
     """Creates missing internal topics, and keeps the errors of those that the controller did not create."""
 
-    def __init__(self, world: World, controller: ControllerChannel) -> None:
+    def __init__(self, world: World, controller: Requests) -> None:
         self._world = world
         self._controller = controller
         self._in_flight: set[str] = set()
         self._failures: dict[str, _Failure] = {}
 
-    def create(self, topics: Mapping[str, CreatableTopic], keep_errors_ms: int) -> None:
-        """Ask for those that are not asked for already, and did not fail just now."""
+    def create(self, topics: Mapping[str, CreatableTopic], keep_errors_ms: int, client: RequestContext) -> None:
+        """Ask for those that are not asked for already, and did not fail just now; in the name of the member's client."""
         now_ms = self._world.clock.mono_ms()
         new = [
             topic
@@ -46,7 +48,7 @@ class StreamsTopics:
         ]
         if new:
             self._in_flight.update(topic.name for topic in new)
-            self._world.spawn(self._request(new, keep_errors_ms), "create-streams-topics")
+            self._world.spawn(self._request(new, keep_errors_ms, client), "create-streams-topics")
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
         """Why topics were not created, by their names."""
@@ -57,10 +59,11 @@ class StreamsTopics:
         failure = self._failures.get(name)
         return failure is not None and now_ms < failure.until_ms
 
-    async def _request(self, topics: list[CreatableTopic], keep_errors_ms: int) -> None:
+    async def _request(self, topics: list[CreatableTopic], keep_errors_ms: int, client: RequestContext) -> None:
         failed: dict[str, str] = {}
         try:
-            response = await self._controller.request(CreateTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS))
+            request = CreateTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
+            response = await request_for(self._controller, ApiKey.CREATE_TOPICS, request, client, REQUEST_TIMEOUT_MS)
             for result in response.topics:
                 if result.error_code:
                     failed[result.name] = result.error_message or ErrorCode(result.error_code).message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -31,8 +31,18 @@ class GroupCoordinatorConfig:
     streams_group_max_size: int = 2**31 - 1
     # The limit of groups per partition, which Kafka does not have.
     groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
+    # The heartbeat interval of a member that waits for its assignment; Kafka has none.
+    waiting_heartbeat_interval_ms: int = 2**31 - 1
     # The limit of a delayed JoinGroup without a member id, which is a constant in Kafka.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
+
+    def heartbeat_interval_ms(self, interval_ms: int, *, is_waiting: bool) -> int:
+        """Returns the interval until a member's next heartbeat, of the group's `interval_ms`.
+
+        A member that waits for partitions of others learns only by a heartbeat that they are free. With Kafka's five seconds a
+        rebalance of many members takes ten: one interval until all know the target, one until the last partition is free.
+        """
+        return min(interval_ms, self.waiting_heartbeat_interval_ms) if is_waiting else interval_ms
 
     @property
     def is_upgrade_enabled(self) -> bool:
@@ -60,6 +70,7 @@ PROPERTIES = {
     "share_group_max_size": ("group.share.max.size", 1),
     "share_initialize_retry_interval_ms": ("group.share.initialize.retry.interval.ms", 1),
     "streams_group_max_size": ("group.streams.max.size", 1),
+    "waiting_heartbeat_interval_ms": ("ottla.group.waiting.heartbeat.interval.ms", 1),
 }
 
 
@@ -84,7 +95,16 @@ class StreamsGroupSettings(NamedTuple):
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
     """Reads the settings from parsed broker properties."""
     values = {field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()}
-    values["consumer_group_assignors"] = [_assignor(name) for name in values["consumer_group_assignors"]]
+    values["consumer_group_assignors"] = [
+        _assignor("group.consumer.assignors", ASSIGNORS, name) for name in values["consumer_group_assignors"]
+    ]
+    for setting, known in ONE_ASSIGNOR.items():
+        names = value_of(setting)
+        if len(names) != 1:
+            raise ConfigError(
+                setting, ",".join(names), f"{setting} must contain exactly one assignor", f"use {known[0]}"
+            )
+        _assignor(setting, dict.fromkeys(known, known[0]), names[0])
     return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))
 
 
@@ -95,9 +115,15 @@ ASSIGNORS = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
+#: Groups of these kinds have one assignor, by its name or its class.
+ONE_ASSIGNOR = {
+    "group.share.assignors": ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"),
+    "group.streams.assignors": ("sticky", "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"),
+}
 
 
-def _assignor(name: str) -> str:
-    if name not in ASSIGNORS:
-        raise ConfigError("group.consumer.assignors", name, "this assignor is unknown", "use uniform or range")
-    return ASSIGNORS[name]
+def _assignor(setting: str, known: Mapping[str, str], name: str) -> str:
+    if name not in known:
+        usable = " or ".join(dict.fromkeys(known.values()))
+        raise ConfigError(setting, name, "this assignor is unknown", f"use {usable}")
+    return known[name]

@@ -15,6 +15,7 @@ from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.counts import GroupCounts
+from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.records import ConsumerKey, GroupKey, StreamsKey, group_of
@@ -69,6 +70,7 @@ class ClusterView(NamedTuple):
     version: Callable[[], int]
     topics_created: Callable[[], int]
     resolve: RegexResolver
+    compute: TargetWorker
     hashes: TopicHashes
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
+from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
@@ -89,6 +90,7 @@ def group_coordinator(
             lambda: metadata.image.offset,
             lambda: groups.topics_created_at,
             RegexResolver(world.workers, world.spawn),
+            TargetWorker(world.workers, world.spawn),
             TopicHashes(rack_of),
         ),
     )

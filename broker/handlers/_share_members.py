@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ottla.broker.components import BrokerComponents
 from ottla.broker.metadata_cache import NodeAddress
 from ottla.broker.replication.fetch_response import LEADER_MOVED
-from ottla.broker.share.session import SessionKey
+from ottla.broker.share.acknowledging import TopicOf
+from ottla.broker.share.session import SessionKey, check_count
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.context import RequestContext
 
@@ -23,6 +26,11 @@ def member_of(group_id: str | None, member_id: str | None) -> SessionKey:
     if not member_id or len(member_id) > MEMBER_ID_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     return SessionKey(group_id, member_id)
+
+
+def check_size(topics: Iterable[TopicOf]) -> None:
+    """Raises KafkaError INVALID_REQUEST for more partitions than a session may have."""
+    check_count(sum(len(topic.partitions) for topic in topics))
 
 
 def error_of(error: KafkaError | None) -> tuple[int, str | None]:

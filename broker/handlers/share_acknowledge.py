@@ -14,12 +14,13 @@ from functools import partial
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.handlers._share_members import anyone, error_of, leader_of, member_of
+from ottla.broker.handlers._share_members import anyone, check_size, error_of, leader_of, member_of
 from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
 from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
@@ -43,6 +44,7 @@ def serve(
 ) -> Answer[ShareAcknowledgeResponse]:
     check_share_groups(broker)
     member = member_of(request.group_id, request.member_id)
+    check_size(request.topics)
     if request.share_session_epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     session = broker.share_leaders.sessions.find(member, request.share_session_epoch)
@@ -79,7 +81,8 @@ def _response(
         data = PartitionData(partition_index=at.partition, error_code=code, error_message=message)
         found = leader_of(broker, context, at.topic_id, at.partition, code)
         if found is not None:
-            data.current_leader.leader_id, data.current_leader.leader_epoch, address = found
+            leader_id, epoch, address = found
+            data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
             if address is not None:
                 endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
         if at.topic_id not in topics:

@@ -1,6 +1,7 @@
 """ShareFetch (78): members of share groups acquire records, and acknowledge earlier ones in the same request (KIP-932).
 
-INVALID_REQUEST               no group id or no valid member id; acknowledgements in the first request of a session; limits beside a renewal
+INVALID_REQUEST               no group id or no valid member id; acknowledgements in the first request of a session; limits beside a renewal;
+                              too many partitions
 SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH    the session is over, or another request was answered meanwhile
 SHARE_SESSION_LIMIT_REACHED   after max_wait_ms, so that the client does not ask again at once
 
@@ -15,7 +16,7 @@ from typing import Any
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.handlers._share_members import anyone, error_of, leader_of, member_of
+from ottla.broker.handlers._share_members import anyone, check_size, error_of, leader_of, member_of
 from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
 from ottla.broker.share.fetching import Limits, Results, ShareFetching, failed
 from ottla.broker.share.led_partition import LedSharePartition
@@ -23,6 +24,7 @@ from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import (
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
@@ -45,6 +47,7 @@ def serve(
 ) -> Answer[ShareFetchResponse]:
     check_share_groups(broker)
     member = member_of(request.group_id, request.member_id)
+    check_size(request.topics)
     is_renew = context.api_version >= RENEW_SINCE and request.is_renew_ack
     if is_renew and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that renews has no limits for records")
@@ -213,7 +216,8 @@ def _name_leaders(broker: BrokerComponents, context: RequestContext, response: S
         for data in topic.partitions:
             found = leader_of(broker, context, topic.topic_id, data.partition_index, data.error_code)
             if found is not None:
-                data.current_leader.leader_id, data.current_leader.leader_epoch, address = found
+                leader_id, epoch, address = found
+                data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
                 if address is not None:
                     endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
     response.node_endpoints = list(endpoints.values())

@@ -76,7 +76,7 @@ def _create_missing(
     if refused:
         _add_detail(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
         return response
-    broker.streams_topics.create(missing, 2 * response.heartbeat_interval_ms)
+    broker.streams_topics.create(missing, 2 * response.heartbeat_interval_ms, context)
     errors = [f"{name} ({message})" for name, message in broker.streams_topics.errors(missing).items()]
     if errors:
         more = len(errors) - NAMED_ERRORS_MAX

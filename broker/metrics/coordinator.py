@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import TypeVar
 
 from ottla.broker.coordinator.context import State
 from ottla.broker.groups.classic.state import GroupState as ClassicState
 from ottla.broker.groups.consumer.state import GroupState as ConsumerState
 from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.groups.share.state import GroupState as ShareState
+from ottla.broker.groups.streams.state import GroupState as StreamsState
 from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
+
+StateT = TypeVar("StateT", bound=Enum)
 
 METRICS = "kafka_server_groupcoordinatormetrics"
 CLASSIC = "kafka_coordinator_group_groupmetadatamanager"
@@ -21,13 +27,21 @@ def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
     shards = [runtime.shard(partition) for partition in runtime.active_partitions()]
     classic = Counter(group.state for shard in shards for group in shard.groups.values())
     consumer = Counter(group.state for shard in shards for group in shard.consumer_groups.values())
+    share = Counter(group.state for shard in shards for group in shard.share_groups.values())
+    streams = Counter(group.state for shard in shards for group in shard.streams_groups.values())
     yield gauge(f"{CLASSIC}_numgroups", "Classic groups", classic.total())
     for state in ClassicState:
         yield gauge(f"{CLASSIC}_numgroups{state.value.lower()}", f"Classic groups in {state.value}", classic[state])
-    protocols = (("classic", classic.total()), ("consumer", consumer.total()))
+    protocols = (
+        ("classic", classic.total()),
+        ("consumer", consumer.total()),
+        ("share", share.total()),
+        ("streams", streams.total()),
+    )
     yield _gauges("group_count", "Groups by protocol", "protocol", protocols)
-    states = ((state.value.lower(), consumer[state]) for state in ConsumerState)
-    yield _gauges("consumer_group_count", "Consumer groups by state", "state", states)
+    yield _by_state("consumer", ConsumerState, consumer)
+    yield _by_state("share", ShareState, share)
+    yield _by_state("streams", StreamsState, streams)
     partitions = (
         (state.name.lower(), runtime.states()[state]) for state in (State.LOADING, State.ACTIVE, State.FAILED)
     )
@@ -46,6 +60,14 @@ def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
     yield counter(
         f"{METRICS}_consumer_group_rebalance_count", "Rebalances of consumer groups", counts.consumer_rebalances
     )
+    yield counter(f"{METRICS}_share_group_rebalance_count", "Rebalances of share groups", counts.share_rebalances)
+    yield counter(f"{METRICS}_streams_group_rebalance_count", "Rebalances of streams groups", counts.streams_rebalances)
+
+
+def _by_state(kind: str, states: type[Enum], counted: Counter[StateT]) -> Family:
+    by_name = {state.value: count for state, count in counted.items()}
+    samples = ((state.value.lower(), by_name.get(state.value, 0)) for state in states)
+    return _gauges(f"{kind}_group_count", f"{kind.capitalize()} groups by state", "state", samples)
 
 
 def _gauges(name: str, doc: str, label: str, values: Iterable[tuple[str, float]]) -> Family:

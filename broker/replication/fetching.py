@@ -28,10 +28,10 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.read import (
     RACK_AWARE_SELECTOR,
     READ_COMMITTED,
-    Reader,
     failed,
     nearer_replica,
     read,
+    reader_of,
     record_position,
 )
 from ottla.broker.replication.replicas import Replicas
@@ -42,6 +42,7 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from ottla.protocol.schema import maker
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 from ottla.server.quotas.clients import ClientQuotas
@@ -50,6 +51,7 @@ from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
 
 TOPIC_IDS_VERSION = 13
+new_response = maker(FetchResponse)
 
 
 class FetchedBroker(Protocol):
@@ -94,14 +96,14 @@ class Fetching:
         version = context.api_version
         self._uses_topic_ids = version >= TOPIC_IDS_VERSION
         replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
-        self.reader = Reader(
-            replica_id=replica_id,
-            broker_epoch=request.replica_state.replica_epoch,
-            read_committed=request.isolation_level == READ_COMMITTED,
+        self.reader = reader_of(
+            replica_id,
+            request.replica_state.replica_epoch,
+            request.isolation_level == READ_COMMITTED,
             # Before KIP-392 a consumer could not know that it reads from a follower.
-            require_leader=replica_id >= 0 or version < 11,
+            replica_id >= 0 or version < 11,
         )
-        self._rack = self._rack_of(request)
+        self._rack = self._rack_of(request) if request.rack_id else ""
         self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         #: Followers have quotas of their own (throttle.py).
         self._is_metered = broker.quotas.active and not self.reader.is_follower
@@ -122,7 +124,7 @@ class Fetching:
 
     def _rack_of(self, request: FetchRequest) -> str:
         """Return the consumer's rack, or "" if fetches from followers (KIP-392) do not apply."""
-        if not request.rack_id or self.reader.is_follower:
+        if self.reader.is_follower:
             return ""
         by_rack = self._broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR
         return request.rack_id if by_rack else ""
@@ -335,7 +337,7 @@ class Fetching:
     # -- Answering ---------------------------------------------------------------------------------------------------
 
     def response(self) -> FetchResponse:
-        response = FetchResponse()
+        response = new_response()
         session = self.session
         is_incremental = session.id != INVALID_SESSION_ID
         if self._is_metered:

@@ -15,6 +15,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.group_settings import BY_DURATION, EARLIEST, GroupSettings, GroupSettingsView, duration_ms
 from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.persister import Persister
@@ -50,6 +51,7 @@ class ShareLeaders:
         self.wheel = wheel
         self.wakeups = Wakeups(world.clock)
         self.persister = persister
+        self.counts = ShareCounts()
         self.sessions = ShareSessions(
             lambda: configs["group.share.max.share.sessions"], self.release_session, self._group_unused
         )
@@ -71,6 +73,9 @@ class ShareLeaders:
         if led is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return led
+
+    def led(self) -> list[LedSharePartition]:
+        return [led for groups in self._led.values() for led in groups.values()]
 
     def load(self, group_id: str, topic: str, at: TopicPartition, context: RequestContext) -> LedSharePartition:
         """The share partition, loaded or loading.

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import DelayedOperation, Wakeups
+from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.group_settings import GroupSettings
 from ottla.broker.share.persister import Persister
@@ -55,6 +56,7 @@ class Leadership(Protocol):
     wheel: TimerWheel
     wakeups: Wakeups
     persister: Persister
+    counts: ShareCounts
 
     def settings_of(self, group_id: str) -> GroupSettings: ...
 
@@ -71,7 +73,8 @@ class LedSharePartition:
     """A share partition from its loading to the end of its leadership."""
 
     __slots__ = (
-        "_is_watching", "_leadership", "_slot", "_timer_ms", "error", "key", "leader_epoch", "partition", "phase", "state", "waiting",
+        "_is_watching", "_leadership", "_slot", "_timer_ms", "error", "key", "leader_epoch", "partition", "phase", "state",
+        "timed_out", "waiting",
     )  # fmt: skip
 
     state: SharePartition  # since it is ACTIVE
@@ -84,6 +87,8 @@ class LedSharePartition:
         self.error: KafkaError | None = None
         #: The delayed share fetches, in the order in which they came.
         self.waiting: dict[DelayedOperation, None] = {}
+        #: Records whose acquisition lock has timed out.
+        self.timed_out = 0
         self._leadership = leadership
         self._is_watching = False
         self._timer_ms: int | None = None
@@ -97,9 +102,12 @@ class LedSharePartition:
     def load(self, reset: Callable[[Log, str, Callable[[int | KafkaError], None]], None]) -> None:
         """`reset` finds the offset of share.auto.offset.reset, for a group that has none yet."""
 
+        begun_ms = self._leadership.clock.mono_ms()
+
         def loaded(outcome: ShareState | KafkaError) -> None:
             if self.phase != Phase.LOADING:
                 return
+            self._leadership.counts.load_times.add(self._leadership.clock.mono_ms() - begun_ms)
             if isinstance(outcome, KafkaError):
                 self.end(_for_client(outcome))
             elif outcome.start_offset >= 0:
@@ -237,6 +245,7 @@ class LedSharePartition:
             raise self.error or KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.state.settings = self._settings().partition
         update = self.state.acknowledge(member_id, acknowledgements, self._leadership.clock.mono_ms())
+        self._leadership.counts.acknowledge(acknowledgements)
         if update is None:
             done(None)
         else:
@@ -289,7 +298,9 @@ class LedSharePartition:
         self._slot = -1
         if self._log() is not None and self.phase == Phase.ACTIVE:
             self.state.settings = self._settings().partition
-            self._write(self.state.time_out(self._leadership.clock.mono_ms()))
+            update = self.state.time_out(self._leadership.clock.mono_ms())
+            self.timed_out += 0 if update is None else sum(run.size for run in update.runs)
+            self._write(update)
             self._set_timer(self.state.next_deadline_ms)
 
 

@@ -1,4 +1,7 @@
-"""Decoding of a push: OpenTelemetry's MetricsData as a list of points. Sums and gauges, which is all that Kafka's clients send.
+"""Decoding of a push: OpenTelemetry's MetricsData as a list of points.
+
+Kafka's clients send sums and gauges. A histogram or summary of another client becomes several points, as Prometheus has them: `_count`,
+`_sum`, and `_bucket` by `le` or the value by `quantile`; of an exponential histogram the first two.
 
 The few fields that count are read here: opentelemetry-proto and protobuf would take 5 MB of the image, and 140 ms of their first import.
 """
@@ -7,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn, Work
@@ -24,6 +28,8 @@ AGGREGATION_TEMPORALITY_DELTA = 1
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 Labels = tuple[tuple[str, str], ...]
 Value = int | memoryview
+#: The suffix of the metric's name, labels beside the point's own, and the value.
+Row = tuple[str, Labels, float]
 
 
 class Point(NamedTuple):
@@ -73,7 +79,7 @@ def decode(data: bytes, points_max: int) -> Work[tuple[list[Point], int]]:
 
 def _metric(metric: memoryview, of_client: Labels, found: list[Point], points_max: int, turn: Turn) -> Work[int]:
     """Adds the points of one metric to `found`; returns the number of those that were dropped."""
-    name, kind, is_delta, dropped = "", GAUGE, False, 0
+    name, kind, is_delta, dropped, read = "", GAUGE, False, 0, _number
     kept: list[memoryview] = []
     for number, value in _fields(metric):
         if turn.spend(1):
@@ -82,7 +88,8 @@ def _metric(metric: memoryview, of_client: Labels, found: list[Point], points_ma
             continue
         if number == 1:
             name = bytes(value[: 4 * NAME_LENGTH_MAX]).decode(errors="ignore")[:NAME_LENGTH_MAX]
-        elif number in (5, 7):  # gauge, sum
+        elif number in READERS:
+            read = READERS[number]
             for inner, content in _fields(value):
                 if turn.spend(POINT_COST):
                     yield None
@@ -91,23 +98,78 @@ def _metric(metric: memoryview, of_client: Labels, found: list[Point], points_ma
                         kept.append(content)
                     else:
                         dropped += 1
-                elif inner == 2 and number == 7:
+                elif inner == 2 and number in WITH_TEMPORALITY:
                     is_delta = content == AGGREGATION_TEMPORALITY_DELTA
-                elif inner == 3 and number == 7:
+                elif inner == 3 and number == SUM:
                     kind = COUNTER if content == 1 else GAUGE
     for point in kept:
         if turn.spend(POINT_COST):
             yield None
-        found.append(Point(name, kind, of_client + _labels(_leaf(point), 7), _number(point), is_delta))
+        attributes, rows = read(_leaf(point))
+        labels = of_client + _labels(point, attributes)
+        room = points_max - len(found)
+        dropped += max(0, len(rows) - room)
+        if turn.spend(POINT_COST * (len(rows) - 1)):
+            yield None
+        found += [Point(name + suffix, kind, labels + row, value, is_delta) for suffix, row, value in rows[:room]]
     return dropped
 
 
-def _number(point: memoryview) -> float:
+# ---- the kinds of points: the number of their attributes' field, and suffix, labels and value of each row
+
+
+def _number(point: memoryview) -> tuple[int, list[Row]]:
     result = 0.0
     for number, value in _fields(point):
         if number in (4, 6) and isinstance(value, memoryview) and len(value) == 8:
             result = float(struct.unpack("<d" if number == 4 else "<q", value)[0])
-    return result
+    return 7, [("", (), result)]
+
+
+def _histogram(point: memoryview) -> tuple[int, list[Row]]:
+    counts: list[int] = []
+    bounds: list[float] = []
+    for number, value in _fields(point):
+        if number == 6 and isinstance(value, memoryview):
+            counts += _eights("Q", value)
+        elif number == 7 and isinstance(value, memoryview):
+            bounds += _eights("d", value)
+    if counts and len(counts) != len(bounds) + 1:
+        raise ValueError(f"a histogram of {len(counts)} buckets with {len(bounds)} bounds")
+    texts = [*map(str, bounds), "+Inf"]
+    buckets = [("_bucket", (("le", text),), float(sum_)) for text, sum_ in zip(texts, accumulate(counts), strict=False)]
+    return 9, [*_count_and_sum(point), *buckets]
+
+
+def _exponential_histogram(point: memoryview) -> tuple[int, list[Row]]:
+    return 1, _count_and_sum(point)
+
+
+def _summary(point: memoryview) -> tuple[int, list[Row]]:
+    rows = _count_and_sum(point)
+    for number, value in _fields(point):
+        if number == 6 and isinstance(value, memoryview):
+            parts = {n: _eights("d", part)[0] for n, part in _fields(value) if isinstance(part, memoryview)}
+            rows.append(("", (("quantile", str(parts.get(1, 0.0))),), parts.get(2, 0.0)))
+    return 7, rows
+
+
+def _count_and_sum(point: memoryview) -> list[Row]:
+    parts = {n: value for n, value in _fields(point) if n in (4, 5) and isinstance(value, memoryview)}
+    rows: list[Row] = [("_count", (), float(_eights("Q", parts[4])[0]) if 4 in parts else 0.0)]
+    return [*rows, ("_sum", (), _eights("d", parts[5])[0])] if 5 in parts else rows
+
+
+def _eights(kind: str, data: memoryview) -> tuple[Any, ...]:
+    """Returns the numbers of eight bytes each."""
+    if not data or len(data) % 8:
+        raise ValueError(f"numbers of eight bytes in {len(data)} bytes")
+    return struct.unpack(f"<{len(data) // 8}{kind}", data)
+
+
+SUM = 7
+READERS = {5: _number, SUM: _number, 9: _histogram, 10: _exponential_histogram, 11: _summary}
+WITH_TEMPORALITY = frozenset({SUM, 9, 10})
 
 
 def _labels(leaf: memoryview, attributes: int) -> Labels:

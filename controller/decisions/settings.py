@@ -31,6 +31,7 @@ class ControlSettings:
     unclean_leader_election_interval_ms: int = 300_000
     broker_session_timeout_ms: int = 9_000
     metadata_max_idle_interval_ms: int = 500
+    unstable_features: bool = False
     # A broken connection suggests that the broker has failed, but it may also just reconnect.
     lost_connection_grace_ms: int = 100
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)

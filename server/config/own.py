@@ -19,6 +19,9 @@ OWN_CONFIGS = {
             "Another key by which delegation tokens are valid, so that delegation.token.secret.key can be replaced node by node."),
         ConfigKey("ottla.groups.per.partition.max", Type.INT, 100_000, Importance.LOW,
             "Groups that a broker keeps of one partition of __consumer_offsets; a client of one more gets POLICY_VIOLATION.", at_least(1)),
+        ConfigKey("ottla.group.waiting.heartbeat.interval.ms", Type.INT, 1_000, Importance.LOW,
+            "The interval that a member of a consumer or streams group is given while it waits for its assignment, if that is shorter "
+            "than the group's: it learns by its next heartbeat what others gave up.", at_least(1)),
         ConfigKey("ottla.transactional.ids.per.partition.max", Type.INT, 100_000, Importance.LOW,
             "Transactional ids that a broker keeps of one partition of __transaction_state; a client of one more gets POLICY_VIOLATION.",
             at_least(1)),

@@ -194,7 +194,7 @@ class Channel:
             return protocol.send(self.client_id, request, api, version, CONNECT_TIMEOUT_MS)
 
         version = self._agree(protocol, APIS[ApiKey.SASL_AUTHENTICATE], None)
-        lifetime_ms = await login.log_in(self.where, send, version)
+        lifetime_ms = await login.log_in(self.host, self.where, send, version)
         if lifetime_ms > 0:
             call_later = self._world.clock.call_later
             call_later(lifetime_ms * RENEWED_AFTER, partial(self._renew, protocol))

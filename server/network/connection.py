@@ -25,6 +25,7 @@ from ottla.server.network.context import RequestContext
 from ottla.server.network.foreign_bytes import describe_foreign_bytes
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.short_path import ShortPath
 from ottla.server.network.turn import SLOW_NS, Turn
 from ottla.server.security.principal import ANONYMOUS, Principal
 
@@ -59,7 +60,7 @@ class Pause:
 
 
 class Held:
-    """A response that is not due: the parts of its frame, or None while there are none (`dispatch.PendingReply`)."""
+    """A response that is not due: the parts of its frame, or None while there are none (`pending_reply.PendingReply`)."""
 
     __slots__ = ("nbytes", "parts")
 
@@ -94,6 +95,8 @@ class Acceptor(Protocol):
     inbox: ReceiveBuffer
     limits: ConnectionLimits
     refused: int
+    unread: int
+    held_up: int
     bytes_in: int
     bytes_out: int
 
@@ -111,7 +114,7 @@ class Connection(FrameProtocol):
         "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused", "_serving",
         "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts", "idle_slot",
         "index", "last_active_ns", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host", "peer_port", "principal",
-        "request_bytes_max", "stamp_ns", "transport",
+        "request_bytes_max", "short_path", "stamp_ns", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -139,6 +142,7 @@ class Connection(FrameProtocol):
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.contexts: dict[int, RequestContext] = {}
+        self.short_path: ShortPath[Connection] | None = None
         self.opened_ns = self.stamp_ns = self.last_active_ns = dispatcher.mono_ns()
         self.idle_slot = -1
         self.peer_host = self.local_host = ""
@@ -210,6 +214,7 @@ class Connection(FrameProtocol):
         self.drop_received()
         self._out.clear()
         self.contexts.clear()  # they refer back to the connection
+        self.short_path = None
         if self._muted is not None:
             self._muted.cancel()
         self.listener.forget(self)
@@ -227,6 +232,7 @@ class Connection(FrameProtocol):
         """Gives None: the transport closes itself after what has been written."""
 
     def pause_writing(self) -> None:
+        self.listener.unread += 1
         self.pause(Pause.WRITING)
 
     def resume_writing(self) -> None:
@@ -410,6 +416,7 @@ class Connection(FrameProtocol):
     def _hold(self, nbytes: int) -> None:
         self._held_bytes += nbytes
         if len(self._held) > HELD_REPLIES_MAX or self._held_bytes > HELD_BYTES_MAX:
+            self.listener.held_up += not self._paused & Pause.HELD
             self.pause(Pause.HELD)
 
     def shut(self) -> None:

@@ -12,11 +12,11 @@ This file knows nothing of what is in a frame.
 
 from __future__ import annotations
 
-import asyncio
 from struct import Struct
 from typing import TypeAlias
 
 from ottla.server.network.request_bytes import RequestBytes
+from ottla.server.network.transport import NO_LOW_WATER, LowWater, Woken
 
 #: The size of the buffer of one read. Larger reads save system calls until the buffer no longer fits the processor's cache.
 RECEIVE_BUFFER_BYTES = 256 * 1024
@@ -68,10 +68,10 @@ class ReceiveBuffer:
         self._spare.append(buffer)
 
 
-class FrameProtocol(asyncio.BufferedProtocol):
+class FrameProtocol(Woken):
     """Call `serve` with the received bytes; it returns how many it has used, and the rest is kept."""
 
-    __slots__ = ("_inbox", "_large", "_large_have", "_large_need", "_large_pooled", "_start")
+    __slots__ = ("_inbox", "_large", "_large_have", "_large_need", "_large_pooled", "_low_water", "_start")
 
     def __init__(self, inbox: ReceiveBuffer) -> None:
         self._inbox = inbox
@@ -80,6 +80,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._large_have = 0
         self._large_need = 0
         self._large_pooled = False
+        self._low_water = NO_LOW_WATER
+
+    def woken_by(self, low_water: LowWater) -> None:
+        self._low_water = low_water
 
     def serve(self, buf: Buffer, pos: int, end: int) -> int:
         """Serve the whole frames in buf[pos:end]; gives the position of the first byte not served."""
@@ -119,6 +123,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         pos = self.serve(inbox, 0, end)
         if pos != end:
             self._keep(inbox, pos, end)
+        else:
+            self._low_water.at(0)
         self.served()
 
     def serve_kept(self) -> None:
@@ -133,6 +139,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def drop_received(self) -> None:
         """The connection is going: nothing more will be served."""
+        self._low_water = NO_LOW_WATER
         self._start = b""
         large, self._large = self._large, None
         if large is not None:
@@ -146,6 +153,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _keep(self, buf: Buffer, pos: int, end: int) -> None:
         have = end - pos
         need = read_size(buf, pos)[0] + 4 if have >= 4 else 0
+        self._low_water.at(need - have)
         if need <= LARGE_FRAME_BYTES or need <= have:
             # `need <= have`: complete frames were left because the connection is paused.
             self._start = bytes(memoryview(buf)[pos:end])
@@ -174,6 +182,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         assert large is not None
         have = self._large_have = self._large_have + nbytes
         need = self._large_need
+        self._low_water.at(need - have)
         if have < need:
             if have == len(large):
                 grown = bytearray(min(need, GROWTH * have))

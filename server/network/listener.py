@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.handshakes import Handshakes
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.login import Logins
-from ottla.server.network.tls_stream import Handshakes, TlsStream
+from ottla.server.network.tls_stream import TlsStream
 from ottla.server.network.transport import Server
 from ottla.server.security.principal import Principal
 from ottla.server.timer_wheel import TimerWheel
@@ -85,6 +86,8 @@ class Listener:
         self.rejected = 0
         self.throttled = 0
         self.refused = 0
+        self.unread = 0
+        self.held_up = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self._world = world
@@ -147,7 +150,7 @@ class Listener:
             self.logins.begin(connection)
         if self._tls is None:
             return connection
-        return TlsStream(
+        stream = TlsStream(
             connection,
             self._tls.context,
             self._world.clock,
@@ -155,6 +158,8 @@ class Listener:
             on_failed=connection.refuse,
             handshakes=self._tls.handshakes,
         )
+        connection.woken_by(stream)
+        return stream
 
     def _secured(self, connection: Connection, stream: TlsStream) -> None:
         """The TLS handshake is complete: who is it?"""

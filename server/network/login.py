@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 
 #: The arguments of `Connection.reply`.
 Frame: TypeAlias = tuple[bytes, Pieces, int]
-#: The frame of the mechanism's result, and of its failure if Kafka answers that.
-Accepted: TypeAlias = Callable[[bytes], Frame]
+#: The frame of the mechanism's result, if it has one, and of its failure if Kafka answers that.
+Accepted: TypeAlias = Callable[[bytes | None], "Frame | None"]
 Rejected: TypeAlias = Callable[[SaslFailure], "Frame | None"]
 
 #: Kafka leaves an unfinished login to connections.max.idle.ms (ten minutes), so that sockets which stop in the middle of it pile up.
@@ -241,9 +241,9 @@ class Login:
         return SaslHandshakeResponse(mechanisms=list(mechanisms))
 
     def _sasl_authenticate(self, request: SaslAuthenticateRequest, answer: Callable[[object], Frame]) -> None:
-        def accepted(token: bytes) -> Frame:
+        def accepted(token: bytes | None) -> Frame:
             lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
-            return answer(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms))
+            return answer(SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms))
 
         def rejected(failure: SaslFailure) -> Frame:
             message = failure.for_client or (
@@ -254,8 +254,8 @@ class Login:
         self._evaluate(bytes(request.auth_bytes), accepted, rejected)
 
     def _token(self, token: bytes) -> None:
-        def accepted(challenge: bytes) -> Frame:
-            return len(challenge).to_bytes(4, "big"), [challenge], len(challenge) + 4
+        def accepted(challenge: bytes | None) -> Frame | None:
+            return None if challenge is None else (len(challenge).to_bytes(4, "big"), [challenge], len(challenge) + 4)
 
         self._evaluate(token, accepted, lambda failure: None)
 
@@ -289,8 +289,11 @@ class Login:
     def _finish(self, outcome: bytes | Authenticated, accepted: Accepted) -> None:
         if isinstance(outcome, Authenticated):
             self._succeed(outcome)
-            outcome = outcome.token
-        self._connection.reply(*accepted(outcome))
+            frame = accepted(outcome.token)
+        else:
+            frame = accepted(outcome)
+        if frame is not None:
+            self._connection.reply(*frame)
 
     # -- The end of a login ------------------------------------------------------------------------------------------
 

@@ -25,9 +25,9 @@ Send = Callable[[object, Api, int], Awaitable[T]]
 
 
 class Exchanges(Protocol):
-    """Makes the exchange of each login; a token may have to be fetched for it."""
+    """Makes the exchange of each login at a host; a token may have to be fetched for it."""
 
-    async def __call__(self) -> ClientExchange: ...
+    async def __call__(self, host: str) -> ClientExchange: ...
 
 
 class PeerLogin:
@@ -40,14 +40,14 @@ class PeerLogin:
         self._clock = clock
         self._logged_ms = -LOG_INTERVAL_MS
 
-    async def log_in(self, where: str, send: Send[object], version: int) -> int:
+    async def log_in(self, host: str, where: str, send: Send[object], version: int) -> int:
         """Returns the lifetime of the session in milliseconds, 0 if it does not end.
 
         Raises:
             LoginRejected: one side does not accept the other.
         """
         try:
-            return await self._log_in(send, version)
+            return await self._log_in(host, send, version)
         except LoginRejected as refused:
             now_ms = self._clock.mono_ms()
             if now_ms - self._logged_ms >= LOG_INTERVAL_MS:
@@ -55,23 +55,25 @@ class PeerLogin:
                 log.error("Login at %s by %s failed: %s", where, self.mechanism, refused)
             raise
 
-    async def _log_in(self, send: Send[object], version: int) -> int:
+    async def _log_in(self, host: str, send: Send[object], version: int) -> int:
         shaken = await send(SaslHandshakeRequest(mechanism=self.mechanism), APIS[ApiKey.SASL_HANDSHAKE], 1)
         assert isinstance(shaken, SaslHandshakeResponse)
         if shaken.error_code != ErrorCode.NONE:
             raise LoginRejected(
                 f"{ErrorCode(shaken.error_code).name}, it enables {', '.join(shaken.mechanisms) or 'no mechanism'}"
             )
-        exchange = await self._exchange()
-        token, lifetime_ms = exchange.answer(b""), 0
+        exchange = await self._exchange(host)
+        token, lifetime_ms = await self._answer(exchange, b""), 0
         while token is not None:
             response = await send(SaslAuthenticateRequest(auth_bytes=token), APIS[ApiKey.SASL_AUTHENTICATE], version)
             assert isinstance(response, SaslAuthenticateResponse)
             if response.error_code != ErrorCode.NONE:
                 raise LoginRejected(response.error_message or ErrorCode(response.error_code).name)
             lifetime_ms, challenge = response.session_lifetime_ms, bytes(response.auth_bytes)
-            if exchange.is_slow:
-                token = await self._workers.run(exchange.answer, challenge)
-            else:
-                token = exchange.answer(challenge)
+            token = await self._answer(exchange, challenge)
         return lifetime_ms
+
+    async def _answer(self, exchange: ClientExchange, challenge: bytes) -> bytes | None:
+        if exchange.is_slow:
+            return await self._workers.run(exchange.answer, challenge)
+        return exchange.answer(challenge)

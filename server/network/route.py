@@ -51,7 +51,7 @@ class Route:
 
     __slots__ = (
         "_encoder", "advertised_min", "api", "api_key", "codecs", "errors", "handler", "is_async", "latency_buckets",
-        "latency_ns", "max_version", "min_version", "name", "requests", "takes_frame",
+        "latency_ns", "max_version", "min_version", "name", "requests", "short_path", "takes_frame",
     )  # fmt: skip
 
     def __init__(
@@ -63,8 +63,12 @@ class Route:
         max_version: int | None = None,
         encoder: Callable[[int], Encode] | None = None,
         takes_frame: bool = False,
+        short_path: Callable[..., Any] | None = None,
     ) -> None:
-        """`encoder` makes the encoder of a version where answers may be something else than the API's response."""
+        """`encoder` makes the encoder of a version where answers may be something else than the API's response.
+
+        `short_path(dispatcher, route, request, context, frame)` makes the short path of a connection (short_path.py).
+        """
         self.api = APIS[ApiKey(api_key)]
         self.api_key = api_key
         self.name = self.api.name
@@ -79,6 +83,7 @@ class Route:
         self.codecs: list[Codec | None] = [None] * (self.max_version + 1)
         self._encoder = encoder
         self.takes_frame = takes_frame
+        self.short_path = short_path
         self.requests = 0
         self.latency_ns = 0
         self.latency_buckets = [0] * LATENCY_BUCKETS
@@ -100,6 +105,12 @@ class Route:
                 known = replace(known, decode=leave_encoded, encode=body_encoder(known.encode))
             self.codecs[version] = known
         return known
+
+    def count(self, elapsed_ns: int) -> None:
+        """Counts a request that has been answered."""
+        self.requests += 1
+        self.latency_ns += elapsed_ns
+        self.latency_buckets[(elapsed_ns >> 10).bit_length()] += 1
 
     def count_error(self, code: int) -> None:
         self.errors[code] = self.errors.get(code, 0) + 1

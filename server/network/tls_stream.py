@@ -3,7 +3,7 @@
 asyncio's own TLS protocol does not fit a server of many clients: handshakes take the event loop as they come, each connection
 has a receive buffer, a large response is encrypted in one go, and a failed handshake leaves no line in the log. Here
 
-    handshakes     wait for their turn (`server.network.turn`): a signature with RSA-2048 takes a millisecond
+    handshakes     are worked on by a thread of their own, one at a time: the loop goes on while OpenSSL signs
     reading        from one buffer for all connections, decrypted straight into the protocol's own buffer
     writing        is encrypted as far as the transport takes it; what is left stays a view of a file
     failures       have one reason each, also that the peer does not speak TLS
@@ -15,21 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl as tls
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
 from ottla.server.clock import Clock
-from ottla.server.network.turn import Turn
+from ottla.server.network.handshakes import Handshakes, ServerSide, not_tls, reason_of, take_step
+from ottla.server.network.transport import NO_LOW_WATER, LowWater, Woken
 
-#: The time limit of handshakes in one turn of the event loop, so that requests are served between them.
-HANDSHAKES_TURN_NS = 1_000_000
-#: The limit of handshakes that have begun and are not complete.
-HANDSHAKES_MAX = 2_000
-#: The size of the buffer of one read of the transport.
-CIPHERTEXT_BYTES = 256 * 1024
 #: A channel to another node, or of a command, has a buffer of its own.
 CHANNEL_CIPHERTEXT_BYTES = 64 * 1024
 #: Pieces are encrypted in steps of this size: large enough for few system calls, small enough for the processor's cache.
@@ -51,55 +45,7 @@ def nothing(*_: object) -> None:
     """The callback that does nothing."""
 
 
-class ServerSide(tls.SSLObject):
-    """The server's end of TLS, which keeps the server name that the client requested (SNI)."""
-
-    asked_name: str | None = None
-
-
-def keep_asked_name(end: object, name: str | None, context: tls.SSLContext) -> None:
-    """The `sni_callback` of a context whose `sslobject_class` is `ServerSide`."""
-    if isinstance(end, ServerSide):
-        end.asked_name = name
-
-
-def quiet_handshake(end: tls.SSLObject) -> None:
-    """Take a step of the handshake.
-
-    If the name that a client asks for (SNI) is not ASCII, CPython fails the handshake and also writes a traceback to stderr, because
-    the exception is within a callback of OpenSSL: any client could fill the log with them.
-    """
-    hook, sys.unraisablehook = sys.unraisablehook, nothing
-    try:
-        end.do_handshake()
-    finally:
-        sys.unraisablehook = hook
-
-
-class Handshakes:
-    """Shared by the TLS connections of a node: the read buffer, and the queue of handshakes.
-
-    A handshake that has begun and waits for the client costs 46 KB. There are HANDSHAKES_MAX of them at most: the oldest is
-    given up for a new one, so that clients that stop in the middle take neither the memory nor the way of others.
-    """
-
-    __slots__ = ("_begun", "inbox", "turn")
-
-    def __init__(self, clock: Clock) -> None:
-        self.inbox = memoryview(bytearray(CIPHERTEXT_BYTES))
-        self.turn = Turn(clock, HANDSHAKES_TURN_NS)
-        self._begun: dict[TlsStream, None] = {}  # the oldest first
-
-    def begin(self, stream: TlsStream) -> None:
-        self._begun[stream] = None
-        if len(self._begun) > HANDSHAKES_MAX:
-            next(iter(self._begun)).fail("SSL handshake failed: it was not complete, and too many others had begun")
-
-    def end(self, stream: TlsStream) -> None:
-        self._begun.pop(stream, None)
-
-
-class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
+class TlsStream(Woken, LowWater, asyncio.Transport):
     """One connection, as server or as client. The protocol's `connection_made` is called before the handshake.
 
     `on_secured` is called when the handshake is complete, and before the protocol gets its first bytes; `on_failed` at most
@@ -107,9 +53,9 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     """
 
     __slots__ = (
-        "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_hello_bytes", "_inbox", "_incoming",
-        "_limit", "_on_failed", "_on_secured", "_outgoing", "_paused", "_pending", "_raw", "_raw_full", "_read", "_server_name", "_sslobj",
-        "is_secured",
+        "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_held", "_hello_bytes",
+        "_inbox", "_incoming", "_limit", "_low_water", "_on_failed", "_on_secured", "_outgoing", "_paused", "_pending", "_raw", "_raw_full", "_read",
+        "_server_name", "_sslobj", "_wanted", "is_secured",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +94,9 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw_full = False
         self._closing = False
         self._ending = False
+        self._wanted = 0  # plaintext that the protocol waits for
+        self._held = 0  # ciphertext that OpenSSL has of an unfinished record, at most
+        self._low_water = NO_LOW_WATER
         self.is_secured = False
 
     @property
@@ -167,8 +116,8 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw = cast(asyncio.Transport, transport)
         self._raw.set_write_buffer_limits(high=CIPHERTEXT_HIGH_BYTES, low=CIPHERTEXT_LOW_BYTES)
         self._app.connection_made(self)
-        if self._server_name is not None and not self._closing:
-            self.next_turn()
+        if self._server_name is not None:
+            self._step()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = self._paused = True
@@ -179,6 +128,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             _NO_PROTOCOL,
         )  # the protocol refers to its transport: no cycle is left to the collector
         self._on_secured = self._on_failed = nothing
+        self._low_water = NO_LOW_WATER
         if self._handshakes is not None:
             self._handshakes.end(self)
         app.connection_lost(exc)
@@ -193,11 +143,14 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
         if self.is_secured:
             self._deliver()
         elif self._handshakes is None:
-            self.next_turn()
-        elif self._sslobj is not None or self._has_hello(nbytes):
-            # Reading stops until then: what waits is what one read took.
-            self._raw.pause_reading()
-            self._handshakes.turn.wait(self)
+            self._step()
+        elif self._sslobj is None:
+            if self._has_hello(nbytes):
+                self._wait(self._handshakes)
+        elif self._context.verify_mode != tls.CERT_NONE or self._sslobj.cipher() is None:
+            self._wait(self._handshakes)  # a client's certificates are verified, or nothing has been signed yet
+        else:
+            self._step()  # 40 us: less than going to the thread and back
 
     def _has_hello(self, nbytes: int) -> bool:
         """Returns True when the first record is there: until then a connection costs only what it has sent."""
@@ -227,11 +180,20 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
 
     # The handshake
 
-    def next_turn(self) -> None:
-        """Take the next step of the handshake: the turn's call."""
+    def _wait(self, handshakes: Handshakes) -> None:
+        """Reading stops until the step has been taken: what waits is what one read took."""
+        self._raw.pause_reading()
+        handshakes.wait(self)
+
+    def _step(self) -> None:
+        end = self.next_end()
+        if end is not None:
+            self.stepped(take_step(end))
+
+    def next_end(self) -> tls.SSLObject | None:
+        """The end whose next step is to be taken; None if the connection is closed."""
         if self._closing:
-            return
-        began_ns = self._clock.mono_ns()
+            return None
         if self._sslobj is None:
             self._sslobj = self._context.wrap_bio(
                 self._incoming,
@@ -244,25 +206,24 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             self._read, self._pending = within.read, within.pending
             if self._handshakes is not None:
                 self._handshakes.begin(self)
-        try:
-            quiet_handshake(self._sslobj)
-        except tls.SSLWantReadError:
-            self._send()
+        return self._sslobj
+
+    def stepped(self, outcome: Exception | None) -> None:
+        """A step of the handshake has been taken: `take_step`. The connection may have been closed meanwhile."""
+        if self._closing:
+            return
+        self._send()  # also the alert
+        if isinstance(outcome, tls.SSLWantReadError):
             self._raw.resume_reading()
-        except (tls.SSLError, ValueError) as error:
-            self._send()  # the alert
-            self.fail(f"SSL handshake failed: {reason_of(error)}")
+        elif outcome is not None:
+            self.fail(f"SSL handshake failed: {reason_of(outcome)}")
         else:
-            self._send()
             self.is_secured = True
+            if self._handshakes is not None:
+                self._handshakes.end(self)
             self._on_secured(self)
             self._encrypt()
             self._resume()
-        finally:
-            if self._handshakes is not None:
-                if self.is_secured:
-                    self._handshakes.end(self)
-                self._handshakes.turn.spend(self._clock.mono_ns() - began_ns)
 
     def fail(self, reason: str) -> None:
         if self._handshakes is not None:
@@ -275,7 +236,7 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
     def _deliver(self) -> None:
         """Decrypt what has arrived into the protocol's buffers."""
         incoming, read, pending = self._incoming, self._read, self._pending
-        has_ended = False
+        has_ended, left, held = False, 0, self._held
         try:
             while not self._paused and (incoming.pending or pending()):
                 buffer = cast(memoryview, self._app.get_buffer(-1))
@@ -283,14 +244,16 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
                 try:
                     # One call takes one record, and librdkafka makes one of each message. Asking what is pending costs less than
                     # the exception at the end of what has come.
-                    while have < room and (incoming.pending or pending()):
+                    while have < room and ((left := incoming.pending) or pending()):
                         got = read(room - have, buffer[have:])
                         if not got:
                             has_ended = True  # close_notify
                             break
                         have += got
+                        held = 0
                 except tls.SSLWantReadError:
                     room = have + 1  # a partial record is left
+                    held += left
                 if have:
                     self._app.buffer_updated(have)
                 if have < room:
@@ -299,6 +262,8 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
             self._send()
             self.fail(f"SSL failed: {reason_of(error)}")
             return
+        self._held = held
+        self._low_water.at(self._wanted - held)
         if self._outgoing.pending:
             self._send()
         if has_ended and not self._closing:
@@ -323,6 +288,13 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
 
     def is_reading(self) -> bool:
         return not self._paused
+
+    def woken_by(self, low_water: LowWater) -> None:
+        self._low_water = low_water
+
+    def at(self, nbytes: int) -> None:
+        """The protocol waits for so many bytes. As ciphertext they are more, except what OpenSSL has of the first of their records."""
+        self._wanted = nbytes
 
     # Writing
 
@@ -426,25 +398,3 @@ class TlsStream(asyncio.BufferedProtocol, asyncio.Transport):
 
 
 _NO_PROTOCOL = asyncio.BufferedProtocol()
-
-
-def not_tls(first_bytes: bytes) -> str:
-    """Describes the bytes of a peer that does not begin a TLS handshake."""
-    if first_bytes[:1].isalpha():
-        return "the first bytes are text, such as an HTTP request: this listener wants SSL"
-    return "the first bytes are no TLS handshake: the client speaks plaintext, but this listener wants SSL"
-
-
-def reason_of(error: Exception) -> str:
-    """OpenSSL's reason, without the places in its sources."""
-    if isinstance(error, tls.SSLCertVerificationError):
-        return f"the peer's certificate is not accepted: {error.verify_message}"
-    if isinstance(error, tls.SSLError) and error.reason == "CALLBACK_FAILED":
-        return "the host name that the client asks for is not ASCII"
-    if isinstance(error, tls.SSLError) and error.reason:
-        words = error.reason.lower().replace("_", " ")
-        for prefix in ("tlsv1 alert ", "tlsv13 alert ", "sslv3 alert "):
-            if words.startswith(prefix):
-                return f"the peer answered with the alert '{words.removeprefix(prefix)}'"
-        return words
-    return str(error)

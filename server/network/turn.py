@@ -28,13 +28,13 @@ class Served(Protocol):
 class Turn:
     """The rest of the present turn and the connections that wait for the next one. Each dispatcher has one."""
 
-    __slots__ = ("_clock", "_is_set", "_limit_ns", "_waiting", "left_ns")
+    __slots__ = ("_clock", "_is_set", "_waiting", "left_ns")
 
-    def __init__(self, clock: Clock, limit_ns: int = TURN_NS) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._is_set = False
         self._waiting: deque[Served] = deque()
-        self._limit_ns = self.left_ns = limit_ns
+        self.left_ns = TURN_NS
 
     def spend(self, spent_ns: int) -> None:
         self.left_ns -= spent_ns
@@ -52,7 +52,7 @@ class Turn:
 
     def _begin(self) -> None:
         self._is_set = False
-        self.left_ns = self._limit_ns
+        self.left_ns = TURN_NS
         for _ in range(len(self._waiting)):
             if self.left_ns <= 0:
                 break

@@ -31,7 +31,7 @@ class VerifiableConsumer:
     def __init__(self, bootstrap: str, mode: str, values: set[str]) -> None:
         command = java_command(
             TOOLS["kafka-verifiable-share-consumer"], "--bootstrap-server", bootstrap, "--topic", TOPIC, "--group-id", GROUP,
-            "--acknowledgement-mode", mode, "--verbose", heap="-Xmx256M",
+            "--acknowledgement-mode", mode, "--verbose", jvm="-Xmx256M -XX:+UseSerialGC",
         )  # fmt: skip
         self._values = values
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

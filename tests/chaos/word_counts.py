@@ -63,7 +63,7 @@ class WordCounts:
         state, log = self.directory / f"state{number}", self.directory / f"app{number}.log"
         command = java_command(
             "WordCount", self.bootstrap, self.name, self.input, self.output, str(state), str(threads),
-            extra_classpath=f"{compiled(SOURCE, streams_classpath())}:{streams_classpath()}", heap="-Xmx256M",
+            extra_classpath=f"{compiled(SOURCE, streams_classpath())}:{streams_classpath()}", jvm="-Xmx256M -XX:+UseSerialGC",
         )  # fmt: skip
         with open(log, "w") as output:
             self.applications.append(subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT))

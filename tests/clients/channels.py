@@ -50,7 +50,7 @@ class Channels:
         return self._open(address, PLAINTEXT)
 
     def _channel(self, address: str, mechanism: str, make: Callable[[], ClientExchange]) -> Channel:
-        async def exchange() -> ClientExchange:
+        async def exchange(host: str) -> ClientExchange:
             return make()
 
         login = PeerLogin(mechanism, exchange, self.real.workers, self.real.world.clock)

@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.compat import group_logs, kafka_python, librdkafka, librdkafka_secured, logins
+from tests import kdc
+from tests.compat import authorization, group_logs, kafka_python, librdkafka, librdkafka_secured, logins
 from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.node import running_cluster, running_node
 from tests.compat.secured import LISTENERS, SecuredNode, secured_cluster, secured_node
@@ -21,6 +22,8 @@ from tools import apache_kafka
 
 HERE = Path(__file__).parent
 PORT = 27092
+#: Of ACLs, in each of which each API is requested once by each principal.
+WORLDS = 150
 #: By the number of nodes: each has its own allow-list, because some tests want three replicas and some a super user less.
 ALLOWED = {1: "librdkafka_allow.txt", 3: "librdkafka_three_nodes_allow.txt"}
 #: Tests of kafka-python that are about the set-up of the one node: one assigns a replica to broker 0, one wants to see
@@ -79,6 +82,21 @@ def run_group_logs(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return [report(Outcome("group-logs", result, time.monotonic() - begin, why))]
 
 
+def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """What principals may do, compared with Apache Kafka request by request; a name is a seed."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"the comparison of authorization is left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    begin = time.monotonic()
+    (logs / "authorization").mkdir()
+    made = authorization.compare(logs / "authorization", int(names[0]) if names else 1, WORLDS)
+    for difference in made.differences:
+        print(difference)
+    print(f"# {made.summary}")
+    result = "FAIL" if made.differences else "PASS"
+    return [report(Outcome("authorization", result, time.monotonic() - begin, f"{len(made.differences)} differences"))]
+
+
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
     for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
         chosen = [case for case in cases if case.scenario == scenario]
@@ -127,6 +145,9 @@ def run_kafka_python_secured(logs: Path, names: list[str], node: SecuredNode) ->
 def run_logins(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]:
     """The names are those of clients: python, java, spark."""
     found = []
+    logins.allow_user(node)
+    if reason := kdc.missing():
+        print(f"GSSAPI is left out: {reason}")
     for client, work, missing in (
         ("python", lambda: logins.in_python_all(node, report), lambda: None),
         ("java", lambda: logins.in_java_all(node, logs, report), apache_kafka.missing),
@@ -145,6 +166,7 @@ SUITES = {
     "librdkafka": run_librdkafka,
     "librdkafka-consumer": run_librdkafka_consumer,
     "group-logs": run_group_logs,
+    "authorization": run_authorization,
     "kafka-python": run_kafka_python,
 }
 #: Against nodes with a listener for each security protocol.
@@ -166,7 +188,8 @@ def run_secured(suite: str, names: list[str], logs: Path, with_apache_kafka: boo
             ):  # some of its tests make topics of three replicas
                 server = secured_cluster(PORT, logs, name, 3)
             else:
-                server = secured_node(PORT, logs, name, apache_kafka=with_apache_kafka)
+                strict = {"allow.everyone.if.no.acl.found": "false"} if name == "logins" else {}
+                server = secured_node(PORT, logs, name, apache_kafka=with_apache_kafka, **strict)
             with server as node:
                 outcomes += run(logs, names, node)
     return outcomes

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import ssl
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,20 +16,38 @@ import aiokafka
 import confluent_kafka
 import kafka
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.compat.librdkafka import Outcome
 from tests.compat.secured import MECHANISMS, MODULES, PASSWORD, STORE_PASSWORD, USER, SecuredNode, java, librdkafka
+from tests.kdc import REALM
 from tools.apache_kafka import ToolSession, run_tool
 
 WAIT_S = 30
 COUNT = 10
 RECORDS = [b"%d" % number for number in range(COUNT)]
 PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
-#: SSL alone has no mechanism: the certificate is the login.
-LOGINS = [*((protocol, mechanism) for protocol in PROTOCOLS for mechanism in MECHANISMS), ("SSL", "")]
 SPARK_LOGINS = [("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512"), ("SSL", "")]
 TOKEN = "token"
+
+
+#: What the user of the tests, who is no super user, may do: to topics and groups of these names, and to the cluster.
+TOPICS = "S"
+MAY = {
+    ResourceType.TOPIC: (
+        AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (AclOperation.READ,),
+    ResourceType.BROKER: (AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.DESCRIBE_CONFIGS),
+}  # fmt: skip
 
 
 class Failed(Exception):
@@ -48,6 +68,29 @@ class AioToken(AioTokenProvider):
 
     async def token(self) -> str:
         return self._text
+
+
+def logins_of(node: SecuredNode) -> list[tuple[str, str]]:
+    """SSL alone has no mechanism: the certificate is the login."""
+    return [*((protocol, mechanism) for protocol in PROTOCOLS for mechanism in node.files.mechanisms), ("SSL", "")]
+
+
+def allow_user(node: SecuredNode) -> None:
+    """Writes the ACLs of the user and of the certificate."""
+    admin = AdminClient(librdkafka(node, "PLAINTEXT"))
+    entries = []
+    for principal in (f"User:{USER}", "User:CN=client"):
+        for kind, operations in MAY.items():
+            is_cluster = kind == ResourceType.BROKER
+            name, pattern = (
+                ("kafka-cluster", ResourcePatternType.LITERAL) if is_cluster else (TOPICS, ResourcePatternType.PREFIXED)
+            )
+            entries += [
+                AclBinding(kind, name, pattern, principal, "*", operation, AclPermissionType.ALLOW)
+                for operation in operations
+            ]
+    for done in admin.create_acls(entries).values():
+        done.result(WAIT_S)
 
 
 def bearer(node: SecuredNode, protocol: str) -> str:
@@ -79,7 +122,9 @@ def in_python(node: SecuredNode, protocol: str, mechanism: str) -> dict[str, Any
     found = {"bootstrap_servers": node.address(protocol), "security_protocol": protocol}
     if mechanism:
         found["sasl_mechanism"] = mechanism
-    if mechanism in MECHANISMS and mechanism != "OAUTHBEARER":
+    if mechanism == "GSSAPI":
+        found["sasl_kerberos_service_name"] = "kafka"
+    elif mechanism in MECHANISMS and mechanism != "OAUTHBEARER":
         found |= {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
     return found
 
@@ -125,6 +170,23 @@ async def _aio(node: SecuredNode, protocol: str, mechanism: str, topic: str) -> 
     async with consumer:
         found = [(await asyncio.wait_for(consumer.getone(), WAIT_S)).value for _ in range(COUNT)]
     check(sorted(found) == sorted(RECORDS), f"read {found}")
+
+
+def kcat(node: SecuredNode, protocol: str, mechanism: str, topic: str) -> None:
+    """librdkafka as the distribution builds it."""
+    realm = node.files.kdc
+    assert realm is not None
+    settings = librdkafka(node, protocol, mechanism) | {
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.keytab": realm.keytab(USER),
+        "sasl.kerberos.principal": f"{USER}@{REALM}",
+    }
+    command = ["kcat", "-q", "-t", topic, *(word for pair in settings.items() for word in ("-X", "=".join(pair)))]
+    lines = "".join(f"{record.decode()}\n" for record in RECORDS)
+    sent = subprocess.run([*command, "-P"], input=lines, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    check(sent.returncode == 0, sent.stderr)
+    read = subprocess.run([*command, "-C", "-e"], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    check(sorted(read.stdout.split()) == sorted(lines.split()), f"read {read.stdout} {read.stderr}")
 
 
 PYTHON_CLIENTS: dict[str, Callable[[SecuredNode, str, str, str], None]] = {
@@ -177,6 +239,9 @@ class JavaClients:
         run("kafka-configs", protocol, config, "--alter", *user, "--add-config", "SCRAM-SHA-512=[password=planted-zoe]")
         described = run("kafka-configs", protocol, config, "--describe", *user)
         check("SCRAM-SHA-512=iterations=4096" in described, f"not described: {described}")
+        words = ("--bootstrap-server", self._node.address(protocol), "--command-config", config)
+        done = self._tools.run("kafka-topics", *words, "--create", "--topic", "forbidden")
+        check("Authorization" in done.stdout + done.stderr, f"not refused without an ACL: {done.stdout + done.stderr}")
 
     def make_token(self, protocol: str, config: str) -> tuple[str, str]:
         """A delegation token's id and secret, after it has been described and renewed."""
@@ -208,8 +273,16 @@ def outcome(name: str, work: Callable[[], object]) -> Outcome:
 def in_python_all(node: SecuredNode, report: Callable[[Outcome], Outcome]) -> list[Outcome]:
     """Every Python client by every login."""
     found = []
-    for protocol, mechanism in LOGINS:
+    for protocol, mechanism in logins_of(node):
         for client, work in PYTHON_CLIENTS.items():
+            if mechanism == "GSSAPI" and client == "confluent-kafka":
+                # Its wheel's librdkafka is built without Kerberos; that of the distribution has it.
+                client, work = "kcat", kcat
+                if shutil.which(client) is None:
+                    print(
+                        "kcat is left out: it is not installed (Debian: apt-get install kcat libsasl2-modules-gssapi-mit)"
+                    )
+                    continue
             name = f"{protocol}/{mechanism or 'certificate'}/{client}"
             topic = name.replace("/", "-")
             found.append(report(outcome(name, lambda w=work, t=topic, p=protocol, m=mechanism: w(node, p, m, t))))
@@ -221,7 +294,7 @@ def in_java_all(node: SecuredNode, logs: Path, report: Callable[[Outcome], Outco
     found = []
     # Java takes tokens only from addresses that a system property names.
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={(node.files.directory / 'token').as_uri()}"
-    os.environ["JAVA_TOOL_OPTIONS"] = allowed
+    os.environ["JAVA_TOOL_OPTIONS"] = allowed + node.files.java_options
     with ToolSession() as tools:
         clients = JavaClients(node, tools, logs)
 
@@ -235,7 +308,7 @@ def in_java_all(node: SecuredNode, logs: Path, report: Callable[[Outcome], Outco
             )
             return config
 
-        for protocol, mechanism in LOGINS:
+        for protocol, mechanism in logins_of(node):
             config = both(protocol, mechanism or "certificate", java(node, protocol, mechanism))
             if mechanism == "PLAIN":
                 made: list[tuple[str, str]] = []

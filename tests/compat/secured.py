@@ -3,16 +3,17 @@
 The same properties are Apache Kafka's, so that a run against it says what a client's own suite gives there.
 
     PLAINTEXT       the suites' own commands, and super users' work
-    SASL            SASL_PLAINTEXT: PLAIN, SCRAM, OAUTHBEARER with tokens without a signature
+    SASL            SASL_PLAINTEXT: PLAIN, SCRAM, OAUTHBEARER with tokens without a signature, GSSAPI if there is a KDC
     TLS             SSL, a client certificate is required
-    SASLTLS         SASL_SSL: PLAIN, SCRAM, OAUTHBEARER with tokens of the identity provider
+    SASLTLS         SASL_SSL: PLAIN, SCRAM, OAUTHBEARER with tokens of the identity provider, GSSAPI if there is a KDC
     OPENTLS         SSL, no client certificate is asked for
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,10 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from ottla.certificates import Authority
 from ottla.testing import Cluster
+from tests import kdc
 from tests.compat.identity import AUDIENCE, ISSUER, Identity
 from tests.compat.node import CLUSTER_DEFAULTS, DEFAULTS, running_node
+from tests.kdc import REALM, Kdc
 from tools.apache_kafka import ApacheKafka
 
 HOST = "localhost"
@@ -40,6 +43,7 @@ MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 #: kafka-python's tests log in as alice with this password.
 USER, PASSWORD = "alice", "alice-secret"
 STORE_PASSWORD = "planted-store-password"
+SERVICE = f"kafka/{HOST}"
 #: What librdkafka's 0142 is made for: half of it, the life of a token, has to be well above the second between re-authentications.
 SESSION_MS = 10_000
 SCRAM_SECONDS_MAX = 20
@@ -48,6 +52,7 @@ MODULES = {
     "PLAIN": f"{KAFKA}.plain.PlainLoginModule required",
     **dict.fromkeys(SCRAM, f"{KAFKA}.scram.ScramLoginModule required"),
     "OAUTHBEARER": f"{KAFKA}.oauthbearer.OAuthBearerLoginModule required",
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule required",
 }
 
 
@@ -57,6 +62,21 @@ class Files:
 
     directory: Path
     identity: Identity
+    kdc: Kdc | None = None
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        return (*MECHANISMS, "GSSAPI") if self.kdc is not None else MECHANISMS
+
+    @property
+    def java_options(self) -> str:
+        return "" if self.kdc is None else f" -Djava.security.krb5.conf={self.kdc.environment['KRB5_CONFIG']}"
+
+    def kerberos(self, principal: str) -> str:
+        """A JAAS entry."""
+        assert self.kdc is not None
+        options = f'keyTab="{self.kdc.keytab(principal)}" principal="{principal}@{REALM}"'
+        return f"{MODULES['GSSAPI']} useKeyTab=true storeKey=true {options};"
 
     def path(self, name: str) -> str:
         return str(self.directory / name)
@@ -66,12 +86,12 @@ class Files:
         return self.path("ca.pem")
 
 
-def make_files(directory: Path) -> Files:
+def make_files(directory: Path, realm: Kdc | None = None) -> Files:
     directory.mkdir(parents=True, exist_ok=True)
     authority = Authority.create("compat CA")
     node = authority.issue("node", [HOST, "127.0.0.1"])
     client = authority.issue("client")
-    files = Files(directory, Identity(USER, directory / "jwks.json"))
+    files = Files(directory, Identity(USER, directory / "jwks.json"), realm)
     for name, text in {
         "ca.pem": authority.pem,
         "node.pem": node.key_pem + node.chain_pem,
@@ -109,9 +129,12 @@ def node_properties(port: int, files: Files) -> dict[str, str]:
         "listener.name.sasltls.sasl.oauthbearer.expected.issuer": ISSUER,
         "listener.name.sasltls.sasl.oauthbearer.expected.audience": AUDIENCE,
         "super.users": "User:ANONYMOUS",
+        "sasl.kerberos.service.name": SERVICE.partition("/")[0],
     }
     for listener in ("sasl", "sasltls"):
-        own[f"listener.name.{listener}.sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+        own[f"listener.name.{listener}.sasl.enabled.mechanisms"] = ",".join(files.mechanisms)
+        if files.kdc is not None:
+            own[f"listener.name.{listener}.gssapi.sasl.jaas.config"] = files.kerberos(SERVICE)
         own[f"listener.name.{listener}.plain.sasl.jaas.config"] = plain
         for mechanism in SCRAM:
             own[f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"] = f"{MODULES[mechanism]};"
@@ -136,27 +159,44 @@ def secured_cluster(port: int, logs: Path, name: str, nodes: int) -> Iterator[Se
     """The same on several nodes: gives the first one. Ports of a listener are consecutive."""
     files = make_files(logs / f"{name}-files")
     per_node = {}
+    # Kafka's default: some tests want two members in a group's first rebalance, and a handshake or a login delays the second.
+    delay = {"group.initial.rebalance.delay.ms": "3000"}
     for step in range(nodes):
-        per_node[step + 1] = DEFAULTS | CLUSTER_DEFAULTS | node_properties(port + step, files)
+        per_node[step + 1] = DEFAULTS | CLUSTER_DEFAULTS | delay | node_properties(port + step, files)
     with Cluster(nodes, directory=str(logs / name), base_port=port, per_node=per_node):
         yield _with_user(SecuredNode(port, files, logs / name))
 
 
 @contextmanager
-def secured_node(port: int, logs: Path, name: str, *, apache_kafka: bool = False) -> Iterator[SecuredNode]:
-    """A fresh node, of Apache Kafka if that is asked for; the user of the tests has SCRAM credentials."""
-    files = make_files(logs / f"{name}-files")
-    properties = node_properties(port, files)
-    log = logs / f"node-{name}.log"
-    if apache_kafka:
-        allowed = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-        heap = f"-Xmx1G -Xms256m -D{allowed}={files.identity.keys.as_uri()}"
-        node = ApacheKafka(port, data=logs / name, properties=DEFAULTS | properties, heap=heap, first_id=0)
-        with node:
-            yield _with_user(SecuredNode(port, files, node.data / "node1.log"))
-        return
-    with running_node(port, log, **properties):
+def secured_node(port: int, logs: Path, name: str, *, apache_kafka: bool = False, **more: str) -> Iterator[SecuredNode]:
+    """A fresh node, of Apache Kafka if that is asked for, with `more` properties; the user of the tests has SCRAM credentials."""
+    with ExitStack() as stack:
+        realm = None if kdc.missing() else stack.enter_context(_realm(logs / f"{name}-kdc"))
+        files = make_files(logs / f"{name}-files", realm)
+        properties = node_properties(port, files) | more
+        log = logs / f"node-{name}.log"
+        if apache_kafka:
+            allowed = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+            jvm = f"-Xmx1G -Xms256m -XX:+UseSerialGC -D{allowed}={files.identity.keys.as_uri()}{files.java_options}"
+            node = ApacheKafka(port, data=logs / name, properties=DEFAULTS | properties, jvm=jvm, first_id=0)
+            stack.enter_context(node)
+            log = node.data / "node1.log"
+        else:
+            stack.enter_context(running_node(port, log, **properties))
         yield _with_user(SecuredNode(port, files, log))
+
+
+@contextmanager
+def _realm(directory: Path) -> Iterator[Kdc]:
+    """A KDC with the node's principal and that of the user, whose tickets clients in this process get by the key table."""
+    directory.mkdir()
+    with kdc.kdc_in(directory) as made:
+        made.add(SERVICE)
+        os.environ["KRB5_CLIENT_KTNAME"] = made.add(USER)
+        try:
+            yield made
+        finally:
+            del os.environ["KRB5_CLIENT_KTNAME"]
 
 
 def _with_user(node: SecuredNode) -> SecuredNode:
@@ -196,6 +236,12 @@ def java(node: SecuredNode, protocol: str, mechanism: str = "") -> dict[str, str
         found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": node.files.path("client.pem")}
     if not mechanism:
         return found
+    if mechanism == "GSSAPI":
+        return found | {
+            "sasl.mechanism": mechanism,
+            "sasl.kerberos.service.name": "kafka",
+            "sasl.jaas.config": node.files.kerberos(USER),
+        }
     options = f'username="{USER}" password="{PASSWORD}"'
     if mechanism == "OAUTHBEARER" and protocol == "SASL_PLAINTEXT":
         options = f'unsecuredLoginStringClaim_sub="{USER}"'

@@ -13,9 +13,10 @@ from functools import cache
 from typing import Any
 
 from ottla.certificates import Authority
+from ottla.server.network.handshakes import Handshakes, ServerSide, keep_asked_name
 from ottla.server.network.listener import Listener
 from ottla.server.network.login import Logins
-from ottla.server.network.tls_stream import Handshakes, ServerSide, TlsStream, keep_asked_name
+from ottla.server.network.tls_stream import TlsStream
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.timer_wheel import TimerWheel
 from tests.fuzz.logins import DISPATCHER, ENDPOINT, RULES, OneWorld, TurnsClock, answers_to, login_seeds
@@ -24,6 +25,24 @@ from tests.fuzz.wire import INBOX, LIMITS, SentBytes
 
 #: More messages than any handshake has.
 FLIGHTS_MAX = 10
+
+
+class AtOnce:
+    """Workers in the caller's own thread."""
+
+    async def run(self, function: Any, *args: object) -> Any:
+        return function(*args)
+
+    def apart(self, name: str) -> AtOnce:
+        return self
+
+    def process(self) -> Any:
+        raise NotImplementedError
+
+
+def run_through(work: Any, name: str) -> Any:
+    with suppress(StopIteration):
+        work.send(None)
 
 
 class Tls:
@@ -42,7 +61,7 @@ class Tls:
         self.context.sslobject_class = ServerSide
         self.context.sni_callback = keep_asked_name
         self.clock = TurnsClock()
-        self.handshakes = Handshakes(self.clock)
+        self.handshakes = Handshakes(AtOnce(), run_through)
 
     def principal(self, certificate: bytes | None) -> Principal:
         return ANONYMOUS

@@ -27,6 +27,26 @@ async def test_an_exception_comes_back_to_the_caller() -> None:
     workers.close()
 
 
+async def test_a_call_that_waits_for_another_machine_has_its_own_thread_and_one_that_is_given_up_does_not_begin() -> (
+    None
+):
+    workers = ThreadWorkers(asyncio.get_running_loop(), threads=1)
+    apart, gate, begun = workers.apart("kerberos"), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        gate.wait(10)
+
+    waiting = asyncio.ensure_future(apart.run(wait))
+    await until(begun.is_set)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(apart.run(pytest.fail, "it was given up before it began"), 0.01)
+    assert await workers.run(divmod, 7, 3) == (2, 1)
+    gate.set()
+    await waiting
+    workers.close()
+
+
 async def test_callers_beyond_the_bound_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.workers.QUEUED_MAX", 2)
     workers = ThreadWorkers(asyncio.get_running_loop(), threads=1)

@@ -12,7 +12,6 @@ from typing import Any
 from ottla.protocol.compile import encode
 from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.server.clock import Clock
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.context import RequestContext
 from ottla.server.network.dispatch import Dispatcher
@@ -23,7 +22,7 @@ from ottla.server.network.login import LoginRules, Logins
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
-from ottla.server.world import RealWorld
+from ottla.server.world import RealWorld, World
 
 HEARTBEAT, API_VERSIONS, PRODUCE, FETCH, LIST_GROUPS = 12, 18, 0, 1, 16
 ANSWER_TIMEOUT_S = 10
@@ -107,7 +106,7 @@ async def tiny_node(
     limits: ConnectionLimits | None = None,
     port: int = 0,
     endpoint: Endpoint | None = None,
-    tls: Callable[[Clock], ServerTls] | None = None,
+    tls: Callable[[World], ServerTls] | None = None,
     login_rules: LoginRules | None = None,
 ) -> AsyncIterator[TinyNode]:
     """Heartbeat and ApiVersions, and what else the test brings. With `login_rules` its clients have to log in."""
@@ -121,7 +120,7 @@ async def tiny_node(
     dispatcher = Dispatcher(table, real.world.clock, real.world.spawn)
     endpoint = endpoint or Endpoint("PLAINTEXT", "127.0.0.1", port)
     logins = None if login_rules is None else Logins(login_rules, dispatcher, real.world, wheel)
-    server_tls = tls and tls(real.world.clock)
+    server_tls = tls and tls(real.world)
     listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel, tls=server_tls, logins=logins)
     await listener.start()
     try:

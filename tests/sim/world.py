@@ -53,6 +53,9 @@ class SimWorkers:
     def process(self) -> SimProcess:
         return SimProcess(self)
 
+    def apart(self, name: str) -> SimWorkers:
+        return self
+
 
 class SimProcess:
     """A worker process: its object lives here, and each call keeps its caller waiting for a while."""

@@ -6,10 +6,12 @@ what is not there, so that tests are skipped with that reason. The jars (about 1
 
 from tools.apache_kafka.jars import OracleUnavailable, classpath, missing, require
 from tools.apache_kafka.node import ApacheKafka
-from tools.apache_kafka.programs import java_command, run_java, run_tool
+from tools.apache_kafka.programs import START_SCRIPT_JVM, TOOLS, java_command, run_java, run_tool
 from tools.apache_kafka.session import ToolSession
 
 __all__ = [
+    "START_SCRIPT_JVM",
+    "TOOLS",
     "ApacheKafka",
     "OracleUnavailable",
     "ToolSession",

@@ -41,12 +41,12 @@ class ApacheKafka:
         nodes: int = 1,
         data: Path | None = None,
         properties: dict[str, str] | None = None,
-        heap: str = "-Xmx1G -Xms256m",
+        jvm: str = "-Xmx1G -Xms256m -XX:+UseSerialGC",
         cluster_id: str | None = None,
         first_id: int = 1,
         quick: bool = False,
     ) -> None:
-        self.base_port, self.nodes, self.heap, self.first_id, self.quick = base_port, nodes, heap, first_id, quick
+        self.base_port, self.nodes, self.jvm, self.first_id, self.quick = base_port, nodes, jvm, first_id, quick
         self.properties = properties or {}
         self.cluster_id = cluster_id
         self._temporary = data is None
@@ -91,7 +91,7 @@ class ApacheKafka:
         begin = time.monotonic()
         for i, file in enumerate(files):
             log = (self.data / f"node{i + 1}.log").open("wb")
-            command = java_command(TOOLS["kafka-server-start"], str(file), heap=self.heap, quick=self.quick)
+            command = java_command(TOOLS["kafka-server-start"], str(file), jvm=self.jvm, quick=self.quick)
             self.processes.append(
                 subprocess.Popen(command, cwd=self.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             )

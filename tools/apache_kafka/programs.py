@@ -48,14 +48,23 @@ TOOLS = {
 }
 
 
+#: For programs that run for seconds beside others.
+SMALL_JVM = "-Xmx512M -XX:+UseSerialGC"
+#: What kafka-server-start.sh and kafka-run-class.sh give to a server.
+START_SCRIPT_JVM = (
+    "-server -Xms1G -Xmx1G -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
+    " -XX:+ExplicitGCInvokesConcurrent -XX:MaxInlineLevel=15 -Djava.awt.headless=true"
+)
+
+
 def java_command(
-    main_class: str, *args: str, extra_classpath: str = "", heap: str = "-Xmx512M", quick: bool = True
+    main_class: str, *args: str, extra_classpath: str = "", jvm: str = SMALL_JVM, quick: bool = True
 ) -> list[str]:
     """The command line for one class of the jars; `quick` starts short programs faster (C1 compiler only)."""
     path = f"{extra_classpath}:{classpath()}" if extra_classpath else classpath()
     tier = ["-XX:TieredStopAtLevel=1"] if quick else []
     log = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
-    return ["java", *heap.split(), "-XX:+UseSerialGC", *tier, log, "-cp", path, main_class, *args]
+    return ["java", *jvm.split(), *tier, log, "-cp", path, main_class, *args]
 
 
 def run_tool(

@@ -56,7 +56,8 @@ class ConsumerGroup:
         # group.instance.id -> member id
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Assignment] = {}
-        # How many members are subscribed to each regular expression, and what these were resolved to.
+        # How many members are subscribed to each name and to each regular expression, and what these were resolved to.
+        self.names: Counter[str] = Counter()
         self.expressions: Counter[str] = Counter()
         self.regexes: dict[str, ResolvedRegex] = {}
         # Topic id -> partition -> the member that owns it or still has to revoke it.
@@ -66,6 +67,7 @@ class ConsumerGroup:
         self.seen_topics: object = None
         # The regular expressions are being resolved; when that began last, as it may fail.
         self.is_resolving = False
+        self.is_assigning = False
         self.resolved_ms = NEVER_MS
 
     # ---- replay
@@ -120,10 +122,8 @@ class ConsumerGroup:
 
     def _count(self, member: Member, by: int) -> None:
         expression = member.metadata.subscribed_topic_regex
-        if expression:
-            self.expressions[expression] += by
-            if not self.expressions[expression]:
-                del self.expressions[expression]
+        _add(self.expressions, [expression] if expression else [], by)
+        _add(self.names, member.metadata.subscribed_topic_names, by)
 
     def _member(self, member_id: str) -> Member:
         member = self.members.get(member_id)
@@ -173,19 +173,18 @@ class ConsumerGroup:
     ) -> set[str]:
         """The names of all members' topics, as if those in `changed` were subscribed to these, and `regexes` resolved to these."""
         regexes = self.regexes if regexes is None else regexes
-        metadata = [member.metadata for member_id, member in self.members.items() if member_id not in changed]
-        names = {tuple(each.subscribed_topic_names) for each in metadata}
-        expressions = {each.subscribed_topic_regex or "" for each in metadata}
-        resolved = (regexes[expression].topics for expression in expressions if expression in regexes)
-        return {name for topics in (*names, *resolved, *changed.values()) for name in topics}
+        before = [self.members[member_id].metadata for member_id in changed if member_id in self.members]
+        gone = Counter(name for each in before for name in each.subscribed_topic_names)
+        gone_expressions = Counter(each.subscribed_topic_regex for each in before)
+        names = {name for name, count in self.names.items() if count > gone[name]}
+        for expression, count in self.expressions.items():
+            if count > gone_expressions[expression] and expression in regexes:
+                names |= regexes[expression].topics
+        return names.union(*changed.values())
 
     def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> Set[str]:
         """The names that a member asks for, and what its regular expression was resolved to."""
-        names = frozenset(metadata.subscribed_topic_names)
-        resolved = self.regexes.get(metadata.subscribed_topic_regex or "")
-        if resolved is None:
-            return names
-        return names | resolved.topics if names else resolved.topics
+        return topics_of(metadata, self.regexes)
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in resolved.topics for resolved in self.regexes.values()) or any(
@@ -268,6 +267,21 @@ def _other_generation(received: int, expected: int) -> KafkaError:
         ErrorCode.ILLEGAL_GENERATION,
         f"The received generation id {received} does not match the expected member epoch {expected}.",
     )
+
+
+def _add(counts: Counter[str], keys: Iterable[str], by: int) -> None:
+    for key in keys:
+        counts[key] += by
+        if not counts[key]:
+            del counts[key]
+
+
+def topics_of(metadata: ConsumerGroupMemberMetadataValue, regexes: Mapping[str, ResolvedRegex]) -> Set[str]:
+    names = frozenset(metadata.subscribed_topic_names)
+    resolved = regexes.get(metadata.subscribed_topic_regex or "")
+    if resolved is None:
+        return names
+    return names | resolved.topics if names else resolved.topics
 
 
 def is_subset(owned: Assignment | None, assigned: Holdings) -> bool:

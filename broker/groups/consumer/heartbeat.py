@@ -187,11 +187,13 @@ def _subscribe(
     wish = Wish(request.member_id, _updated(before, request, client), _owned(request), client)
 
     def respond(step: Step) -> Decision:
-        current = step.member.current
+        current, group = step.member.current, step.group
+        interval_ms = shard.cluster.consumer_settings(group.group_id).heartbeat_interval_ms
+        is_waiting = step.member.is_waiting(group.epoch)
         response = ConsumerGroupHeartbeatResponse(
             member_id=step.member.member_id,
             member_epoch=current.epoch,
-            heartbeat_interval_ms=shard.cluster.consumer_settings(step.group.group_id).heartbeat_interval_ms,
+            heartbeat_interval_ms=shard.config.heartbeat_interval_ms(interval_ms, is_waiting=is_waiting),
         )
         given = partitions_of(current.assigned)
         if _is_full(request) or given != step.given_before:

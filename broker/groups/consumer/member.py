@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ottla.broker.groups.consumer.state import STABLE, MemberState, member_state
+from ottla.broker.groups.consumer.state import STABLE, UNRELEASED_PARTITIONS, MemberState, member_state
 from ottla.broker.groups.modern.assignment import Assignment, structs_with_epochs, with_epochs
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -60,6 +60,11 @@ class Member:
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.current.state is STABLE and self.current.epoch == assignment_epoch
+
+    def is_waiting(self, group_epoch: int) -> bool:
+        """Whether it needs the coordinator to go on: for a target of this epoch, or for partitions that others have still."""
+        state = self.current.state
+        return state is UNRELEASED_PARTITIONS or (state is STABLE and self.current.epoch < group_epoch)
 
 
 def recorded_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.broker.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
+from ottla.broker.groups.modern.topics import check_subscription
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -31,6 +32,7 @@ def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors
         _check(request.instance_id is not None, "InstanceId can't be null.")
     elif epoch < LEAVING_EPOCH:
         _check(False, "MemberEpoch is invalid.")
+    check_subscription(len(request.subscribed_topic_names or ()))
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,

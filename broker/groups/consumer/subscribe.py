@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups import target
 from ottla.broker.groups.consumer import regexes, sessions
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
 from ottla.broker.groups.consumer.reconcile import Target, reconciled
 from ottla.broker.groups.consumer.records import current_record, group_record, member_record
-from ottla.broker.groups.consumer.target import new_target
+from ottla.broker.groups.consumer.target import input_of, new_target, work_of
 from ottla.broker.groups.modern.assignment import Assignment
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
@@ -95,8 +97,9 @@ def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callabl
     is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
     if group.epoch == group.assignment_epoch or is_too_early:
         return go_on()
-    default = shard.config.consumer_group_assignors[0]
-    return Outcome(new_target(group, shard.cluster.topics(), default, now_ms), then=go_on)
+    topics = shard.cluster.topics()
+    compute = partial(new_target, input_of(group, topics, shard.config.consumer_group_assignors[0]), now_ms)
+    return target.assign(shard, shard.consumer_groups, group, work_of(group, topics), compute, go_on)
 
 
 def _reconcile(
@@ -106,13 +109,13 @@ def _reconcile(
     current = member.current
     if step.is_other_subscription or not member.is_reconciled_to(group.assignment_epoch):
         topics, names = shard.cluster.topics(), group.topics_of(member.metadata)
-        target = Target(
+        aim = Target(
             group.assignment_epoch,
             group.target(member.member_id),
             lambda topic_id: (topic := topics.by_id(topic_id)) is not None and topic.name in names,
             step.is_other_subscription,
         )
-        current = reconciled(current, target, group.is_free, owned)
+        current = reconciled(current, aim, group.is_free, owned)
     records = []
     if current is not member.current:
         records.append(current_record(group.group_id, member.member_id, current))

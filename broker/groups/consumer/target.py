@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.group import ConsumerGroup, ResolvedRegex, topics_of
 from ottla.broker.groups.consumer.records import assignment_epoch_record, target_record
 from ottla.broker.groups.modern import range, uniform
-from ottla.broker.groups.modern.assignment import Assignor, Subscriber
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Assignor, Subscriber
 from ottla.broker.groups.modern.topics import partition_counts, topic_ids
+from ottla.broker.groups.target import WORK_ON_LOOP_MAX
 from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 
 log = logging.getLogger(__name__)
 
@@ -19,23 +22,47 @@ log = logging.getLogger(__name__)
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform.assign, "range": range.assign}
 
 
-def new_target(
-    group: ConsumerGroup, topics: TopicsImage, default_assignor: str, now_ms: int
-) -> list[CoordinatorRecord]:
-    """Returns the records of a new target for the current group epoch."""
+class Input(NamedTuple):
+    """Of a new target for `epoch`: nothing of it changes, so that a worker may read it."""
+
+    group_id: str
+    epoch: int
+    metadata: Mapping[str, ConsumerGroupMemberMetadataValue]
+    targets: Mapping[str, Assignment]
+    regexes: Mapping[str, ResolvedRegex]
+    topics: TopicsImage
+    assignor: str
+
+
+def input_of(group: ConsumerGroup, topics: TopicsImage, default_assignor: str) -> Input:
+    metadata = {member.member_id: member.metadata for member in group.members.values()}
+    assignor = group.assignor_name(default_assignor)
+    return Input(group.group_id, group.epoch, metadata, group.targets.copy(), group.regexes.copy(), topics, assignor)
+
+
+def work_of(group: ConsumerGroup, topics: TopicsImage) -> int:
+    """Returns how much there is to assign: names in subscriptions and, unless these are too many already, partitions."""
+    metadata = [member.metadata for member in group.members.values()]
+    names = sum(len(each.subscribed_topic_names) for each in metadata)
+    names += sum(len(group.regexes[x].topics) * n for x, n in group.expressions.items() if x in group.regexes)
+    if names > WORK_ON_LOOP_MAX:
+        return names
+    return names + sum(partition_counts(topics, topic_ids(topics, group.subscribed_topics({}))).values())
+
+
+def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
+    """Returns the records of a new target."""
     ids_of: dict[tuple[str, ...], frozenset[bytes]] = {}
     members = {}
-    for member in group.members.values():
-        metadata = member.metadata
+    for member_id, metadata in group.metadata.items():
         subscription = (metadata.subscribed_topic_regex or "", *metadata.subscribed_topic_names)
         if subscription not in ids_of:
-            ids_of[subscription] = topic_ids(topics, group.topics_of(metadata))
-        members[member.member_id] = Subscriber(
-            ids_of[subscription], group.target(member.member_id), metadata.instance_id
+            ids_of[subscription] = topic_ids(group.topics, topics_of(metadata, group.regexes))
+        members[member_id] = Subscriber(
+            ids_of[subscription], group.targets.get(member_id, NOTHING), metadata.instance_id
         )
     subscribed = frozenset[bytes]().union(*ids_of.values())
-    name = group.assignor_name(default_assignor)
-    targets = ASSIGNORS[name](members, partition_counts(topics, subscribed))
+    targets = ASSIGNORS[group.assignor](members, partition_counts(group.topics, subscribed))
     records = [
         target_record(group.group_id, member_id, target)
         for member_id, target in targets.items()
@@ -45,7 +72,7 @@ def new_target(
         "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor: %d members changed",
         group.group_id,
         group.epoch,
-        name,
+        group.assignor,
         len(records),
     )
     records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))

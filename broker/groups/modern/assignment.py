@@ -36,7 +36,12 @@ KeyT = TypeVar("KeyT", bytes, str)
 
 
 def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
-    return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
+    """Returns the partitions of all entries; a request may have several of one topic."""
+    found: dict[bytes, frozenset[int]] = {}
+    for topic in topics:
+        if topic.partitions:
+            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
+    return found
 
 
 def structs_of(assignment: Assignment, struct: Callable[[bytes, list[int]], StructT]) -> list[StructT]:

@@ -24,8 +24,12 @@ def assign(members: Mapping[str, Subscriber], assignable: Mapping[bytes, Collect
     subscriptions = {member.topics for member in members.values()}
     topics = sorted(topic_id for topic_id in frozenset[bytes]().union(*subscriptions) if assignable.get(topic_id))
     parts = [topics] if len(subscriptions) == 1 else [[topic_id] for topic_id in topics]
+    subscribers_of: dict[bytes, list[str]] = {}
+    for member_id in sorted(members):
+        for topic_id in members[member_id].topics:
+            subscribers_of.setdefault(topic_id, []).append(member_id)
     for part in parts:
-        subscribers = sorted(member_id for member_id in members if not members[member_id].topics.isdisjoint(part))
+        subscribers = subscribers_of[part[0]] if part else []
         partitions = [(topic_id, partition) for topic_id in part for partition in sorted(assignable[topic_id])]
         current = {member_id: members[member_id].current for member_id in subscribers}
         for member_id, its_partitions in _divide(partitions, subscribers, current).items():

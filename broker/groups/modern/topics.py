@@ -12,9 +12,20 @@ from collections.abc import Callable, Iterable
 from xxhash import xxh3_64_intdigest
 
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 #: The version of the hash's layout.
 MAGIC = b"\0"
+#: The limit of topics that a member names. 20,000 take some 30 ms of the event loop; names of 50 characters fill a record then.
+SUBSCRIBED_TOPICS_MAX = 20_000
+
+
+def check_subscription(topics: int) -> None:
+    """Raises KafkaError INVALID_REQUEST for more topics than a member may name."""
+    if topics > SUBSCRIBED_TOPICS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"A member may subscribe to {SUBSCRIBED_TOPICS_MAX} topics by name."
+        )
 
 
 class TopicHashes:

@@ -56,6 +56,8 @@ class ShareGroup:
         self.members: dict[str, Member] = {}
         self.targets: dict[str, Assignment] = {}
         self.state_partitions = StatePartitions()
+        # ---- soft
+        self.is_assigning = False
         # ---- soft: the metadata and the initialized partitions that the target was last compared with
         self.seen_topics: object = None
         self.seen_initialized: object = None

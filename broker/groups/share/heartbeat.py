@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups.modern.assignment import Assignment, Subscriber, structs_of
-from ottla.broker.groups.modern.simple import assign
-from ottla.broker.groups.modern.topics import topic_ids
+from ottla.broker.groups import target
+from ottla.broker.groups.modern.assignment import Assignment, structs_of
+from ottla.broker.groups.modern.topics import check_subscription, topic_ids
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.broker.groups.share import initialize, sessions
 from ottla.broker.groups.share.group import EMPTY_METADATA, Member, ShareGroup
 from ottla.broker.groups.share.records import (
-    assignment_epoch_record,
     current_record,
     group_record,
     member_record,
-    target_record,
 )
+from ottla.broker.groups.share.target import Input, new_target
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
@@ -75,6 +75,7 @@ def _validate(request: ShareGroupHeartbeatRequest) -> None:
         _check(request.subscribed_topic_names, "SubscribedTopicNames must be set in first request.")
     elif request.member_epoch < LEAVING_EPOCH:
         _check(False, "MemberEpoch is invalid.")
+    check_subscription(len(request.subscribed_topic_names or ()))
 
 
 def _check(is_right: object, message: str) -> None:
@@ -142,6 +143,7 @@ def _subscribe(
         new_hash = shard.cluster.hashes.of_group(topics, subscribed)
         if is_changed or new_hash != group.metadata_hash or _is_pending(group, topics, subscribed):
             records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+            shard.counts.share_rebalances += 1
             log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
     held_before = None if member is None else member.assigned
 
@@ -176,26 +178,18 @@ def _assign(shard: GroupShard, now_ms: int, group: ShareGroup, go_on: Callable[[
     is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
     if group.epoch == group.assignment_epoch or is_too_early:
         return go_on()
-    topics = shard.cluster.topics()
-    members = {
-        member.member_id: Subscriber(
-            topic_ids(topics, member.metadata.subscribed_topic_names), group.target(member.member_id)
-        )
-        for member in group.members.values()
-    }
-    records = [
-        target_record(group.group_id, member_id, target)
-        for member_id, target in assign(members, group.state_partitions.initialized).items()
-        if group.targets.get(member_id) != target
-    ]
-    log.info(
-        "[GroupId %s] Computed a new target assignment for epoch %d with 'simple' assignor: %d members changed",
+    metadata = [member.metadata for member in group.members.values()]
+    initialized = group.state_partitions.initialized
+    work = sum(len(each.subscribed_topic_names) for each in metadata) + sum(map(len, initialized.values()))
+    given = Input(
         group.group_id,
         group.epoch,
-        len(records),
+        {member.member_id: member.metadata for member in group.members.values()},
+        group.targets.copy(),
+        initialized,
+        shard.cluster.topics(),
     )
-    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
-    return Outcome(records, then=go_on)
+    return target.assign(shard, shard.share_groups, group, work, partial(new_target, given, now_ms), go_on)
 
 
 # ---- 3: the member's step
@@ -210,10 +204,10 @@ def _step(
     on_begun: Initialize,
 ) -> Decision:
     member = group.members[request.member_id]
-    target, epoch = group.target(member.member_id), group.assignment_epoch
+    aim, epoch = group.target(member.member_id), group.assignment_epoch
     records = []
-    if member.epoch != epoch or member.assigned != target:
-        records.append(current_record(group.group_id, member, epoch, target))
+    if member.epoch != epoch or member.assigned != aim:
+        records.append(current_record(group.group_id, member, epoch, aim))
 
     def stepped() -> Decision:
         sessions.keep_alive(shard, group.group_id, member.member_id)

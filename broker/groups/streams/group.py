@@ -50,6 +50,7 @@ class StreamsGroup:
         self.seen_topics: object = None
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
+        self.is_assigning = False
 
     # ---- replay
 

@@ -9,10 +9,12 @@ session again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups import target
 from ottla.broker.groups.classic.state import EMPTY
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import Client, GroupShard
@@ -25,7 +27,7 @@ from ottla.broker.groups.streams.member import JOINING_EPOCH, NEW_METADATA, Curr
 from ottla.broker.groups.streams.reconcile import reconciled
 from ottla.broker.groups.streams.records import current_record, group_record, member_record, topology_record
 from ottla.broker.groups.streams.request import validate
-from ottla.broker.groups.streams.target import STANDBY_REPLICAS, new_target
+from ottla.broker.groups.streams.target import STANDBY_REPLICAS, input_of, new_target, work_of
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
 from ottla.broker.groups.streams.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -35,6 +37,7 @@ from ottla.protocol.messages.streams_group_heartbeat import Status, StreamsGroup
 log = logging.getLogger(__name__)
 
 Decision: TypeAlias = Outcome[StreamsAnswer]
+T = TypeVar("T")
 
 
 def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequest, client: Client) -> Decision:
@@ -135,6 +138,7 @@ def _update(
     configs = {STANDBY_REPLICAS: str(shard.cluster.streams_settings(group_id).standby_replicas)}
     if is_new_epoch or validated_epoch != group.validated_topology_epoch or configs != group.assignment_configs:
         records.append(group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs))
+        shard.counts.streams_rebalances += 1
         log.info("[GroupId %s] Bumped streams group epoch to %d.", group_id, group.epoch + 1)
     statuses = []
     if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
@@ -249,14 +253,22 @@ def _assign_unasked(shard: GroupShard, group_id: str) -> Unasked:
     is_wanted = group is not None and group.members and group.configured is not None
     if group is None or not is_wanted or _why_not_now(shard, now_ms, group) is not None:
         return Outcome()
-    return Outcome(new_target(group, now_ms) if group.epoch > group.assignment_epoch else ())
+    return _assign_now(shard, now_ms, group, Outcome) if group.epoch > group.assignment_epoch else Outcome()
+
+
+def _assign_now(shard: GroupShard, now_ms: int, group: StreamsGroup, go_on: Callable[[], Outcome[T]]) -> Outcome[T]:
+    given = input_of(group)
+    return target.assign(shard, shard.streams_groups, group, work_of(given), partial(new_target, given, now_ms), go_on)
 
 
 def _why_not_now(shard: GroupShard, now_ms: int, group: StreamsGroup) -> str | None:
-    """A new target is not computed more often than the assignment interval: many members may join at once (KIP-1263)."""
+    """A new target is not computed more often than the assignment interval: many members may join at once (KIP-1263).
+
+    A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
+    """
     interval_ms = shard.cluster.streams_settings(group.group_id).assignment_interval_ms
     since_ms = now_ms - group.assignment_timestamp_ms
-    if group.assignment_timestamp_ms and since_ms < interval_ms:
+    if group.assignment_timestamp_ms and 0 <= since_ms < interval_ms:
         return "assignment interval"
     return None
 
@@ -275,7 +287,7 @@ def _assign(
     if not is_waiting and group.epoch > group.assignment_epoch:
         why_not = _why_not_now(shard, now_ms, group)
         if why_not is None:
-            return Outcome(new_target(group, now_ms), then=step)
+            return _assign_now(shard, now_ms, group, step)
     if why_not is not None:
         text = f"Assignment delayed due to the configured {why_not}."
         statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, text))
@@ -311,7 +323,9 @@ def _step(
         sessions.keep_alive(shard, group, member, has_moved=has_moved)
         answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.streams_settings(group.group_id)
-        answered.response.heartbeat_interval_ms = settings.heartbeat_interval_ms
+        answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
+            settings.heartbeat_interval_ms, is_waiting=member.is_waiting(group.epoch)
+        )
         return Outcome(response=answered)
 
     return Outcome(records, then=stepped)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla.broker.groups.modern.assignment import structs_with_epochs, with_epochs
-from ottla.broker.groups.streams.state import STABLE, MemberState, member_state
+from ottla.broker.groups.streams.state import STABLE, UNRELEASED_TASKS, MemberState, member_state
 from ottla.broker.groups.streams.tasks import NOTHING_HELD, HeldTasks, Holdings, structs_of, task_set
 from ottla.protocol.internal_topics.streams_group_records import (
     CurrentTaskIds,
@@ -55,6 +55,11 @@ class Member:
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.current.state is STABLE and self.current.epoch == assignment_epoch
+
+    def is_waiting(self, group_epoch: int) -> bool:
+        """Whether it needs the coordinator to go on: for a target of this epoch, or for tasks that others have still."""
+        state = self.current.state
+        return state is UNRELEASED_TASKS or (state is STABLE and self.current.epoch < group_epoch)
 
 
 def recorded_assignment(value: StreamsGroupCurrentMemberAssignmentValue) -> CurrentAssignment:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
@@ -15,20 +17,45 @@ log = logging.getLogger(__name__)
 STANDBY_REPLICAS = "num.standby.replicas"
 
 
-def new_target(group: StreamsGroup, now_ms: int) -> list[CoordinatorRecord]:
-    """The records of the target of the group's epoch: without tasks for anyone as long as the topology is not ready."""
+class Input(NamedTuple):
+    """Of a new target for `epoch`: nothing of it changes, so that a worker may read it."""
+
+    group_id: str
+    epoch: int
+    members: Mapping[str, ThreadOfProcess]
+    targets: Mapping[str, Tasks]
+    #: None as long as the topology is not ready.
+    subtopologies: Mapping[str, SubtopologyTasks] | None
+    standby_replicas: int
+
+
+def input_of(group: StreamsGroup) -> Input:
     configured = group.configured
-    if configured is None or not configured.is_ready or configured.subtopologies is None:
+    subtopologies = None
+    if configured is not None and configured.is_ready and configured.subtopologies is not None:
+        subtopologies = {
+            name: SubtopologyTasks(each.tasks, each.is_stateful) for name, each in configured.subtopologies.items()
+        }
+    members = {
+        member.member_id: ThreadOfProcess(member.metadata.process_id, group.target(member.member_id))
+        for member in group.members.values()
+    }
+    standby_replicas = int(group.assignment_configs.get(STANDBY_REPLICAS, 0))
+    return Input(group.group_id, group.epoch, members, group.targets.copy(), subtopologies, standby_replicas)
+
+
+def work_of(group: Input) -> int:
+    """Returns how many tasks there are to assign, with their copies."""
+    tasks = (group.subtopologies or {}).values()
+    return len(group.members) + sum(each.tasks * (1 + each.is_stateful * group.standby_replicas) for each in tasks)
+
+
+def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
+    """The records of the target of the group's epoch: without tasks for anyone as long as the topology is not ready."""
+    if group.subtopologies is None:
         targets = dict.fromkeys(group.members, Tasks())
     else:
-        targets = assign(
-            {
-                member.member_id: ThreadOfProcess(member.metadata.process_id, group.target(member.member_id))
-                for member in group.members.values()
-            },
-            {name: SubtopologyTasks(each.tasks, each.is_stateful) for name, each in configured.subtopologies.items()},
-            int(group.assignment_configs.get(STANDBY_REPLICAS, 0)),
-        )
+        targets = assign(group.members, group.subtopologies, group.standby_replicas)
     records = [
         target_record(group.group_id, member_id, target)
         for member_id, target in targets.items()

@@ -79,6 +79,8 @@ class ShareCoordinator:
         self._clock = clock
         self._prune = prune
         self._timers: dict[Callable[[], None], TimerHandle] = {}
+        #: WriteShareGroupState requests since the broker started.
+        self.writes = 0
         self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
             TOPIC,
             partition_log,
@@ -166,6 +168,7 @@ class ShareCoordinator:
     def write(
         self, request: write_share_group_state.WriteShareGroupStateRequest
     ) -> Answer[write_share_group_state.WriteShareGroupStateResponse]:
+        self.writes += 1
         return self._each(
             request.group_id,
             request.topics,

@@ -13,8 +13,9 @@ from ottla.server.config.tables.ssl import SSL
 from ottla.server.network.peer_login import PeerLogin
 from ottla.server.network.peer_security import PLAINTEXT, ClientTls, PeerSecurity
 from ottla.server.security.sasl.client import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
+from ottla.server.security.sasl.gssapi_listener import command
 from ottla.server.security.sasl.jaas import JaasError, read_module
-from ottla.server.security.sasl.listener import MECHANISMS, MODULES, OAUTHBEARER, PLAIN
+from ottla.server.security.sasl.listener import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, login_module
 from ottla.server.world import World
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
@@ -59,7 +60,7 @@ def _login(world: World, values: Values, properties: Mapping[str, str], path: st
     mechanism = properties.get(MECHANISM, "GSSAPI")
     if mechanism not in MECHANISMS:
         raise _wrong(path, f"{MECHANISM}={mechanism} is not served", f"{MECHANISM} with one of {', '.join(MECHANISMS)}")
-    remedy = f'{JAAS}={MODULES[mechanism]} required username="..." password="...";'
+    remedy = login_module(JAAS, mechanism)
     if JAAS not in properties:
         raise _wrong(path, f"{JAAS} is missing", remedy)
     try:
@@ -74,15 +75,17 @@ def _login(world: World, values: Values, properties: Mapping[str, str], path: st
 
         token = OAuthTokens(world).source("client", values, options)
 
-        async def with_token() -> ClientExchange:
+        async def with_token(host: str) -> ClientExchange:
             return OAuthBearerClient(await token())
 
         return PeerLogin(mechanism, with_token, world.workers, world.clock)
+    if mechanism == GSSAPI:
+        return PeerLogin(mechanism, command(JAAS, options, values), world.workers, world.clock)
     user, password = options.get("username"), options.get("password")
     if user is None or password is None:
         raise _wrong(path, f"{JAAS} has no {'username' if user is None else 'password'}", remedy)
 
-    async def with_password() -> ClientExchange:
+    async def with_password(host: str) -> ClientExchange:
         if mechanism == PLAIN:
             return PlainClient(user, password)
         nonce = f"{world.rng.getrandbits(NONCE_BITS):x}"

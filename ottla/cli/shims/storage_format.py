@@ -63,7 +63,8 @@ def format_directories(
     voters = _initial_voters(config, options, directory_id)
     if voters is not None and (own := voters.get(node_id)) is not None:
         directory_id = own.key.directory_id
-    levels = feature_levels(options.release_version, options.feature)
+    unstable = config is not None and config["unstable.feature.versions.enable"]
+    levels = feature_levels(options.release_version, options.feature, unstable=unstable)
     users = _users(options.add_scram or [], levels[METADATA_VERSION], rng)
     directories = directories_of(properties)
     missing = _not_formatted(files, directories, options)
@@ -178,7 +179,7 @@ def read_initial_controllers(text: str, listener: str) -> VoterSet:
 # -- The features of a new cluster -----------------------------------------------------------------------------------
 
 
-def feature_levels(release: str | None, features: list[str]) -> dict[str, int]:
+def feature_levels(release: str | None, features: list[str], *, unstable: bool = False) -> dict[str, int]:
     """Return the feature levels of a new cluster, changed by `name=level`; kraft.version follows from the voters."""
     wanted = dict(_feature(text) for text in features)
     if release is not None and METADATA_VERSION in wanted:
@@ -192,7 +193,7 @@ def feature_levels(release: str | None, features: list[str]) -> dict[str, int]:
     levels = {**default_levels(metadata_version), **wanted}
     levels.pop(KRAFT_VERSION)
     for name, level in levels.items():
-        lowest, highest = supported_levels()[name]
+        lowest, highest = supported_levels(unstable=unstable)[name]
         if level and not lowest <= level <= highest:
             raise CannotFormat(f"{name} can be {lowest} to {highest} here, not {level}")
         needed = max(FEATURES[name].needs[:level], default=0) if name in FEATURES else 0

@@ -9,10 +9,13 @@ from ottla.server.security.principal import Principal
 
 
 class Authenticated(NamedTuple):
-    """The exchange has succeeded. `expires_ms` is the end of the credential's validity in wall-clock time, if it has one."""
+    """The exchange has succeeded. `expires_ms` is the end of the credential's validity in wall-clock time, if it has one.
+
+    `token` is None if the mechanism ends with the client's token: after SaslHandshake v0 no frame is sent then.
+    """
 
     principal: Principal
-    token: bytes = b""
+    token: bytes | None = b""
     expires_ms: int | None = None
 
 

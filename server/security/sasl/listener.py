@@ -14,6 +14,7 @@ from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import Values
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.login import LoginRules
+from ottla.server.security.sasl import gssapi_listener
 from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
 from ottla.server.security.sasl.exchange import Mechanism
 from ottla.server.security.sasl.jaas import JaasError, LoginModule, read_module
@@ -24,14 +25,18 @@ from ottla.server.security.sasl.scram import ScramExchange, ScramUsers
 from ottla.server.security.sasl.scram_messages import HASHES
 
 PLAIN, OAUTHBEARER, GSSAPI = "PLAIN", "OAUTHBEARER", "GSSAPI"
-MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
+MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
 HANDLER = "sasl.server.callback.handler.class"
 USER_OPTION = "user_"
 MODULES = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
     **dict.fromkeys(HASHES, "org.apache.kafka.common.security.scram.ScramLoginModule"),
+    GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
+#: Options of a login module, for the remedy where it is missing.
+OPTIONS = {GSSAPI: 'useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab" principal="kafka/host@REALM"'}
+PASSWORD_OPTIONS = 'username="..." password="..."'
 
 
 def login_rules(config: NodeConfig, listener: str, users: ScramUsers, tokens: OAuthTokens) -> LoginRules:
@@ -80,6 +85,8 @@ def _mechanism(
     module = jaas(config, listener, name)
     if name == PLAIN:
         return partial(PlainExchange, passwords(module))
+    if name == GSSAPI:
+        return gssapi_listener.mechanism(jaas_name(listener, name), module.values, values)
     return partial(OAuthBearerExchange, tokens.validator(listener, values, module.values, handler))
 
 
@@ -96,6 +103,18 @@ def peer_tokens(config: NodeConfig, listener: str, tokens: OAuthTokens) -> Calla
         message = f"Listener {listener}: {handler} is not run, so this node would log in without it"
         raise ConfigError(name, handler, "", "leave it out", message=message)
     return tokens.source(listener, values, jaas(config, listener, OAUTHBEARER).values)
+
+
+def kerberos_client(config: NodeConfig, listener: str, enabled_by: str) -> gssapi_listener.ClientOf:
+    """Returns this node's logins at a listener of other nodes by GSSAPI; the property `enabled_by` says the mechanism.
+
+    Raises:
+        ConfigError: the library, the key table or the service's name is missing.
+    """
+    values = {**config.values, **config.of_listener(listener)}
+    return gssapi_listener.client(
+        enabled_by, jaas_name(listener, GSSAPI), jaas(config, listener, GSSAPI).values, values
+    )
 
 
 def client_exchange(config: NodeConfig, listener: str, mechanism: str, nonce: str) -> ClientExchange:
@@ -133,8 +152,10 @@ def jaas(config: NodeConfig, listener: str, mechanism: str) -> LoginModule:
     """
     text = config.of_listener(listener, mechanism).get("sasl.jaas.config")
     name = jaas_name(listener, mechanism)
-    remedy = f'{name}={MODULES[mechanism]} required username="..." password="...";'
+    remedy = login_module(name, mechanism)
     if text is None:
+        if mechanism == GSSAPI:
+            remedy += " or sasl.enabled.mechanisms with others: its default is GSSAPI"
         raise ConfigError(
             name, None, "", remedy, message=f"{name} is not set: {mechanism} of listener {listener} has no login module"
         )
@@ -146,6 +167,11 @@ def jaas(config: NodeConfig, listener: str, mechanism: str) -> LoginModule:
         message = f"{name} has the login module {module.class_name}, which does not serve {mechanism}"
         raise ConfigError(name, None, "", remedy, message=message)
     return module
+
+
+def login_module(name: str, mechanism: str) -> str:
+    """Returns an example of a JAAS entry."""
+    return f"{name}={MODULES[mechanism]} required {OPTIONS.get(mechanism, PASSWORD_OPTIONS)};"
 
 
 def jaas_name(listener: str, mechanism: str) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ottla.server.network.tls_stream import ServerSide, keep_asked_name, reason_of
+from ottla.server.network.handshakes import ServerSide, keep_asked_name, reason_of
 from ottla.server.security.tls.ciphers import check_suites, openssl_names
 from ottla.server.security.tls.properties import TlsProperties
 from ottla.server.security.tls.stores import KeyStore, key_store, trusted_certificates
@@ -43,6 +43,8 @@ def server_context(properties: TlsProperties, client_auth: str) -> Made:
     context.verify_mode = CLIENT_AUTH[client_auth]
     if context.verify_mode != ssl.CERT_NONE:
         _trust(properties, context)
+    else:  # as in Kafka, a trust store that cannot be read is rejected also where nothing is checked with it
+        trusted_certificates(properties)
     return Made(context, keys)
 
 

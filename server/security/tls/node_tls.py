@@ -16,8 +16,8 @@ from cryptography import x509
 from ottla.server.clock import TimerHandle
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig
+from ottla.server.network.handshakes import Handshakes
 from ottla.server.network.peer_security import ClientTls
-from ottla.server.network.tls_stream import Handshakes
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.security.tls.contexts import Made, check_each_other, client_context, server_context
 from ottla.server.security.tls.distinguished_names import rfc2253
@@ -66,7 +66,7 @@ class NodeTls:
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world = world
         self._config = config
-        self._handshakes = Handshakes(world.clock)
+        self._handshakes = Handshakes(world.workers, world.spawn)
         self._sides: list[Side] = []
         self._timer: TimerHandle | None = None
         self._stopped = False

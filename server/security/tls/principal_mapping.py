@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.server.config.errors import ConfigError
+from ottla.server.security.java_replacement import expand
 
 NAME = "ssl.principal.mapping.rules"
 RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 DEFAULT = "DEFAULT"
 BETWEEN = re.compile(r"\s*(?:,\s*|\Z)")
-#: In a replacement, as Java reads it: a backslash takes the next character as it is, $ refers to a group.
-REFERENCE = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
 
 
 class Rule(NamedTuple):
@@ -34,21 +33,8 @@ class Rule(NamedTuple):
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        mapped = self.pattern.sub(self._expand, name)
+        mapped = self.pattern.sub(lambda match: expand(match, self.replacement), name)
         return {"L": mapped.lower(), "U": mapped.upper()}.get(self.case, mapped)
-
-    def _expand(self, match: re.Match[str]) -> str:
-        def referred(reference: re.Match[str]) -> str:
-            if reference[1] is not None:
-                return reference[1]
-            # A reference has as many digits as there are groups; further digits are text.
-            digits = reference[2]
-            for end in range(len(digits), 0, -1):
-                if int(digits[:end]) <= match.re.groups:
-                    return (match[int(digits[:end])] or "") + digits[end:]
-            return f"${digits}"
-
-        return REFERENCE.sub(referred, self.replacement)
 
 
 def read_rules(text: str) -> tuple[Rule, ...]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from ipaddress import ip_address
+from typing import Any, cast
 
 from ottla.broker.cluster.streams_topics import ERRORS_MAX, StreamsTopics
+from ottla.protocol.api import ApiKey
+from ottla.protocol.compile import decode, encode
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.create_topics import CreatableTopic
+from ottla.protocol.headers import decode_request_header
+from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.server.network.context import RequestContext
+from ottla.server.security.principal import Principal
 from ottla.server.world import World
 from tests.broker.cluster.test_topic_creation import Controller
 from tests.broker.replication.test_partition import Timers
@@ -16,16 +24,46 @@ from tests.broker.replication.test_partition import Timers
 KEEP_MS = 10_000
 
 
+class Client:
+    """The connection of a member, as far as an envelope names it."""
+
+    id, peer_host, principal = "client", "10.1.2.3", Principal("User", "alice")
+
+
+CONTEXT = RequestContext(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "app-1", cast(Any, Client()))
+
+
+class EnvelopedController(Controller):
+    """Opens the envelopes, and keeps who the requests in them are from."""
+
+    versions: Mapping[int, tuple[int, int]] = {ApiKey.CREATE_TOPICS: (2, 6)}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clients: set[tuple[str | None, str, str]] = set()
+        self.envelope_error = ErrorCode.NONE
+
+    async def request(self, request: EnvelopeRequest, timeout_ms: int = 0) -> EnvelopeResponse:
+        data = request.request_data
+        key, version, correlation_id, client_id, position = decode_request_header(data, 0, len(data))
+        assert (key, version) == (ApiKey.CREATE_TOPICS, 6)
+        principal = decode(DefaultPrincipalData, (request.request_principal or b"")[2:], 0)
+        self.clients.add((client_id, principal.name, str(ip_address(request.client_host_address))))
+        response = await super().request(decode(CreateTopicsRequest, data[position:], version))
+        body = correlation_id.to_bytes(4, "big") + b"\0" + encode(response, version)
+        return EnvelopeResponse(response_data=body, error_code=self.envelope_error)
+
+
 class Broker:
     def __init__(self) -> None:
         self.clock = Timers()
-        self.controller = Controller()
+        self.controller = EnvelopedController()
         self.tasks: list[Coroutine[Any, Any, Any]] = []
         world = World(self.clock, None, None, None, None, lambda task, name: self.tasks.append(task))
         self.topics = StreamsTopics(world, self.controller)
 
     def find_missing(self, *names: str) -> None:
-        self.topics.create({name: CreatableTopic(name=name, num_partitions=3) for name in names}, KEEP_MS)
+        self.topics.create({name: CreatableTopic(name=name, num_partitions=3) for name in names}, KEEP_MS, CONTEXT)
 
     def controller_answers(self) -> None:
         tasks, self.tasks = self.tasks, []
@@ -42,6 +80,22 @@ def test_a_topic_is_asked_for_once_at_a_time() -> None:
     broker.find_missing("a")
     broker.controller_answers()
     assert broker.controller.requests[2:] == [["a"]]
+
+
+def test_the_controller_is_asked_in_the_name_of_the_members_client() -> None:
+    """So that it applies the client's ACLs and quotas, and its audit log names who had the topics created."""
+    broker = Broker()
+    broker.find_missing("a")
+    broker.controller_answers()
+    assert broker.controller.clients == {("app-1", "alice", "10.1.2.3")}
+
+
+def test_an_error_of_the_envelope_is_a_refusal_too() -> None:
+    broker = Broker()
+    broker.controller.envelope_error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    broker.find_missing("a")
+    broker.controller_answers()
+    assert list(broker.topics.errors(["a"])) == ["a"]
 
 
 def test_a_refusal_is_known_until_its_time_is_over() -> None:

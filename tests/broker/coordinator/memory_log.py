@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from struct import pack_into
 
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import BatchView, iter_batches
 from tests.protocol.records.reference import crc_is_valid
 
@@ -29,7 +29,8 @@ class MemoryLog:
         offset = self.end_offset(tp)
         for view in iter_batches(batches):
             assert crc_is_valid(view)
-            assert view.size <= self.bytes_max
+            if view.size > self.bytes_max:
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
             batch = bytearray(view.buffer)
             pack_into(">q", batch, 0, offset)
             self.batches.setdefault(tp, []).append(bytes(batch))

@@ -12,7 +12,7 @@ from ottla.broker.groups.shard import ClusterView
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from tests.broker.coordinator.memory_log import ManualClock
-from tests.broker.groups.inline_work import resolver
+from tests.broker.groups.inline_work import resolver, target_worker
 
 PARTITION = PartitionRegistration((1,), (1,))
 
@@ -35,7 +35,7 @@ def cluster_of(
     clock: ManualClock | None = None,
     rack_of: Callable[[int], str | None] = lambda broker_id: f"rack-{broker_id}",
 ) -> ClusterView:
-    resolve = resolver(clock or ManualClock())
+    clock = clock or ManualClock()
     settings = ConsumerGroupSettings()
     return ClusterView(
         topics,
@@ -44,6 +44,7 @@ def cluster_of(
         lambda group_id: StreamsGroupSettings(),
         version,
         topics_created,
-        resolve,
+        resolver(clock),
+        target_worker(clock),
         TopicHashes(rack_of),
     )

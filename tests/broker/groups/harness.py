@@ -44,7 +44,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
 
     tp = TP
 
-    def __init__(self, streams_settings: StreamsGroupSettings | None = None, **config: int) -> None:
+    def __init__(self, streams_settings: StreamsGroupSettings | None = None, **config: Any) -> None:
         self.streams_settings = streams_settings or StreamsGroupSettings()
         self.config = GroupCoordinatorConfig(**config)
         self._uuids = 0

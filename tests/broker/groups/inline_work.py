@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Never, TypeVar
 
+from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import RegexResolver
+from ottla.server.service import Spawn
 from tests.broker.coordinator.memory_log import ManualClock
 
 T = TypeVar("T")
@@ -18,8 +20,19 @@ class InlineWorkers:
     def process(self) -> Never:
         raise NotImplementedError
 
+    def apart(self, name: str) -> Never:
+        raise NotImplementedError
+
 
 def resolver(clock: ManualClock) -> RegexResolver:
+    return RegexResolver(InlineWorkers(), _spawn(clock))
+
+
+def target_worker(clock: ManualClock) -> TargetWorker:
+    return TargetWorker(InlineWorkers(), _spawn(clock))
+
+
+def _spawn(clock: ManualClock) -> Spawn:
     def spawn(coroutine: Coroutine[object, Never, Any], name: str) -> Any:
         def run() -> None:
             try:
@@ -30,4 +43,4 @@ def resolver(clock: ManualClock) -> RegexResolver:
 
         clock.call_later(0, run)
 
-    return RegexResolver(InlineWorkers(), spawn)
+    return spawn

@@ -7,21 +7,24 @@ import pytest
 from ottla.broker.groups.config import GroupCoordinatorConfig, from_properties
 from ottla.server.config.broker import BROKER_CONFIGS
 from ottla.server.config.errors import ConfigError
-from ottla.server.quotas.bounds import GROUPS
+from ottla.server.config.own import OWN_CONFIGS
 
 UNIFORM_CLASS = "org.apache.kafka.coordinator.group.assignor.UniformAssignor"
 
 
 def with_properties(**properties: object) -> GroupCoordinatorConfig:
     named = {name.replace("_", "."): value for name, value in properties.items()}
-    named[GROUPS] = 100_000
-    return from_properties(lambda name: named[name] if name in named else BROKER_CONFIGS[name].default)
+    every = BROKER_CONFIGS | OWN_CONFIGS
+    return from_properties(lambda name: named[name] if name in named else every[name].default)
 
 
 def test_without_properties_the_defaults_are_kafkas() -> None:
     config = with_properties()
     assert config == GroupCoordinatorConfig(
-        consumer_group_assignors=["uniform", "range"], consumer_migration_policy="bidirectional", groups=config.groups
+        consumer_group_assignors=["uniform", "range"],
+        consumer_migration_policy="bidirectional",
+        groups=config.groups,
+        waiting_heartbeat_interval_ms=1_000,
     )
 
 
@@ -32,9 +35,20 @@ def test_kafkas_assignors_may_be_named_by_their_classes() -> None:
     ]
 
 
-def test_an_assignor_of_another_class_is_refused_when_the_node_starts() -> None:
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_an_assignor_of_another_class_is_refused_when_the_node_starts(kind: str) -> None:
     with pytest.raises(ConfigError, match="this assignor is unknown"):
-        with_properties(group_consumer_assignors=["org.example.Mine"])
+        with_properties(**{f"group_{kind}_assignors": ["org.example.Mine"]})
+
+
+def test_share_and_streams_groups_have_one_assignor_by_its_name_or_its_class() -> None:
+    with_properties(group_share_assignors=["simple"], group_streams_assignors=["sticky"])
+    with_properties(
+        group_share_assignors=["org.apache.kafka.coordinator.group.assignor.SimpleAssignor"],
+        group_streams_assignors=["org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"],
+    )
+    with pytest.raises(ConfigError, match="exactly one assignor"):
+        with_properties(group_share_assignors=["simple", "simple"])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from ottla.broker.metrics.coordinator import CLASSIC, METRICS, coordinator_metrics
 from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import PARKED, GroupCoordinatorHarness
+from tests.broker.groups.share.harness import ShareGroupHarness
+from tests.broker.groups.streams.member import StreamsMember
+from tests.broker.groups.streams.topologies import stateless
 
 
 def metrics(harness: GroupCoordinatorHarness) -> dict[str, float]:
@@ -46,6 +49,17 @@ def test_groups_are_counted_by_protocol_and_state_and_their_rebalances_and_offse
     after = metrics(harness)
     assert after["consumer_group_count[empty]"] == after[f"{CLASSIC}_numgroupsempty"] == 1
     assert after["offset_deletion_count"] == 1
+
+
+def test_share_and_streams_groups_are_counted_like_consumer_groups() -> None:
+    share = ShareGroupHarness()
+    share.join("a")
+    assert metrics(share)["group_count[share]"] == metrics(share)["share_group_count[stable]"] == 1
+    assert metrics(share)["share_group_rebalance_count"] == 1
+    streams = GroupCoordinatorHarness()
+    StreamsMember(streams, "a", stateless("missing")).beat()
+    assert metrics(streams)["group_count[streams]"] == metrics(streams)["streams_group_count[notready]"] == 1
+    assert metrics(streams)["streams_group_rebalance_count"] == 1
 
 
 def test_a_broker_that_coordinates_nothing_has_zeros() -> None:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -14,13 +15,14 @@ from ottla.broker.handlers._share_members import MEMBER_ID_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
-from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
+from ottla.protocol.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.share.member import ACCEPT, REJECT, RELEASE, RENEW, At, ShareMember, initialize, set_group
 from tests.broker.test_client_quotas import alter, described
 from tests.broker.wire import Wire
+from tests.ports import free_ports
 
 LOCK_MS = 1_000
 NONE = ErrorCode.NONE
@@ -28,8 +30,15 @@ UNKNOWN_TOPIC = b"\7" * 16
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    started = start_node(group_share_min_record_lock_duration_ms=str(LOCK_MS))
+def admin_port() -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture(scope="module")
+def node(admin_port: int) -> Iterator[Node]:
+    started = start_node(
+        group_share_min_record_lock_duration_ms=str(LOCK_MS), ottla_admin_listener=f"127.0.0.1:{admin_port}"
+    )
     yield started
     stop_node(started)
 
@@ -133,6 +142,37 @@ def test_a_lock_that_times_out_gives_its_records_to_the_next_member(node: Node) 
     other = share.member()
     assert until(partial(records_of, other, share.at)) == {0: b"a"}
     share.close()
+
+
+def test_what_becomes_of_records_is_in_the_metrics_under_kafkas_names(node: Node, admin_port: int) -> None:
+    share = Share(node, share_record_lock_duration_ms=str(LOCK_MS))
+    share.produce(b"a", b"b", b"c", b"d")
+    of = f'{{group="{share.group}",partition="0",topic="{share.topic}"}}'
+    before = metrics(admin_port)
+    member = share.member()
+    assert len(until(lambda: records_of(member, share.at))) == 4
+    assert member.acknowledge(share.at, (0, 1, [ACCEPT, REJECT])) == NONE
+    assert member.acknowledge(share.at, (2, 2, [RELEASE])) == NONE
+
+    def now(name: str) -> float:
+        return metrics(admin_port)[name] - before.get(name, 0)
+
+    assert now(f"kafka_server_sharepartitionmetrics_inflightmessagecount{of}") == 2
+    acknowledged = "kafka_server_sharegroupmetrics_recordacknowledgements_total"
+    counts = {kind: now(f'{acknowledged}{{ackType="{kind}"}}') for kind in ("Accept", "Release", "Reject", "Renew")}
+    assert counts == {"Accept": 1, "Release": 1, "Reject": 1, "Renew": 0}
+    timeouts = f"kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total{of}"
+    eventually(lambda: now(timeouts) == 1, "the lock of the fourth record to time out")
+    assert now("kafka_server_sharesessioncache_numsharesessions") == 1
+    assert now("kafka_server_sharecoordinatormetrics_write_total") >= 3
+    assert metrics(admin_port)['kafka_server_sharecoordinatormetrics_num_partitions{state="active"}'] > 0
+    share.close()
+
+
+def metrics(port: int) -> dict[str, float]:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
 def test_a_lock_is_renewed_and_the_record_is_still_to_be_acknowledged(share: Share) -> None:
@@ -275,6 +315,19 @@ def test_a_request_without_a_valid_group_and_member_is_invalid(node: Node, field
     with node.wire() as wire:
         request = ShareFetchRequest(**({"group_id": "g", "member_id": "m"} | fields))
         assert wire.request(request).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_more_partitions_than_a_session_may_have_are_refused_before_any_is_looked_at(share: Share) -> None:
+    share.produce(b"a")
+    member = share.member()
+    assert until(lambda: records_of(member, share.at)) == {0: b"a"}
+    topics = [FetchTopic(share.at[0], [FetchPartition(index) for index in range(100_000)])]
+    fields = {"group_id": share.group, "member_id": member.member_id, "share_session_epoch": member.epoch}
+    assert member.wire.request(ShareFetchRequest(**fields, topics=topics)).error_code == ErrorCode.INVALID_REQUEST
+    acknowledged = [AcknowledgeTopic(share.at[0], [AcknowledgePartition(index) for index in range(100_000)])]
+    answer = member.wire.request(ShareAcknowledgeRequest(**fields, topics=acknowledged))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert member.acknowledge(share.at, (0, 0, [ACCEPT])) == NONE, "the session goes on"
 
 
 def test_a_renewal_has_no_limits_for_records(share: Share) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetching import Limits, Results, ShareFetching
 from ottla.broker.share.group_settings import GroupSettings
 from ottla.broker.share.led_partition import LedSharePartition, Phase
@@ -43,6 +44,7 @@ class Broker:
         self.wheel = TimerWheel(self.clock)
         self.wakeups = Wakeups(self.clock)
         self.persister = MemoryPersister(self.clock)
+        self.counts = ShareCounts()
         self.over: list[LedSharePartition] = []
         self.read_committed = False
         self.partition = Partition(1, "t", 0, TOPIC_ID, self.wakeups, Flushes(), 30_000)

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.share.session import EPOCH_MAX, FINAL_EPOCH, SessionKey, ShareSession, ShareSessions, TopicPartition
+from ottla.broker.share.session import (
+    EPOCH_MAX,
+    FINAL_EPOCH,
+    PARTITIONS_MAX,
+    SessionKey,
+    ShareSession,
+    ShareSessions,
+    TopicPartition,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 TOPIC = b"\1" * 16
@@ -97,6 +105,19 @@ def test_a_session_that_went_on_with_another_connection_does_not_end_with_the_fi
     first.close()
     assert ends.left == ends.unused == []
     assert ends.sessions.find(A, 1) is session
+
+
+def test_a_session_of_too_many_partitions_is_refused_and_stays_as_it_is() -> None:
+    ends = Ends()
+    session = ends.open(A, Connection("1"))
+    most = [TopicPartition(TOPIC, index) for index in range(PARTITIONS_MAX)]
+    session.change(most, [])
+    with pytest.raises(KafkaError) as caught:
+        session.change([TopicPartition(TOPIC, PARTITIONS_MAX)], most)
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
+    assert list(session.partitions) == most
+    session.change(most, most[1:])
+    assert list(session.partitions) == most[:1]
 
 
 def test_partitions_take_turns_in_being_first() -> None:

@@ -8,17 +8,22 @@ from random import Random
 import pytest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_DELTA,
+    ExponentialHistogram,
+    ExponentialHistogramDataPoint,
     Gauge,
     Histogram,
     HistogramDataPoint,
     Metric,
     NumberDataPoint,
+    Summary,
+    SummaryDataPoint,
 )
 
-from ottla.broker.telemetry.otlp import LABEL_LENGTH_MAX, LABELS_MAX, LEAF_BYTES_MAX, NAME_LENGTH_MAX, decode
+from ottla.broker.telemetry.otlp import LABEL_LENGTH_MAX, LABELS_MAX, LEAF_BYTES_MAX, NAME_LENGTH_MAX, Labels, decode
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import do_now
-from tests.broker.telemetry.pushes import pushed, total, value
+from tests.broker.telemetry.pushes import attributes, pushed, total, value
 
 
 def test_a_push_of_too_many_points_is_cut() -> None:
@@ -43,15 +48,61 @@ def test_attributes_of_each_type_become_texts() -> None:
     assert point.value == -(1 << 40)
 
 
-def test_a_histogram_is_passed_over() -> None:
-    metric = Metric(name="h", histogram=Histogram(data_points=[HistogramDataPoint(count=3, sum=1.5)]))
-    ((point,), _) = do_now(decode(pushed(metric, value("m", 2)), 10))
-    assert point.name == "m"
+def rows(*metrics: Metric, points_max: int = 10) -> tuple[list[tuple[str, Labels, float, bool]], int]:
+    points, dropped = do_now(decode(pushed(*metrics), points_max))
+    return [(point.name, point.labels, point.value, point.is_delta) for point in points], dropped
+
+
+def test_a_histogram_has_its_count_its_sum_and_cumulative_buckets() -> None:
+    point = HistogramDataPoint(
+        count=6, sum=1.5, bucket_counts=[1, 2, 3], explicit_bounds=[0.1, 5], attributes=attributes({"k": "v"})
+    )
+    metric = Metric(
+        name="h", histogram=Histogram(data_points=[point], aggregation_temporality=AGGREGATION_TEMPORALITY_DELTA)
+    )
+    k = ("k", "v")
+    expected = [
+        ("h_count", (k,), 6, True),
+        ("h_sum", (k,), 1.5, True),
+        ("h_bucket", (k, ("le", "0.1")), 1, True),
+        ("h_bucket", (k, ("le", "5.0")), 3, True),
+        ("h_bucket", (k, ("le", "+Inf")), 6, True),
+    ]
+    assert rows(metric) == (expected, 0)
+    assert rows(metric, points_max=2) == (expected[:2], 3)
+
+
+def test_a_histogram_without_buckets_or_sum_has_its_count() -> None:
+    metric = Metric(name="h", histogram=Histogram(data_points=[HistogramDataPoint(count=3)]))
+    assert rows(metric) == ([("h_count", (), 3, False)], 0)
+
+
+def test_a_summary_has_its_count_its_sum_and_its_quantiles() -> None:
+    quantiles = [SummaryDataPoint.ValueAtQuantile(quantile=q, value=10 * q) for q in (0.5, 0.99)]
+    point = SummaryDataPoint(count=2, sum=7, quantile_values=quantiles, attributes=attributes({"k": "v"}))
+    k = ("k", "v")
+    assert rows(Metric(name="s", summary=Summary(data_points=[point]))) == (
+        [
+            ("s_count", (k,), 2, False),
+            ("s_sum", (k,), 7, False),
+            ("s", (k, ("quantile", "0.5")), 5, False),
+            ("s", (k, ("quantile", "0.99")), 9.9, False),
+        ],
+        0,
+    )
+
+
+def test_an_exponential_histogram_has_its_count_and_its_sum() -> None:
+    point = ExponentialHistogramDataPoint(count=2, sum=7, scale=3, zero_count=1, attributes=attributes({"k": "v"}))
+    metric = Metric(name="e", exponential_histogram=ExponentialHistogram(data_points=[point]))
+    k = ("k", "v")
+    assert rows(metric) == ([("e_count", (k,), 2, False), ("e_sum", (k,), 7, False)], 0)
 
 
 @pytest.mark.parametrize(
     "data",
     [
+        pushed(Metric(name="h", histogram=Histogram(data_points=[HistogramDataPoint(bucket_counts=[1, 2])]))),
         b"\0garbage",
         b"\x0a\x05ab",
         b"\x0b",
@@ -68,7 +119,9 @@ def test_bytes_that_are_no_metrics_are_refused(data: bytes) -> None:
 
 def test_whatever_the_bytes_are_they_are_metrics_or_refused() -> None:
     rng = Random(714)
-    good = pushed(total("a.total", 3, topic="t"), value("b", 1.5, x="y"), group_id="g")
+    buckets = HistogramDataPoint(count=3, bucket_counts=[1, 2], explicit_bounds=[0.1])
+    histogram = Metric(name="h", histogram=Histogram(data_points=[buckets]))
+    good = pushed(total("a.total", 3, topic="t"), value("b", 1.5, x="y"), histogram, group_id="g")
     for _ in range(2_000):
         data = bytearray(good)
         for _ in range(rng.randrange(1, 4)):

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_DELTA,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+)
 
 from ottla.broker.telemetry import series as module
 from ottla.broker.telemetry.otlp import decode
@@ -35,6 +41,20 @@ def test_sums_since_the_last_push_are_added_up_and_gauges_are_replaced() -> None
     assert shown(series) == {
         (SHOWN, COUNTER, "client_id=a,group_id=g,topic=t"): 7,
         ("kafka_client_x_y", GAUGE, "client_id=a,group_id=g"): 2,
+    }
+
+
+def test_a_histograms_buckets_are_added_up_under_the_names_that_prometheus_has_for_them() -> None:
+    series = ClientSeries()
+    point = HistogramDataPoint(count=3, sum=4.5, bucket_counts=[1, 2], explicit_bounds=[0.5])
+    histogram = Histogram(data_points=[point], aggregation_temporality=AGGREGATION_TEMPORALITY_DELTA)
+    for _ in range(2):
+        add(series, pushed(Metric(name="app.latency", histogram=histogram)))
+    assert shown(series) == {
+        ("kafka_client_app_latency_count", GAUGE, "client_id=a"): 6,
+        ("kafka_client_app_latency_sum", GAUGE, "client_id=a"): 9,
+        ("kafka_client_app_latency_bucket", GAUGE, "client_id=a,le=0.5"): 2,
+        ("kafka_client_app_latency_bucket", GAUGE, "client_id=a,le=+Inf"): 6,
     }
 
 

@@ -10,10 +10,12 @@ from ottla.controller.decisions.features import (
     QuorumFeatures,
     update_features,
 )
+from ottla.controller.decisions.settings import ControlSettings
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import METADATA_VERSION_UNSTABLE
 from ottla.protocol.internal_topics.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.controller.harness import DecisionHarness
+from tests.controller.harness import CLUSTER_ID, DecisionHarness
 from tests.controller.images import same_content
 
 
@@ -47,6 +49,21 @@ def test_levels_go_up_and_down() -> None:
     assert level(cluster, "group.version") == 0
     assert update(cluster, "group.version", 1, version=0) == ("NONE", None)
     assert level(cluster, "group.version") == 1
+
+
+def test_the_metadata_of_the_next_release_is_for_clusters_whose_nodes_all_enable_it() -> None:
+    stable = DecisionHarness()
+    _, why = update(stable, "metadata.version", METADATA_VERSION_UNSTABLE)
+    assert why is not None and "only supports versions 7-30" in why
+    settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID, unstable_features=True)
+    _, why = update(DecisionHarness(1, settings=settings), "metadata.version", METADATA_VERSION_UNSTABLE)
+    assert why is not None and "Broker 1 only supports versions 7-30" in why
+    unstable = DecisionHarness(0, settings=settings)
+    assert update(unstable, "metadata.version", METADATA_VERSION_UNSTABLE) == ("NONE", None)
+    assert level(unstable, "metadata.version") == METADATA_VERSION_UNSTABLE
+    # Dead letters (KIP-1191) are not there.
+    _, why = update(unstable, "share.version", 2)
+    assert why is not None and "only supports versions 0-1" in why
 
 
 def test_kraft_version_goes_up_with_the_quorum_s_own_records_and_never_down() -> None:

@@ -33,7 +33,7 @@ async def channel_to_node(
     routes = (Route(17, sasl_handshake.handle), Route(36, sasl_authenticate.handle))
     real = RealWorld(asyncio.get_running_loop())
 
-    async def exchange() -> ClientExchange:
+    async def exchange(host: str) -> ClientExchange:
         return PlainClient("node", password)
 
     async with tiny_node(*routes, login_rules=rules) as node:

@@ -19,18 +19,18 @@ from ottla.certificates import Authority, Issued
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.server.clock import Clock
+from ottla.server.network import handshakes
 from ottla.server.network import listener as listeners
-from ottla.server.network import tls_stream
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
 from ottla.server.network.context import RequestContext
+from ottla.server.network.handshakes import HANDSHAKES_MAX, Handshakes
 from ottla.server.network.listener import HANDSHAKE_MS_MAX
 from ottla.server.network.peer_security import ClientTls, PeerSecurity
 from ottla.server.network.route import Route
-from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES, HANDSHAKES_MAX, Handshakes
+from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES
 from ottla.server.security.principal import ANONYMOUS, Principal
-from ottla.server.world import RealWorld
+from ottla.server.world import RealWorld, World
 from tests.server.tiny_node import FETCH, PRODUCE, heartbeat, request, tiny_node, until
 
 AUTHORITY = Authority.create("test CA")
@@ -53,10 +53,10 @@ def load(context: ssl.SSLContext, issued: Issued) -> None:
 class Tls:
     """The server's side, with a certificate of the test's authority."""
 
-    def __init__(self, clock: Clock, issued: Issued = NODE) -> None:
+    def __init__(self, world: World, issued: Issued = NODE) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load(self.context, issued)
-        self.handshakes = Handshakes(clock)
+        self.handshakes = Handshakes(world.workers, world.spawn)
 
     def principal(self, certificate: bytes | None) -> Principal:
         return ANONYMOUS
@@ -65,10 +65,10 @@ class Tls:
 class NamedTls(Tls):
     """Keeps the name that a client asks for, as a node does."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
-        self.context.sslobject_class = tls_stream.ServerSide
-        self.context.sni_callback = tls_stream.keep_asked_name
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.context.sslobject_class = handshakes.ServerSide
+        self.context.sni_callback = handshakes.keep_asked_name
 
 
 def client_context(authority: Authority = AUTHORITY) -> ssl.SSLContext:
@@ -237,7 +237,7 @@ async def test_of_too_many_unfinished_handshakes_the_oldest_are_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert HANDSHAKES_MAX * 46_000 < 100_000_000
-    monkeypatch.setattr(tls_stream, "HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(handshakes, "HANDSHAKES_MAX", 3)
     hello = truncated_hello()
     async with tiny_node(tls=Tls) as node:
         stalled = []
@@ -281,16 +281,16 @@ class TestChannel:
             await until(lambda: not node.listener.connections)
 
     async def test_a_certificate_for_another_host_is_not_trusted(self) -> None:
-        def elsewhere(clock: Clock) -> Tls:
-            return Tls(clock, AUTHORITY.issue("node", ["elsewhere.example"]))
+        def elsewhere(world: World) -> Tls:
+            return Tls(world, AUTHORITY.issue("node", ["elsewhere.example"]))
 
         async with tiny_node(tls=elsewhere) as node:
             with pytest.raises(ChannelClosed, match=r"not accepted: IP address mismatch.*127\.0\.0\.1"):
                 await self.ask(node.port, "127.0.0.1", client_context())
 
     async def test_an_expired_certificate_is_not_trusted(self) -> None:
-        def expired(clock: Clock) -> Tls:
-            return Tls(clock, AUTHORITY.issue("node", ["127.0.0.1"], days=-1))
+        def expired(world: World) -> Tls:
+            return Tls(world, AUTHORITY.issue("node", ["127.0.0.1"], days=-1))
 
         async with tiny_node(tls=expired) as node:
             with pytest.raises(ChannelClosed, match="not accepted: certificate has expired"):

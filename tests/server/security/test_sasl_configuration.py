@@ -56,7 +56,8 @@ def test_a_listener_has_its_own_mechanisms_users_and_session() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "Listener CLIENTS: the SASL mechanism GSSAPI is not served"),
+        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "Listener CLIENTS: the SASL mechanism DIGEST-MD5 is not served"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "gssapi.sasl.jaas.config is not set: GSSAPI of listener CLIENTS has no login module"),
         ({"sasl.enabled.mechanisms": ""}, "No SASL mechanisms are enabled"),
         ({JAAS: 'PlainLoginModule required user_u="planted"'}, f"{JAAS} cannot be read: no ';'"),
         ({JAAS: 'ScramLoginModule required user_u="planted";'}, "has the login module ScramLoginModule, which does not serve PLAIN"),

@@ -34,6 +34,9 @@ class CountingWorkers:
     def process(self) -> Never:
         raise NotImplementedError
 
+    def apart(self, name: str) -> Never:
+        raise NotImplementedError
+
 
 async def resolve(
     workers: CountingWorkers, *expressions: str, names: list[str] = TOPICS, hidden: Callable[[str], bool] | None = None

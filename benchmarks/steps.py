@@ -1,0 +1,234 @@
+"""Where the microseconds of a small request go: `python -m benchmarks.steps`. A real node in this process, without a kernel's socket.
+
+The frames of one client are handed to a `Connection` whose transport drops what is written. Each figure is the best of many
+slices of some 60 us, because longer ones are always disturbed on a machine with other work; ratios are what counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import struct
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from benchmarks.raw import one_record_batch
+from ottla.node import Node
+from ottla.process import GC_THRESHOLDS
+from ottla.protocol.api import ApiKey
+from ottla.protocol.compile import decoder, encode
+from ottla.protocol.headers import encode_request_header
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.validate import validate_header
+from ottla.server.network.client import Channel
+from ottla.server.network.connection import Connection
+from ottla.server.world import RealWorld
+from tests.ports import free_ports
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+SLICES = 4_000
+SLICE_US = 60
+TOPIC = "steps"
+#: Found in a frame, to be replaced by what each request has.
+MARK_EPOCH, MARK_OFFSET = 0x7A6B5C4D, 0x1A2B3C4D5E6F7081
+NOW_MS = int(time.time() * 1000)
+
+
+class Sink(asyncio.Transport):
+    """A transport that drops what is written."""
+
+    written = b""
+
+    def get_extra_info(self, name: str, default: object = None) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written = bytes(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def _nothing(self, *args: object, **options: object) -> None:
+        """What else a transport can do."""
+
+    set_write_buffer_limits = writelines = pause_reading = resume_reading = close = abort = _nothing
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
+async def best_us(call: Callable[[], object]) -> float:
+    best, repeats = 1e9, 4
+    for slice_number in range(SLICES):
+        began = time.perf_counter_ns()
+        for _ in range(repeats):
+            call()
+        best = min(best, (time.perf_counter_ns() - began) / repeats / 1000)
+        await asyncio.sleep(0)  # a turn of the loop serves 20 ms of requests
+        if slice_number == 50:
+            repeats = max(2, int(SLICE_US / best))
+    return best
+
+
+class Bench:
+    """A node with one topic of one partition, and a connection to it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        listener = next(each for each in node.listeners if each.name == "PLAINTEXT")
+        self.listener = listener
+        self.dispatcher = listener._dispatcher
+        self.components = node.broker.components
+        self.partition = self.components.replicas.by_name[TOPIC][0]
+
+    def connect(self) -> tuple[Connection, Sink]:
+        connection, sink = Connection(self.listener, self.dispatcher, 1), Sink()
+        connection.connection_made(sink)
+        return connection, sink
+
+    async def deliver(self, frame: bytes) -> Callable[[], object]:
+        size = len(frame)
+        connection, sink = self.connect()
+
+        def call() -> None:
+            connection.get_buffer(size)[:size] = frame
+            connection.buffer_updated(size)
+
+        call()
+        await until(lambda: sink.written != b"")
+        return call
+
+
+def frame_of(key: ApiKey, version: int, request: object) -> bytes:
+    body = encode_request_header(key, version, 7, "steps") + encode(request, version)
+    return struct.pack(">i", len(body)) + body
+
+
+async def produce_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+    batch = one_record_batch(bytes(100))
+    partition_data = PartitionProduceData(index=0, records=batch)
+    for version in (7, 9, 12):
+        request = ProduceRequest(
+            acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[partition_data])]
+        )
+        frame = frame_of(ApiKey.PRODUCE, version, request)
+        yield f"Produce v{version}, one record of 100 B: all but the kernel", await best_us(await bench.deliver(frame))
+    decode, buffer = decoder(ProduceRequest, version), bytearray(frame)
+    body = frame.index(b"steps") + len(b"steps") + 1
+    yield "  decode", await best_us(lambda: decode(buffer, body, len(frame)))
+    records = memoryview(bytearray(batch))
+    partition, log = bench.partition, bench.partition.leader_log
+    assert log is not None
+    yield "  partition.append", await best_us(lambda: partition.append(records, -1, NOW_MS))
+    yield (
+        "    log.append",
+        await best_us(lambda: log.append(records, leader_epoch=partition.leader_epoch, now_ms=NOW_MS)),
+    )
+    yield (
+        "      validate_header with CRC",
+        await best_us(lambda: validate_header(records, 0, len(records), log.rules, NOW_MS)),
+    )
+    partition.advance_high_watermark()
+
+
+async def fetch_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+    topic_id = bench.partition.topic_id
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    for version in (11, 17):
+        topic = FetchTopic(
+            topic=TOPIC if version < 13 else "", topic_id=topic_id if version >= 13 else bytes(16), partitions=[wanted]
+        )
+        request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[topic])
+        frame = frame_of(ApiKey.FETCH, version, request)
+        yield f"Fetch v{version}, 1 KB found, no session: all but the kernel", await best_us(await bench.deliver(frame))
+
+
+async def session_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+    """A reader in a session (KIP-227) that asks for each record once, as a follower and the Java consumer do."""
+    partition, version = bench.partition, 17
+    log = partition.leader_log
+    assert log is not None
+    records = memoryview(bytearray(one_record_batch(bytes(100))))
+
+    def asked(session_id: int, epoch: int, offset: int) -> bytes:
+        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        topics = [FetchTopic(topic_id=partition.topic_id, partitions=[wanted])]
+        request = FetchRequest(
+            max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, topics=topics
+        )
+        return frame_of(ApiKey.FETCH, version, request)
+
+    sessions = bench.components.fetch_sessions
+    before = set(sessions._sessions)
+    await bench.deliver(asked(0, 0, log.log_end_offset - 1))
+    [session_id] = set(sessions._sessions) - before
+    session = sessions._sessions[session_id]
+    marked = bytearray(asked(session_id, MARK_EPOCH, MARK_OFFSET))
+    epoch_at, offset_at = marked.index(struct.pack(">i", MARK_EPOCH)), marked.index(struct.pack(">q", MARK_OFFSET))
+    connection, sink = bench.connect()
+
+    def fetch() -> None:
+        struct.pack_into(">i", marked, epoch_at, session.epoch)
+        struct.pack_into(">q", marked, offset_at, log.log_end_offset - 1)
+        connection.get_buffer(len(marked))[: len(marked)] = marked
+        connection.buffer_updated(len(marked))
+
+    fetch()
+    assert sink.written
+    yield "Fetch v17 of one record, in a session: all but the kernel (0.6 us are this bench's)", await best_us(fetch)
+
+    def append_and_fetch() -> None:
+        partition.append(records, -1, NOW_MS)
+        fetch()
+
+    yield "  with an append before each, whose watch it is", await best_us(append_and_fetch)
+
+
+async def measure() -> None:
+    world = RealWorld(asyncio.get_running_loop())
+    broker_port, controller_port = free_ports(2)
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        node = Node(
+            world.world,
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "listeners": f"PLAINTEXT://127.0.0.1:{broker_port},CONTROLLER://127.0.0.1:{controller_port}",
+                "controller.listener.names": "CONTROLLER",
+                "log.dirs": directory,
+            },
+        )
+        await node.start()
+        channel = Channel(world.world, "127.0.0.1", broker_port, "steps")
+        topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+        await channel.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+        await until(lambda: TOPIC in node.broker.components.replicas.by_name)
+        bench = Bench(node)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        for rows in (produce_rows, fetch_rows, session_rows):
+            async for name, microseconds in rows(bench):
+                print(f"{microseconds:7.2f} us  {name}", flush=True)
+        channel.close()
+        await node.stop()
+    await world.close()
+
+
+def main() -> None:
+    import uvloop
+
+    uvloop.run(measure())
+
+
+if __name__ == "__main__":
+    main()

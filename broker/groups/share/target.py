@@ -1,0 +1,51 @@
+"""The target assignment of a share group: the assignor computes it, and records hold its changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber
+from ottla.broker.groups.modern.simple import assign
+from ottla.broker.groups.modern.topics import topic_ids
+from ottla.broker.groups.share.records import assignment_epoch_record, target_record
+from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
+
+log = logging.getLogger(__name__)
+
+
+class Input(NamedTuple):
+    """Of a new target for `epoch`: nothing of it changes, so that a worker may read it."""
+
+    group_id: str
+    epoch: int
+    metadata: Mapping[str, ShareGroupMemberMetadataValue]
+    targets: Mapping[str, Assignment]
+    initialized: Assignment
+    topics: TopicsImage
+
+
+def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
+    """Returns the records of a new target."""
+    members = {
+        member_id: Subscriber(
+            topic_ids(group.topics, metadata.subscribed_topic_names), group.targets.get(member_id, NOTHING)
+        )
+        for member_id, metadata in group.metadata.items()
+    }
+    records = [
+        target_record(group.group_id, member_id, target)
+        for member_id, target in assign(members, group.initialized).items()
+        if group.targets.get(member_id) != target
+    ]
+    log.info(
+        "[GroupId %s] Computed a new target assignment for epoch %d with 'simple' assignor: %d members changed",
+        group.group_id,
+        group.epoch,
+        len(records),
+    )
+    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    return records

@@ -1,0 +1,67 @@
+"""How soon members come back for what they wait for, and how long a rebalance takes that way, in virtual time."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from ottla.broker.groups.consumer.state import GroupState
+from tests.broker.groups.consumer.member import ConsumerMember
+from tests.broker.groups.harness import GroupCoordinatorHarness
+from tests.broker.groups.streams.member import StreamsMember
+from tests.broker.groups.streams.topologies import stateless
+
+WAITING_MS, INTERVAL_MS = 1_000, 5_000
+
+
+def test_a_consumer_that_waits_for_anothers_partition_comes_back_within_a_second() -> None:
+    harness = GroupCoordinatorHarness(waiting_heartbeat_interval_ms=WAITING_MS)
+    harness.topics = {"t": 2}
+    first, second = ConsumerMember(harness, "a"), ConsumerMember(harness, "b")
+    assert first.beat().heartbeat_interval_ms == INTERVAL_MS
+    # No second target within the assignment interval of a second.
+    assert second.beat().heartbeat_interval_ms == WAITING_MS
+    harness.clock.advance(1_000)
+    # Now there is one, but the first member has both partitions still.
+    assert second.beat().heartbeat_interval_ms == WAITING_MS
+    # It revokes one; a client says so at once when it has done that, however long it takes.
+    assert first.beat().heartbeat_interval_ms == INTERVAL_MS
+    assert first.beat().heartbeat_interval_ms == INTERVAL_MS
+    answer = second.beat()
+    assert (answer.heartbeat_interval_ms, second.owned) == (INTERVAL_MS, {"t": {1}})
+
+
+def test_without_the_setting_the_interval_is_the_groups_as_in_kafka() -> None:
+    harness = GroupCoordinatorHarness()
+    harness.topics = {"t": 2}
+    first, second = ConsumerMember(harness, "a"), ConsumerMember(harness, "b")
+    assert [first.beat().heartbeat_interval_ms, second.beat().heartbeat_interval_ms] == [INTERVAL_MS] * 2
+
+
+def test_a_streams_member_that_waits_for_its_tasks_comes_back_within_a_second() -> None:
+    harness = GroupCoordinatorHarness(waiting_heartbeat_interval_ms=WAITING_MS)
+    harness.topics = {"words": 2}
+    first, second = (StreamsMember(harness, name, stateless("words")) for name in "ab")
+    # The initial rebalance delay.
+    assert [first.beat().heartbeat_interval_ms, second.beat().heartbeat_interval_ms] == [WAITING_MS] * 2
+    harness.clock.advance(3_000)
+    assert [first.beat().heartbeat_interval_ms, second.beat().heartbeat_interval_ms] == [INTERVAL_MS] * 2
+    assert first.owned.active
+    assert second.owned.active
+
+
+def test_500_members_have_1000_partitions_within_seven_seconds_of_the_last_join() -> None:
+    """Each sends as the Java client does: an interval after its last heartbeat, or at once when its partitions have changed."""
+    harness = GroupCoordinatorHarness(waiting_heartbeat_interval_ms=WAITING_MS)
+    harness.topics = {"t": 1_000}
+    members = [ConsumerMember(harness, f"m-{n}") for n in range(500)]
+    due = [(n, n) for n in range(len(members))]
+    now_ms, last_join_ms = 0, len(members) - 1
+    while now_ms <= last_join_ms or harness.shard.consumer_groups["g"].state is not GroupState.STABLE:
+        at_ms, n = heappop(due)
+        harness.clock.advance(at_ms - now_ms)
+        now_ms, before = at_ms, members[n].owned
+        answer = members[n].beat()
+        heappush(due, (now_ms + (1 if members[n].owned != before else answer.heartbeat_interval_ms), n))
+    assert {len(member.owned["t"]) for member in members} == {2}
+    # One interval until the first member knows that it has to give up what it has, a second until the others know that it did.
+    assert now_ms - last_join_ms < 7_000
