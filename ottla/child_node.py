@@ -33,17 +33,23 @@ def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[byt
     # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
     root = str(Path(ottla.__file__).parent.parent)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "ottla.cli.commands.start", *arguments],
-        stdin=stdin,
-        stdout=output,
-        stderr=output,
-        pass_fds=(ready_write, alive_read),
-        env=environment,
-        # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order. In our session all the same:
-        # when we are killed their group becomes an orphan, and the kernel ends (SIGHUP, SIGCONT) those in it that sleep.
-        process_group=0,
-    )
-    os.close(ready_write)
-    os.close(alive_read)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ottla.cli.commands.start", *arguments],
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            pass_fds=(ready_write, alive_read),
+            env=environment,
+            # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order. In our session all the same:
+            # when we are killed their group becomes an orphan, and the kernel ends (SIGHUP, SIGCONT) those in it that sleep.
+            process_group=0,
+        )
+    except OSError:
+        os.close(ready_fd)
+        os.close(alive_fd)
+        raise
+    finally:
+        os.close(ready_write)
+        os.close(alive_read)
     return ChildNode(process, ready_fd, alive_fd)

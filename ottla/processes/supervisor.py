@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from typing import IO
 
 from ottla.child_node import spawn
 from ottla.parent_pipes import inherited_pipes
@@ -39,6 +40,8 @@ STOP_TIMEOUT_S = 30.0
 #: A process that was killed is gone as soon as the kernel has taken back its memory.
 KILL_TIMEOUT_S = 10.0
 LOG_TIMEOUT_S = 2.0
+#: The exit code of a process that the kernel refused to make: EX_OSERR of sysexits.h.
+NOT_STARTED = 71
 
 
 class Supervised:
@@ -64,11 +67,13 @@ class Supervised:
         output = one_log.pipe(str(self.node_id))
         try:
             # By a file without a name, because every user of the machine can read a command line, and there are passwords.
-            with tempfile.TemporaryFile() as properties:
+            with _unnamed_file() as properties:
                 properties.write(_text(self._properties))
-                properties.flush()
                 properties.seek(0)
                 process, ready_fd, self._alive_fd = spawn(["/dev/stdin"], output, properties)
+        except OSError as failure:
+            log.error("Node %d (%s) cannot be started: %s", self.node_id, self.name, failure)
+            return NOT_STARTED
         finally:
             os.close(output)
         self._pid, self.why_down = process.pid, None
@@ -110,6 +115,7 @@ class Supervisor:
         self.stop = asyncio.Event()
         #: Set when a process did not even start the first time: with its configuration it never will.
         self.failed: Supervised | None = None
+        self._clean = True
         self._one_log = one_log
         self._tasks: dict[Supervised, asyncio.Task[None]] = {}
 
@@ -123,11 +129,11 @@ class Supervisor:
         log.info("Stopping %d processes", len(self.processes))
         readiness.cancel()
         controller, *brokers = self.processes
-        clean = await self._end(brokers)
-        clean &= await self._end([controller])
+        await self._end(brokers)
+        await self._end([controller])
         for process in self.processes:
             process.close()
-        return 0 if clean and self.failed is None else 1
+        return 0 if self._clean and self.failed is None else 1
 
     async def _say_ready(self, ready_fd: int) -> None:
         await asyncio.gather(*(process.ready for process in self.processes))
@@ -146,6 +152,8 @@ class Supervisor:
             began = loop.time()
             code = await process.live(self._one_log)
             if self.stop.is_set():
+                # A process that is stopped before it handles signals ends by SIGTERM itself.
+                self._clean &= code in (0, -signal.SIGTERM)
                 return
             if not process.ready.done():
                 log.error("Node %d (%s) did not start (%s)", process.node_id, process.name, _how(code))
@@ -161,8 +169,8 @@ class Supervisor:
             except TimeoutError:
                 process.restarts += 1
 
-    async def _end(self, processes: Sequence[Supervised]) -> bool:
-        """Returns whether all of them stopped in order."""
+    async def _end(self, processes: Sequence[Supervised]) -> None:
+        """Stops processes in order, at the same time, and kills those that do not stop."""
         for process in processes:
             process.signal(signal.SIGTERM)
         _, left = await asyncio.wait([self._tasks[each] for each in processes], timeout=STOP_TIMEOUT_S)
@@ -171,10 +179,10 @@ class Supervisor:
                 log.error(
                     "Node %d (%s) did not stop within %d s: killed", process.node_id, process.name, STOP_TIMEOUT_S
                 )
+                self._clean = False
                 process.signal(signal.SIGKILL)
         if left:
             await asyncio.wait(left, timeout=KILL_TIMEOUT_S)
-        return not left
 
 
 def prepare(properties: Mapping[str, str], count: int, where: Mapping[str, str]) -> list[PlannedProcess]:
@@ -235,6 +243,13 @@ def _loopback_port() -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", 0))
     return sock
+
+
+def _unnamed_file() -> IO[bytes]:
+    """In memory where there is no directory that can be written, which Linux allows."""
+    if sys.platform == "linux":
+        return open(os.memfd_create("properties"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
 
 
 def _text(properties: Mapping[str, str]) -> bytes:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from ottla.cli.shims import storage
 from ottla.processes.directories import check_directories, cluster_id_of
 from ottla.processes.plan import PlannedProcess, plan
 from ottla.server.config.errors import ConfigError
@@ -45,6 +46,22 @@ def test_processes_find_the_directories_of_last_time_and_their_cluster(tmp_path:
     assert cluster_id_of(OsFiles(), nodes, Random(1)) == CLUSTER
     assert cluster_id_of(OsFiles(), machine(tmp_path, 2, cluster_id="mine"), Random(1)) == "mine"
     check_directories(OsFiles(), machine(tmp_path, 3), {})  # a third is added
+
+
+def test_directories_are_formatted_for_all_processes_and_the_first_users_for_the_controller(tmp_path: Path) -> None:
+    properties = BASE | {"log.dirs": str(tmp_path / "data")}
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+    scram = "SCRAM-SHA-256=[name=alice,password=secret]"
+    words = ["format", "-t", CLUSTER, "-c", str(file), "--processes", "2", "--add-scram", scram]
+    assert storage.main(words) == 0
+    found = {path.parent.name for path in tmp_path.glob("data/*/meta.properties")}
+    assert found == {"controller", "broker-1", "broker-2"}
+    assert [path.parent.name for path in tmp_path.glob("data/*/bootstrap.checkpoint")] == ["controller"]
+    assert b"alice" in (tmp_path / "data/controller/bootstrap.checkpoint").read_bytes()
+    nodes = machine(tmp_path / "data", 2)
+    check_directories(OsFiles(), nodes, {})
+    assert cluster_id_of(OsFiles(), nodes, Random(1)) == CLUSTER
 
 
 def test_data_of_another_node_id_is_refused(tmp_path: Path) -> None:
