@@ -17,8 +17,8 @@ from ottla.server.world import World
 
 #: Less than the timeouts of orchestrators' probes with some retries, more than a busy event loop's lateness.
 ANSWER_TIMEOUT_S = 2.0
-#: A scrape is made in slices on the process's event loop (server/prometheus.py).
-SCRAPE_TIMEOUT_S = 8.0
+#: A scrape is made in slices on the process's event loop (server/prometheus.py); Prometheus itself waits for 10 s.
+SCRAPE_TIMEOUT_S = 5.0
 
 
 class Process(Protocol):

@@ -125,14 +125,20 @@ class Supervisor:
         for process in self.processes:
             self._tasks[process] = loop.create_task(self._keep(process))
         readiness = loop.create_task(self._say_ready(ready_fd))
-        await self.stop.wait()
+        stopping = loop.create_task(self.stop.wait())
+        # A task that ends before is a bug: it has an exception, and its process has no keeper.
+        await asyncio.wait([stopping, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+        self.stop.set()
         log.info("Stopping %d processes", len(self.processes))
         readiness.cancel()
         controller, *brokers = self.processes
         await self._end(brokers)
         await self._end([controller])
-        for process in self.processes:
+        for process, task in self._tasks.items():
             process.close()
+            if task.done() and (bug := task.exception()) is not None:
+                self._clean = False
+                log.error("The supervisor of node %d failed", process.node_id, exc_info=bug)
         return 0 if self._clean and self.failed is None else 1
 
     async def _say_ready(self, ready_fd: int) -> None:
