@@ -292,6 +292,8 @@ COVERED_BY: dict[str, str] = {
     "controller/registration.py": "tests/controller/test_node.py",
     "controller/routes.py": "tests/controller/handlers/test_handlers.py",
     "ottla/admin.py": "tests/deploy/test_readiness.py",
+    "ottla/processes/admin.py": "tests/ottla/processes/test_supervisor.py",
+    "ottla/child_node.py": "tests/ottla/cli/test_dev.py",
     "ottla/certificates.py": "tests/server/security/tls/test_contexts.py",
     "ottla/cli/client/connection.py": "tests/ottla/test_main.py",
     "ottla/cli/client/security.py": "tests/ottla/cli/shims/test_tools.py",
