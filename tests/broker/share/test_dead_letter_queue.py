@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from ottla.broker.share.record_state import RecordState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -15,7 +15,8 @@ from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeat
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.record import Record
 from tests.broker.conftest import Node, eventually, start_node, stop_node
-from tests.broker.share.member import REJECT, RELEASE, ShareMember, set_group
+from tests.broker.share.member import REJECT, RELEASE, set_group
+from tests.broker.share.state_client import StateClient
 from tests.broker.share.test_fetch_over_the_wire import Share, records_of, until
 from tests.broker.wire import Wire
 
@@ -90,3 +91,53 @@ def test_rejected_records_have_dead_letters_with_kafkas_headers(share: Share) ->
         for offset in (b"1", b"2")
     ]
     assert not records_of(member, share.at)
+
+
+def test_a_record_whose_deliveries_are_used_up_has_a_copy_in_a_topic_that_is_created_for_it(share: Share) -> None:
+    topic = f"dlq.{share.topic}"
+    set_group(
+        share.wire,
+        share.group,
+        errors_deadletterqueue_topic_name=topic,
+        errors_deadletterqueue_copy_record_enable="true",
+        share_delivery_count_limit="2",
+    )
+    share.produce(b"bad", b"good")
+    member = share.member()
+    for _ in range(2):
+        assert until(lambda: records_of(member, share.at))[0] == b"bad"
+        assert member.acknowledge(share.at, (0, 0, [RELEASE])) == ErrorCode.NONE
+    (letter,) = letters_of(share, topic, 1)
+    assert letter.value == b"bad"
+    assert headers_of(letter)["delivery.count"] == b"2"
+    assert headers_of(letter)["message"] == b"Offset delivery count exceeded the threshold."
+
+
+def test_a_topic_that_may_not_have_dead_letters_gets_none_and_the_group_goes_on(share: Share) -> None:
+    share.node.create(f"dlq.{share.topic}")
+    member = share.member()
+    for name in (f"dlq.{share.topic}", f"letters.{share.topic}"):
+        set_group(share.wire, share.group, errors_deadletterqueue_topic_name=name)
+        share.produce(b"bad")
+        (offset,) = until(lambda: records_of(member, share.at))
+        assert member.acknowledge(share.at, (offset, offset, [REJECT])) == ErrorCode.NONE
+        eventually(lambda offset=offset: is_archived(share, offset), "the record to be archived")
+        assert dead_letters(share.wire, name) == []
+
+
+def is_archived(share: Share, offset: int) -> bool:
+    batches = StateClient(share.wire, share.group, *share.at).read().state_batches
+    return (offset, RecordState.ARCHIVED) in [(batch.last_offset, batch.delivery_state) for batch in batches]
+
+
+def test_a_leader_that_was_killed_writes_the_dead_letters_of_archiving_records_again(share: Share) -> None:
+    """What such a leader leaves behind is the state ARCHIVING (3) of `__share_group_state`."""
+    topic = f"dlq.{share.topic}"
+    set_group(share.wire, share.group, errors_deadletterqueue_topic_name=topic)
+    share.produce(b"good", b"bad")
+    state = StateClient(share.wire, share.group, *share.at)
+    assert state.write((1, 1, 3, 1), state_epoch=0, leader_epoch=0, start_offset=0).error_code == ErrorCode.NONE
+    assert until(lambda: records_of(share.member(), share.at)) == {0: b"good"}
+    (letter,) = letters_of(share, topic, 1)
+    assert headers_of(letter)["offset"] == b"1"
+    assert headers_of(letter)["message"] == b"Offset rejected by client."
