@@ -5,7 +5,8 @@ and cannot be changed again until the caller reports that the update is written 
 So no record is seen as acknowledged, released or timed out before that is on the share coordinator's disk, and its delivery
 count never falls, even if this leader is killed. Kafka releases records of a lock that timed out before it writes.
 
-Acquired records are not written: a new leader delivers them again, with the count that was last written.
+Acquired records are not written: a new leader delivers them again, with the count that was last written. Records that get a dead
+letter are ARCHIVING first, and written so: a new leader has the dead letters written again.
 """
 
 from __future__ import annotations

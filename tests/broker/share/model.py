@@ -94,8 +94,6 @@ class Checked:
         #: Given back although the write failed: a leader that is killed then forgets it.
         self.given_back_unwritten: set[int] = set()
         self.finished: set[int] = set()
-        #: Records that have had a dead letter, or were to have one.
-        self.buried: set[int] = set()
         self.load()
 
     def load(self) -> None:
@@ -240,7 +238,6 @@ class Checked:
         expected = {o for o, record in self.records.items() if record.state == ARCHIVING} - self.taken
         assert len(offsets) == len(set(offsets)) and set(offsets) == expected, "a record has no dead letter, or two"
         self.taken |= expected
-        self.buried |= expected
         if runs:
             self.burying.append(runs)
 

@@ -1,143 +1,220 @@
-"""Dead letters on a real node: rejected records, records whose deliveries are used up, copies, and topics that cannot have them."""
+"""Dead letters whose topic is led by another broker: what is sent, what is tried again and how often, and how much is read for copies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.partition import Partition
+from ottla.broker.share.dead_letter_queue import ATTEMPTS_MAX, COPY_BYTES_MAX, READ_BYTES, DeadLetterQueue
+from ottla.broker.share.group_settings import GroupSettings
+from ottla.broker.share.in_flight import Batch, Run
 from ottla.broker.share.record_state import RecordState
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import SHARE_VERSION
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.broker.share.share_partition import ShareSettings
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.record import Record
-from tests.broker.conftest import Node, eventually, start_node, stop_node
-from tests.broker.share.member import REJECT, RELEASE, set_group
-from tests.broker.share.state_client import StateClient
-from tests.broker.share.test_fetch_over_the_wire import Share, records_of, until
-from tests.broker.wire import Wire
+from ottla.server.config.load import NodeConfig
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+from tests.broker.cluster.test_topic_creation import NODE
+from tests.broker.groups.inline_work import InlineWorkers
+from tests.broker.share.test_led_partition import Broker as Led
 
-UPGRADE = 1
+NONE = ErrorCode.NONE
+QUEUE, QUEUE_ID = "dlq.t", b"queue".ljust(16, b"-")
+#: The leader of all partitions of the dead-letter topic.
+ELSEWHERE = 2
+TOPIC = 2
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    started = start_node(
-        unstable_feature_versions_enable="true",
-        group_share_min_delivery_count_limit="2",
-        errors_deadletterqueue_auto_create_topics_enable="true",
-    )
-    with started.wire() as wire:
-        update = FeatureUpdateKey(SHARE_VERSION, 2, upgrade_type=UPGRADE)
-        answer = wire.request(UpdateFeaturesRequest(feature_updates=[update]))
-        assert not answer.error_code, answer
-    yield started
-    stop_node(started)
+class Hurried:
+    """A clock whose timers go off in the next turn; it keeps their delays."""
+
+    def __init__(self) -> None:
+        self.pauses_ms: list[float] = []
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Any:
+        self.pauses_ms.append(delay_ms)
+        return asyncio.get_running_loop().call_soon(callback)
+
+    def wall_ms(self) -> int:
+        return 1_000
+
+    def mono_ms(self) -> int:
+        return 0
+
+
+class Brokers:
+    """This broker with the records, the leader of the dead-letter topic, and the controller."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.clock = Hurried()
+        self.metadata = MetadataCache(1, "cluster")
+        #: What the leader answers, in turn; NONE afterwards.
+        self.answers: list[ErrorCode] = []
+        self.produced: list[tuple[int, ProduceRequest]] = []
+        self.creations: list[CreateTopicsRequest] = []
+        self.creation_error = NONE
+        self.done = 0
+        self.copies_records = False
+        properties = NODE | {"errors.deadletterqueue.auto.create.topics.enable": "true"}
+        self.tasks: list[Coroutine[Any, Any, Any]] = []
+        world = World(self.clock, None, None, None, InlineWorkers(), lambda task, name: self.tasks.append(task))
+        self.queue = DeadLetterQueue(
+            world,
+            BrokerConfigs(NodeConfig(properties)),
+            self.metadata,
+            None,
+            self,
+            Controller(self),
+            TimerWheel(self.clock),
+        )
+
+    def create_queue(self, partitions: int = 2) -> None:
+        delta = MetadataDelta(self.metadata.image)
+        delta.replay(TopicRecord(name=QUEUE, topic_id=QUEUE_ID))
+        for index in range(partitions):
+            delta.replay(
+                PartitionRecord(
+                    partition_id=index, topic_id=QUEUE_ID, replicas=[ELSEWHERE], isr=[ELSEWHERE], leader=ELSEWHERE
+                )
+            )
+        for name, value in (("errors.deadletterqueue.group.enable", "true"), ("max.message.bytes", str(1 << 24))):
+            delta.replay(ConfigRecord(resource_type=TOPIC, resource_name=QUEUE, name=name, value=value))
+        self.metadata.image = delta.apply(1, 1)
+
+    async def request(self, node_id: int, request: ProduceRequest) -> ProduceResponse:
+        self.produced.append((node_id, request))
+        code = self.answers.pop(0) if self.answers else NONE
+        if code == ErrorCode.NETWORK_EXCEPTION:
+            raise KafkaError(code)
+        return ProduceResponse(
+            responses=[TopicProduceResponse(partition_responses=[PartitionProduceResponse(error_code=code)])]
+        )
+
+    def settings(self) -> GroupSettings:
+        return GroupSettings(ShareSettings(), False, "earliest", QUEUE, self.copies_records)
+
+    def bury(self, first: int, last: int) -> None:
+        """Returns once all is done."""
+        run = Run(first, last, RecordState.ARCHIVING, 1, Batch(last - first + 1))
+        self.queue.write("g", self.partition, [run], self.settings, self.count)
+        (task,) = self.tasks
+        asyncio.run(task)
+        assert self.done == 1
+
+    def count(self) -> None:
+        self.done += 1
+
+    def letters(self) -> list[list[Record]]:
+        """Those of each request."""
+        return [
+            [record for batch in iter_batches(bytes(request.topic_data[0].partition_data[0].records)) for record in batch.records()]
+            for _, request in self.produced
+        ]  # fmt: skip
+
+
+class Controller:
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    async def request(self, request: CreateTopicsRequest, timeout_ms: int) -> CreateTopicsResponse:
+        self._brokers.creations.append(request)
+        if not self._brokers.creation_error:
+            self._brokers.create_queue()
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name=QUEUE, error_code=self._brokers.creation_error)])
 
 
 @pytest.fixture
-def share(node: Node) -> Iterator[Share]:
-    made = Share(node)
+def led(tmp_path: Path) -> Iterator[Led]:
+    made = Led(tmp_path)
     yield made
-    made.close()
+    made.log.close()
 
 
-def dead_letters(wire: Wire, topic: str) -> list[Record]:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    found = wire.request(request, 12).topics[0]
-    if found.error_code:
-        return []
-    fetch = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 20,
-        topics=[FetchTopic(topic_id=found.topic_id, partitions=[FetchPartition(partition_max_bytes=1 << 20)])],
-    )
-    data = bytes(wire.request(fetch, 13).responses[0].partitions[0].records or b"")
-    return [record for batch in iter_batches(data) for record in batch.records()]
+@pytest.fixture
+def brokers(led: Led) -> Brokers:
+    return Brokers(led.partition)
 
 
-def letters_of(share: Share, topic: str, count: int) -> list[Record]:
-    eventually(lambda: len(dead_letters(share.wire, topic)) >= count, f"{count} dead letters")
-    return dead_letters(share.wire, topic)
+def test_letters_go_to_the_leader_of_their_partition_and_again_after_a_lost_connection(brokers: Brokers) -> None:
+    brokers.create_queue()
+    brokers.partition.index = 3
+    brokers.answers = [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    brokers.bury(5, 6)
+    assert [node_id for node_id, _ in brokers.produced] == [ELSEWHERE] * 3
+    request = brokers.produced[-1][1]
+    (topic,) = request.topic_data
+    assert (request.acks, topic.name, topic.topic_id, topic.partition_data[0].index) == (-1, QUEUE, QUEUE_ID, 1)
+    assert [len(letters) for letters in brokers.letters()] == [2, 2, 2]
+    assert brokers.queue.counts.dead_letters["g"] == 2
+    assert brokers.queue.counts.dead_letter_requests["g"] == 3
+    assert brokers.queue.counts.dead_letter_failures["g"] == 0
 
 
-def headers_of(record: Record) -> dict[str, bytes | None]:
-    return {name.removeprefix("__dlq.errors."): value for name, value in record.headers}
+def test_letters_are_given_up_after_half_a_minute_of_attempts(brokers: Brokers) -> None:
+    brokers.create_queue()
+    brokers.answers = [ErrorCode.NOT_ENOUGH_REPLICAS] * 100
+    brokers.bury(5, 5)
+    assert len(brokers.produced) == ATTEMPTS_MAX
+    assert 15_000 < sum(brokers.clock.pauses_ms) < 60_000
+    assert brokers.queue.counts.dead_letter_failures["g"] == 1
 
 
-def test_rejected_records_have_dead_letters_with_kafkas_headers(share: Share) -> None:
-    topic = f"dlq.{share.topic}"
-    share.node.create(topic, errors_deadletterqueue_group_enable="true")
-    set_group(share.wire, share.group, errors_deadletterqueue_topic_name=topic)
-    share.produce(b"good", b"bad", b"worse")
-    member = share.member()
-    until(lambda: records_of(member, share.at))
-    assert member.acknowledge(share.at, (0, 0, [1]), (1, 2, [REJECT])) == ErrorCode.NONE
-    letters = letters_of(share, topic, 2)
-    assert [(letter.key, letter.value) for letter in letters] == [(None, None)] * 2
-    assert [headers_of(letter) for letter in letters] == [
-        {
-            "topic": share.topic.encode(),
-            "partition": b"0",
-            "offset": offset,
-            "group": share.group.encode(),
-            "delivery.count": b"1",
-            "message": b"Offset rejected by client.",
-        }
-        for offset in (b"1", b"2")
-    ]
-    assert not records_of(member, share.at)
+def test_an_error_that_does_not_pass_ends_the_attempts(brokers: Brokers) -> None:
+    brokers.create_queue()
+    brokers.answers = [ErrorCode.MESSAGE_TOO_LARGE]
+    brokers.bury(5, 5)
+    assert len(brokers.produced) == 1
+    assert brokers.queue.counts.dead_letter_failures["g"] == 1
 
 
-def test_a_record_whose_deliveries_are_used_up_has_a_copy_in_a_topic_that_is_created_for_it(share: Share) -> None:
-    topic = f"dlq.{share.topic}"
-    set_group(
-        share.wire,
-        share.group,
-        errors_deadletterqueue_topic_name=topic,
-        errors_deadletterqueue_copy_record_enable="true",
-        share_delivery_count_limit="2",
-    )
-    share.produce(b"bad", b"good")
-    member = share.member()
-    for _ in range(2):
-        assert until(lambda: records_of(member, share.at))[0] == b"bad"
-        assert member.acknowledge(share.at, (0, 0, [RELEASE])) == ErrorCode.NONE
-    (letter,) = letters_of(share, topic, 1)
-    assert letter.value == b"bad"
-    assert headers_of(letter)["delivery.count"] == b"2"
-    assert headers_of(letter)["message"] == b"Offset delivery count exceeded the threshold."
+def test_a_missing_topic_is_created_as_kafka_creates_it(brokers: Brokers) -> None:
+    brokers.bury(5, 5)
+    (request,) = brokers.creations
+    (topic,) = request.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == (QUEUE, -1, -1)
+    assert {config.name: config.value for config in topic.configs} == {
+        "errors.deadletterqueue.group.enable": "true",
+        "message.timestamp.type": "CreateTime",
+    }
+    assert len(brokers.produced) == 1
 
 
-def test_a_topic_that_may_not_have_dead_letters_gets_none_and_the_group_goes_on(share: Share) -> None:
-    share.node.create(f"dlq.{share.topic}")
-    member = share.member()
-    for name in (f"dlq.{share.topic}", f"letters.{share.topic}"):
-        set_group(share.wire, share.group, errors_deadletterqueue_topic_name=name)
-        share.produce(b"bad")
-        (offset,) = until(lambda: records_of(member, share.at))
-        assert member.acknowledge(share.at, (offset, offset, [REJECT])) == ErrorCode.NONE
-        eventually(lambda offset=offset: is_archived(share, offset), "the record to be archived")
-        assert dead_letters(share.wire, name) == []
+def test_a_topic_that_the_controller_refuses_is_not_asked_for_again(brokers: Brokers) -> None:
+    brokers.creation_error = ErrorCode.POLICY_VIOLATION
+    brokers.bury(5, 5)
+    assert len(brokers.creations) == 1 and not brokers.produced
+    assert brokers.queue.counts.dead_letter_failures["g"] == 1
 
 
-def is_archived(share: Share, offset: int) -> bool:
-    batches = StateClient(share.wire, share.group, *share.at).read().state_batches
-    return (offset, RecordState.ARCHIVED) in [(batch.last_offset, batch.delivery_state) for batch in batches]
-
-
-def test_a_leader_that_was_killed_writes_the_dead_letters_of_archiving_records_again(share: Share) -> None:
-    """What such a leader leaves behind is the state ARCHIVING (3) of `__share_group_state`."""
-    topic = f"dlq.{share.topic}"
-    set_group(share.wire, share.group, errors_deadletterqueue_topic_name=topic)
-    share.produce(b"good", b"bad")
-    state = StateClient(share.wire, share.group, *share.at)
-    assert state.write((1, 1, 3, 1), state_epoch=0, leader_epoch=0, start_offset=0).error_code == ErrorCode.NONE
-    assert until(lambda: records_of(share.member(), share.at)) == {0: b"good"}
-    (letter,) = letters_of(share, topic, 1)
-    assert headers_of(letter)["offset"] == b"1"
-    assert headers_of(letter)["message"] == b"Offset rejected by client."
+def test_what_is_read_for_the_copies_of_one_batch_is_bounded(led: Led, brokers: Brokers) -> None:
+    brokers.create_queue()
+    brokers.copies_records = True
+    size = 4 * READ_BYTES
+    count = 3 * COPY_BYTES_MAX // size
+    for _ in range(count):
+        led.produce(b"v" * size)
+    brokers.bury(0, count)  # the last of these is not in the log
+    letters = brokers.letters()
+    copied = [sum(len(letter.value or b"") for letter in each) for each in letters]
+    assert len(letters) >= 3 and max(copied) <= COPY_BYTES_MAX
+    values = [letter.value for each in letters for letter in each]
+    assert [len(value or b"") for value in values] == [size] * count + [0]
