@@ -74,6 +74,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.together
 	$(PY) -m tests.chaos.failover
 	$(PY) -m tests.chaos.power_loss
+	$(PY) -m tests.chaos.token_keys
 	OTTLA_CHAOS=1 $(PYTEST) tests/chaos tests/sim tests/controller/raft/test_simulation.py  # with all seeds
 	$(PY) -m tests.chaos.exactly_once
 	$(PY) -m tests.chaos.word_counts  # says so and passes where Java is missing

@@ -283,8 +283,7 @@ class Node(NodeState):
             # With two tables the metrics are those of the broker's routes, because both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))
         self._request_metrics = table.rows
-        # The clients of controllers are nodes, which no quota holds back; their forwarded mutations are counted by the handlers.
-        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn, None if broker is None else self.quotas)
+        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn, self.quotas)
         made = []
         for endpoint in endpoints:
             listener = Listener(

@@ -88,16 +88,17 @@ def without_messages(
 def only_visible_tokens(
     broker: BrokerComponents, request: object, context: RequestContext, answer: DescribeDelegationTokenResponse
 ) -> None:
-    """Owners and renewers see a token, and who may DESCRIBE it, or DESCRIBE_TOKENS of its owner (KIP-373)."""
-    client = context.connection.principal[:2]
+    """Owner, requester and renewers see a token, and who may DESCRIBE it, or DESCRIBE_TOKENS of its owner (KIP-373)."""
+    client = str(context.connection.principal)
+    tokens = broker.metadata.image.delegation_tokens.tokens
 
-    def visible(token: DescribedDelegationToken) -> bool:
-        owner = (token.principal_type, token.principal_name)
-        if client in (owner, *((each.principal_type, each.principal_name) for each in token.renewers)):
-            return True
+    def visible(described: DescribedDelegationToken) -> bool:
+        token = tokens[described.token_id]
         allows = broker.authorizer.allows
-        return allows(context, DESCRIBE, DELEGATION_TOKEN, token.token_id) or allows(
-            context, DESCRIBE_TOKENS, USER, ":".join(owner)
+        return (
+            client in token.seen_by
+            or allows(context, DESCRIBE, DELEGATION_TOKEN, token.token_id)
+            or allows(context, DESCRIBE_TOKENS, USER, token.owner)
         )
 
     answer.tokens = [token for token in answer.tokens if visible(token)]

@@ -34,7 +34,10 @@ def check_size(topics: Iterable[TopicOf]) -> None:
 
 
 def error_of(error: KafkaError | None) -> tuple[int, str | None]:
-    return (0, None) if error is None else (error.code, error.message)
+    """The text is null where the error has none of its own, as in Kafka."""
+    if error is None:
+        return 0, None
+    return error.code, None if error.message == error.code.message else error.message
 
 
 def leader_of(

@@ -39,7 +39,7 @@ def handle(
 
 
 def _is_asked_for(token: DelegationToken, owners: set[str] | None) -> bool:
-    return owners is None or not owners.isdisjoint((token.owner, *token.renewers))
+    return owners is None or not owners.isdisjoint(token.seen_by)
 
 
 def _described(token: DelegationToken, key: str) -> DescribedDelegationToken:

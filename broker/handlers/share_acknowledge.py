@@ -20,6 +20,7 @@ from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
@@ -80,7 +81,8 @@ def _response(
         data = PartitionData(partition_index=at.partition, error_code=code, error_message=message)
         found = leader_of(broker, context, at.topic_id, at.partition, code)
         if found is not None:
-            data.current_leader.leader_id, data.current_leader.leader_epoch, address = found
+            leader_id, epoch, address = found
+            data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
             if address is not None:
                 endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
         if at.topic_id not in topics:

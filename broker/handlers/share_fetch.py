@@ -24,6 +24,7 @@ from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import (
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
@@ -130,7 +131,7 @@ def _fetching(
 ) -> ShareFetching:
     led: dict[TopicPartition, LedSharePartition] = {}
     errors: Results = {}
-    takes_none = request.max_records <= 0 or request.max_bytes <= 0
+    takes_none = _takes_none(request)
     for at in session.rotated():
         try:
             name = broker.metadata.topic_name(at.topic_id)
@@ -159,6 +160,10 @@ def _fetching(
     return ShareFetching(session.key.member_id, led, errors, limits, broker.wheel)
 
 
+def _takes_none(request: ShareFetchRequest) -> bool:
+    return request.max_records <= 0 or request.max_bytes <= 0
+
+
 def _throttle_ms(broker: BrokerComponents, context: RequestContext, size: int) -> int:
     """Asked before records are acquired: Kafka throws away what it has acquired, which is then locked until its time-out."""
     if not broker.quotas.active:
@@ -184,12 +189,18 @@ def _response(
     if request.share_session_epoch == FINAL_EPOCH:
         if leaders.sessions.remove(session.key) is not None:
             leaders.release_session(session)
-    elif request.share_session_epoch != INITIAL_EPOCH:
-        results = {
-            at: data
-            for at, data in results.items()
-            if session.must_answer(at, has_records=bool(data.records), has_error=data.error_code != 0)
-        }
+    else:
+        is_first = request.share_session_epoch == INITIAL_EPOCH
+        if not _takes_none(request):
+            # The first answer about a partition names it also when it has nothing, as in Kafka.
+            new = (at for at, must_be_named in session.partitions.items() if must_be_named or is_first)
+            results = {at: PartitionData(partition_index=at.partition) for at in new} | results
+        if not is_first:
+            results = {
+                at: data
+                for at, data in results.items()
+                if session.must_answer(at, has_records=bool(data.records), has_error=data.error_code != 0)
+            }
     _throttle_ms(broker, context, sum(len(data.records or b"") for data in results.values()))
     for at, error in outcomes.items():
         data = results.setdefault(at, PartitionData(partition_index=at.partition))
@@ -215,7 +226,8 @@ def _name_leaders(broker: BrokerComponents, context: RequestContext, response: S
         for data in topic.partitions:
             found = leader_of(broker, context, topic.topic_id, data.partition_index, data.error_code)
             if found is not None:
-                data.current_leader.leader_id, data.current_leader.leader_epoch, address = found
+                leader_id, epoch, address = found
+                data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
                 if address is not None:
                     endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
     response.node_endpoints = list(endpoints.values())

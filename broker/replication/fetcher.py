@@ -224,7 +224,13 @@ class LeaderFetcher:
             return
         finally:
             self._connecting = False
-        self._protocol, self._version = protocol, min(highest, APIS[ApiKey.FETCH].max_version)
+        self._connected(protocol, min(highest, APIS[ApiKey.FETCH].max_version))
+
+    def _connected(self, protocol: ChannelProtocol, version: int) -> None:
+        self._protocol, self._version = protocol, version
+        # A response of the former connection may still be handled, while its directories are made on a worker. `_handle`
+        # drops it, so that it cannot count its request as answered: the fetcher would wait for it for ever.
+        self._in_flight = 0
         if self._closed:
             self._drop_connection()
             return

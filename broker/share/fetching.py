@@ -33,7 +33,8 @@ class Limits(NamedTuple):
 
 
 def failed(index: int, error: KafkaError) -> PartitionData:
-    return PartitionData(partition_index=index, error_code=error.code, error_message=error.message)
+    """Without a text, as in Kafka."""
+    return PartitionData(partition_index=index, error_code=error.code)
 
 
 class ShareFetching:

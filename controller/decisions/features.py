@@ -87,11 +87,8 @@ def response_to(request: UpdateFeaturesRequest, version: int, error: KafkaError 
         else f"The update failed for all features since the following feature had an error: {error.message}"
     )
     response = UpdateFeaturesResponse(error_code=code, error_message=message)
-    if version < 2:
-        response.results = [
-            UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=message)
-            for update in request.feature_updates
-        ]
+    if version < 2 and error is None:
+        response.results = [UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
     return response
 
 

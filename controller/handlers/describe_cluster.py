@@ -30,10 +30,9 @@ def handle(
         )
     require_on_cluster(components, context, ALTER)
     if request.endpoint_type != ENDPOINT_CONTROLLER:
-        raise KafkaError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            "The request was sent to an endpoint of the wrong type: this is a controller.",
-        )
+        # Clients of version 0 do not know the other error.
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if context.api_version else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, "The request was sent to an endpoint of the wrong type: this is a controller.")
     nodes = []
     for controller_id, registration in sorted(image.cluster.controllers.items()):
         endpoint = registration.endpoints.get(context.connection.listener_name)

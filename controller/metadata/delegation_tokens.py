@@ -24,6 +24,11 @@ class DelegationToken:
     expiration_timestamp_ms: int
     token_id: str
 
+    @property
+    def seen_by(self) -> tuple[str, ...]:
+        """Principals that see the token without a permission. Its requester sees it, but may not renew or expire it (KIP-373)."""
+        return self.owner, self.requester, *self.renewers
+
 
 def record_of(token: DelegationToken) -> DelegationTokenRecord:
     return DelegationTokenRecord(

@@ -8,15 +8,19 @@ from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import ReplicaKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import describe_quorum as api
+from ottla.protocol.primitives import ZERO_UUID
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+#: The version from which on responses have directory ids and endpoints (KIP-853).
+WITH_DIRECTORIES = 2
 UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def describe_quorum(
-    state: RaftState, request: api.DescribeQuorumRequest, now_ms: int, wall_ms: int
+    state: RaftState, request: api.DescribeQuorumRequest, version: int, now_ms: int, wall_ms: int
 ) -> api.DescribeQuorumResponse:
     """Describes the metadata partition. As in Kafka, any other list of partitions gets an error for each."""
+    with_directories = version >= WITH_DIRECTORIES
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(TOPIC, PARTITION)]:
         return _errors(request, UNKNOWN_PARTITION)
@@ -26,12 +30,13 @@ def describe_quorum(
     leader.forget_silent_observers(now_ms)
 
     def described(progress: Progress, key: ReplicaKey) -> api.ReplicaState:
+        directory_id = key.directory_id if with_directories else ZERO_UUID
         if key.id == state.key.id:
-            return api.ReplicaState(key.id, key.directory_id, state.log.end_offset, wall_ms, wall_ms)
+            return api.ReplicaState(key.id, directory_id, state.log.end_offset, wall_ms, wall_ms)
         fetch_ms, caught_up_ms = progress.last_fetch_ms, progress.last_caught_up_ms
         return api.ReplicaState(
             key.id,
-            key.directory_id,
+            directory_id,
             progress.end_offset,
             wall_ms - (now_ms - fetch_ms) if fetch_ms >= 0 else -1,
             wall_ms - (now_ms - caught_up_ms) if caught_up_ms >= 0 else -1,
@@ -49,7 +54,7 @@ def describe_quorum(
     nodes = [
         api.Node(voter.id, [api.Listener(*endpoint) for endpoint in voter.endpoints])
         for voter in state.voters.last
-        if voter.endpoints
+        if voter.endpoints and with_directories
     ]
     topics = [api.TopicDataResponse(TOPIC, [partition])]
     return api.DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)

@@ -16,7 +16,9 @@ from ottla.server.network.route import Handler, Route
 
 def quorum_routes(node: RaftNode) -> list[Route]:
     rows = [Route(api_key, _handler(node, api_key)) for api_key in READERS]
-    rows.append(Route(ApiKey.DESCRIBE_QUORUM, lambda request, context: node.describe_quorum(request)))
+    rows.append(
+        Route(ApiKey.DESCRIBE_QUORUM, lambda request, context: node.describe_quorum(request, context.api_version))
+    )
     return rows
 
 

@@ -80,9 +80,9 @@ class RaftStatus:
         """The core, for tests and descriptions: stepping it from outside would break the order of effects."""
         return self._core
 
-    def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    def describe_quorum(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
         clock = self._world.clock
-        return describe_quorum(self._core, request, clock.mono_ms(), clock.wall_ms())
+        return describe_quorum(self._core, request, version, clock.mono_ms(), clock.wall_ms())
 
     def create_snapshot(self, snapshot: OffsetAndEpoch, last_contained_log_timestamp: int) -> SnapshotWriter | None:
         """Begins a snapshot of the state at a committed offset, the end of a batch; returns None if it exists already.

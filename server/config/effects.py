@@ -139,10 +139,6 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
         "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
     ),
-    "replicas are not moved between log directories": (
-        "replica.alter.log.dirs.io.max.bytes.per.second", "alter.log.dirs.replication.quota.window.num",
-        "alter.log.dirs.replication.quota.window.size.seconds",
-    ),
     "tokens of OAUTHBEARER are fetched when a connection needs one": (
         "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",
         "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms", "sasl.login.connect.timeout.ms",

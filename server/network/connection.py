@@ -60,7 +60,7 @@ class Pause:
 
 
 class Held:
-    """A response that is not due: the parts of its frame, or None while there are none (`dispatch.PendingReply`)."""
+    """A response that is not due: the parts of its frame, or None while there are none (`pending_reply.PendingReply`)."""
 
     __slots__ = ("nbytes", "parts")
 
@@ -95,6 +95,8 @@ class Acceptor(Protocol):
     inbox: ReceiveBuffer
     limits: ConnectionLimits
     refused: int
+    unread: int
+    held_up: int
     bytes_in: int
     bytes_out: int
 
@@ -230,6 +232,7 @@ class Connection(FrameProtocol):
         """Gives None: the transport closes itself after what has been written."""
 
     def pause_writing(self) -> None:
+        self.listener.unread += 1
         self.pause(Pause.WRITING)
 
     def resume_writing(self) -> None:
@@ -413,6 +416,7 @@ class Connection(FrameProtocol):
     def _hold(self, nbytes: int) -> None:
         self._held_bytes += nbytes
         if len(self._held) > HELD_REPLIES_MAX or self._held_bytes > HELD_BYTES_MAX:
+            self.listener.held_up += not self._paused & Pause.HELD
             self.pause(Pause.HELD)
 
     def shut(self) -> None:

@@ -12,8 +12,6 @@ The path of a request that is answered at once makes no task, no future and no e
 
 from __future__ import annotations
 
-import copy
-import logging
 from struct import Struct
 from typing import Any
 
@@ -21,28 +19,24 @@ from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.primitives import Pieces, skip_tags
 from ottla.server.clock import Clock
-from ottla.server.network.connection import CONTEXTS_MAX, Connection, Held, Pause
+from ottla.server.network.connection import CONTEXTS_MAX, Connection, Pause
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
+from ottla.server.network.metered_reply import MeteredReply, meter, metered
+from ottla.server.network.pending_reply import PendingReply, cannot_encode, failure_reply
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import (
     Codec,
     Route,
     RouteTable,
-    begins_with_throttle,
     make_codec,
-    read_throttle,
 )
 from ottla.server.network.turn import Turn
-from ottla.server.quotas.clients import EXEMPT, FETCH, ClientMeters, ClientQuotas
+from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.service import Spawn
-
-log = logging.getLogger(__name__)
-
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
@@ -109,12 +103,13 @@ class Dispatcher:
             answer = route.handler(request, context)
         except Exception as error:
             answer = failure_reply(route, version, request, error)
+        if self.quotas.active and meter(self, connection, route, correlation_id, request, context, end - pos, answer):
+            return
         if route.short_path is not None and connection.short_path is None:
             connection.short_path = route.short_path(self, route, request, context, bytes(memoryview(buf)[pos:end]))
-        meters = self._metered(connection, route, request, context, end - pos) if self.quotas.active else None
         if answer.__class__ is Reply:
             if not answer.done:
-                pending = PendingReply(self, connection, route, codec, correlation_id, request, answer, meters)
+                pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)
                 answer.attach(pending)
                 connection.wait(pending, answer.kept_bytes)
                 connection.stamp_ns = self.mono_ns()
@@ -122,37 +117,11 @@ class Dispatcher:
             answer = answer.take()
             if isinstance(answer, KafkaError):
                 answer = failure_reply(route, version, request, answer)
-        answer = answer if meters is None else self.throttled(connection, route, version, meters, answer)
         if answer is not None:
             self._answer(connection, codec, correlation_id, answer)
         now_ns = self.mono_ns()
         route.count(now_ns - connection.stamp_ns)
         connection.stamp_ns = now_ns
-
-    def _metered(
-        self, connection: Connection, route: Route, request: Any, context: RequestContext, size: int
-    ) -> ClientMeters | None:
-        """Count what a request has taken; None: it is not held back by any quota."""
-        if route.api_key in EXEMPT or (route.api_key == FETCH and is_of_follower(request, context.api_version)):
-            return None
-        meters = self.quotas.of(connection.principal.name, context.client_id)
-        self.quotas.take(meters, route.api_key, size, self.mono_ns() - connection.stamp_ns)
-        return meters
-
-    def throttled(self, connection: Connection, route: Route, version: int, meters: ClientMeters, answer: Any) -> Any:
-        """Returns the response with its throttle time. After it is written, the connection is muted for that time (KIP-219)."""
-        if answer.__class__ is memoryview:
-            wait_ms = read_throttle(answer) if begins_with_throttle(route.api_key, version) else 0
-        elif route.api_key == FETCH and answer is not None:
-            wait_ms = answer.throttle_time_ms  # decided before the records were read
-        else:
-            wait_ms = self.quotas.wait_ms(meters, route.api_key, is_asked=answer is not None)
-            if wait_ms and hasattr(answer, "throttle_time_ms"):
-                answer = copy.copy(answer)  # an answer may be shared by many clients
-                answer.throttle_time_ms = wait_ms
-        if wait_ms > 0:
-            connection.mute(wait_ms, self.clock)
-        return answer
 
     def _skip_tags(self, connection: Connection, buf: Buffer, pos: int, end: int, tags: int) -> int:
         try:
@@ -187,8 +156,9 @@ class Dispatcher:
     ) -> None:
         """Start an async handler; the connection serves its next request after the response."""
         reply: Reply[Any] = Reply()
-        meters = self._metered(connection, route, request, context, 0) if self.quotas.active else None
-        pending = PendingReply(self, connection, route, codec, correlation_id, request, reply, meters)
+        meters = metered(self, connection, route, request, context, 0) if self.quotas.active else None
+        place = (self, connection, route, codec, correlation_id, request, reply)
+        pending = PendingReply(*place) if meters is None else MeteredReply(*place, meters)
         reply.attach(pending)
         connection.wait(pending, 0)
         connection.pause(Pause.HANDLER)
@@ -253,85 +223,6 @@ class Dispatcher:
         connection.reply(codec.pack_head(nbytes, correlation_id), parts, nbytes + 4)
 
 
-class PendingReply(Held):
-    """The place of a reply among its connection's replies. `parts` is None until it is ready."""
-
-    __slots__ = (
-        "codec",
-        "connection",
-        "correlation_id",
-        "dispatcher",
-        "meters",
-        "reply",
-        "request",
-        "route",
-        "started_ns",
-    )
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        connection: Connection,
-        route: Route,
-        codec: Codec,
-        correlation_id: int,
-        request: object,
-        reply: Reply[Any],
-        meters: ClientMeters | None,
-    ) -> None:
-        self.dispatcher = dispatcher
-        self.connection = connection
-        self.route = route
-        self.codec = codec
-        self.correlation_id = correlation_id
-        self.request = request
-        self.reply = reply
-        self.meters = meters
-        self.started_ns = connection.stamp_ns
-        self.parts = None
-        self.nbytes = 0
-
-    def completed(self, response: object) -> None:
-        """The answer has come."""
-        connection, route, codec = self.connection, self.route, self.codec
-        if connection.closed:
-            return
-        if isinstance(response, KafkaError):
-            response = failure_reply(route, codec.version, self.request, response)
-        if self.meters is not None:
-            response = self.dispatcher.throttled(connection, route, codec.version, self.meters, response)
-        parts: Pieces = []
-        if response is not None:
-            try:
-                codec.encode(response, parts)
-            except Exception:
-                cannot_encode(connection, codec.version, response)
-                return
-            nbytes = codec.head_bytes
-            for part in parts:
-                nbytes += len(part)
-            parts.insert(0, codec.pack_head(nbytes, self.correlation_id))
-            self.nbytes = nbytes + 4
-        self.parts = parts
-        self.request = None
-        route.count(self.dispatcher.mono_ns() - self.started_ns)
-        connection.ready(self, self.reply.kept_bytes)
-
-    def cancel(self) -> None:
-        """The connection has been closed."""
-        self.reply.cancel()
-
-
-def cannot_encode(connection: Connection, version: int, response: object) -> None:
-    """Closes the connection after an internal error: an error response would need the same encoder."""
-    log.exception("Response %r cannot be encoded in v%d", response, version)
-    connection.refuse(f"a {type(response).__name__} v{version} could not be encoded")
-
-
-def is_of_follower(request: FetchRequest, version: int) -> bool:
-    return (request.replica_state.replica_id if version >= 15 else request.replica_id) >= 0
-
-
 def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
     """Decodes the request in the frame buf[pos:end]; its header is read again."""
     return codec.decode(buf, decode_request_header(buf, pos, end)[-1], end)[0]
@@ -339,16 +230,6 @@ def decode_frame(codec: Codec, buf: Buffer, pos: int, end: int) -> Any:
 
 def unreadable(name: str, version: int, error: ProtocolError) -> str:
     return f"Error getting request for apiKey: {name}, apiVersion: {version}: {error}"
-
-
-def failure_reply(route: Route, version: int, request: object, error: Exception) -> Any:
-    """Returns the response for an error that a handler raised."""
-    if isinstance(error, KafkaError):
-        route.count_error(error.code)
-        return error_reply(route.api_key, version, request, error)
-    log.error("Unexpected error handling %s v%d: %r", route.name, version, request, exc_info=error)
-    route.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return error_reply(route.api_key, version, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def unsupported_api_versions(route: Route) -> ApiVersionsResponse:

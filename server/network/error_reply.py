@@ -144,6 +144,13 @@ MIRRORED: dict[ApiKey, tuple[Mirror, ...]] = {
             "topic",
         ),
     ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        _topics("topics", "responses", _partitions("partitions", "partitions", "partition_index")),
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (
+        _topics("topics", "topics", _partitions("partition_indexes", "partitions", "partition_index=")),
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Mirror(Each("users", "results", ("user=name",))),),
     ApiKey.ALTER_CLIENT_QUOTAS: (
         Mirror(
             Each("entries", "entries", (), Each("entity", "entity", ("entity_type", "entity_name"), error_field=""))
@@ -177,7 +184,13 @@ FETCH_WITH_PARTITIONS = parse("4-12")
 JOIN_GROUP_NULLABLE_NAME = 7
 FIND_COORDINATOR_BATCHED = 4
 #: The APIs whose responses have the error in both places. Metadata for all topics has no other place.
-BOTH_PLACES = {ApiKey.ELECT_LEADERS: parse("1+"), ApiKey.METADATA: parse("13+")}
+BOTH_PLACES = {
+    ApiKey.ELECT_LEADERS: parse("1+"),
+    ApiKey.METADATA: parse("13+"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: parse("0+"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: parse("0+"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: parse("0+"),
+}
 
 
 def error_reply(api_key: int, version: int, request: Any, error: KafkaError) -> Any:

@@ -86,6 +86,8 @@ class Listener:
         self.rejected = 0
         self.throttled = 0
         self.refused = 0
+        self.unread = 0
+        self.held_up = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self._world = world

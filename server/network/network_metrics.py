@@ -81,6 +81,8 @@ def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
     yield each("connection_rejected", COUNTER, "Connections above a limit", "rejected")
     yield each("connection_throttled", COUNTER, "Connections above the quota of their address", "throttled")
     yield each("connection_refused_input", COUNTER, "Connections closed because of what came in", "refused")
+    yield each("connection_unread", COUNTER, "Pauses because the client did not read its replies", "unread")
+    yield each("connection_held_up", COUNTER, "Pauses because too many replies waited for another one", "held_up")
     logins = [(listener.name, listener.logins.counts) for listener in listeners if listener.logins is not None]
     for name, doc, attribute in LOGIN_COUNTS:
         samples = [Sample({"listener": listener}, getattr(counts, attribute)) for listener, counts in logins]

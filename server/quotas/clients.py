@@ -30,8 +30,27 @@ from ottla.server.quotas.table import (
 #: Clients choose their ids. Above this number idle meters are looked for, and clients looked up again.
 METERS_MAX = 10_000
 NS_PER_PERCENT = 10_000_000
-#: Never held back, as in Kafka: what brokers do for each other, and what comes before a client has a name.
-EXEMPT = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+#: Never held back: what nodes do for each other, and what comes before a client has a name. Kafka holds back some of a broker's requests
+#: to controllers, such as its heartbeats.
+EXEMPT = frozenset(
+    {
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.UPDATE_RAFT_VOTER,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    }
+)
 PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 
 
@@ -149,6 +168,11 @@ class ClientQuotas:
             meters.request.take(spent_ns / NS_PER_PERCENT, now_ms)
         if meters.produce is not None and api_key == PRODUCE:
             meters.produce.take(size, now_ms)
+
+    def spent(self, meters: ClientMeters, spent_ns: int) -> None:
+        """Record more time of a request that `take` has recorded. Its response has its throttle time by then: the next one waits for this."""
+        if meters.request is not None:
+            meters.request.take(spent_ns / NS_PER_PERCENT, self._clock.mono_ms())
 
     def wait_ms(self, meters: ClientMeters, api_key: int, *, is_asked: bool) -> int:
         """Returns the time for which the connection is muted. `is_asked`: True if a response is sent (not for acks=0)."""

@@ -18,6 +18,8 @@ from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -199,6 +201,23 @@ def test_time_of_the_broker_is_a_quota_too(node: Node, quota: SetQuota) -> None:
         waits = [wire.request(ApiVersionsRequest(), 2).throttle_time_ms for _ in range(4)]
     assert max(waits) > 0
     assert max(waits) <= 1_000
+
+
+def test_a_client_of_the_controllers_listener_has_its_quotas_too(node: Node, quota: SetQuota) -> None:
+    quota(client_id="operator", request_percentage=0.01)
+    metadata = [TopicDataRequest("__cluster_metadata", [PartitionDataRequest(0)])]
+    with node.wire() as wire:
+        port = wire.request(DescribeQuorumRequest(metadata), 2).nodes[0].listeners[0].port
+    with Wire(port, client_id="operator") as wire:
+        waits = [wire.request(DescribeClusterRequest(endpoint_type=2), 1).throttle_time_ms for _ in range(3)]
+    assert 0 < max(waits) <= 1_000
+    quota(client_id="creator", controller_mutation_rate=1)
+    with Wire(port, client_id="creator") as wire:
+        topic = CreatableTopic(name="made-at-the-controller", num_partitions=12, replication_factor=1)
+        began = time.monotonic()
+        answer = wire.request(CreateTopicsRequest(topics=[topic]), 5)
+        wire.request(ApiVersionsRequest(), 0)
+        assert time.monotonic() - began >= answer.throttle_time_ms / 1_000 - 0.01 > 0
 
 
 def test_a_quota_of_the_user_holds_for_all_its_clients_and_the_more_exact_one_counts(

@@ -118,6 +118,9 @@ async def test_owners_and_renewers_see_and_renew_a_token(sasl_node: SaslNode) ->
             ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
         )
         assert (await alice.request(DescribeDelegationTokenRequest(owners=[]))).tokens == []
+        for_bob = await create(alice, owner_principal_type="User", owner_principal_name="bob")
+        described = await alice.request(DescribeDelegationTokenRequest([DescribeDelegationTokenOwner("User", "alice")]))
+        assert for_bob.token_id in [token.token_id for token in described.tokens], "the requester finds it as its own"
         nobodys = await alice.request(RenewDelegationTokenRequest(b"x", -1))
         assert (nobodys.error_code, nobodys.expiry_timestamp_ms) == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, -1)
 

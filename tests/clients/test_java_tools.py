@@ -155,8 +155,14 @@ def test_share_groups_are_listed_described_reset_and_deleted(tool: Tool, bootstr
         member.beat(epoch=-1)
     assert group in tool("kafka-share-groups", "--list").split()
     assert "Empty" in tool("kafka-share-groups", "--describe", "--group", group, "--state")
-    tool("kafka-share-groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
+    reset = tool(
+        "kafka-share-groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"
+    )
+    assert sum(line.split()[:2] == [group, topic] for line in reset.splitlines()) == 2, reset
     rows = [line.split() for line in tool("kafka-share-groups", "--describe", "--group", group).splitlines()]
+    assert sorted(row[2] for row in rows if topic in row) == ["0", "1"], (
+        rows
+    )  # without a row, a partition has no offset
     assert sum(int(row[4]) for row in rows if topic in row) == 10, rows
     assert "Successful" in tool("kafka-share-groups", "--delete-offsets", "--group", group, "--topic", topic)
     assert "successful" in tool("kafka-share-groups", "--delete", "--group", group)

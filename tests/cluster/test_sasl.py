@@ -95,16 +95,22 @@ class Secured:
         }
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+@contextlib.contextmanager
+def started(directory: str) -> Iterator[Secured]:
     ports = free_ports(3)
-    cluster = Cluster(directory=str(tmp_path_factory.mktemp("sasl")), min_insync_replicas="3")
+    cluster = Cluster(directory=directory, min_insync_replicas="3")
     for number, port in zip(cluster.nodes, ports, strict=True):
         own = cluster._properties[number]
         own |= properties() | {"listeners": f"{own['listeners']},SASL://127.0.0.1:{port}"}
     with cluster:
         made = Secured(cluster, ports)
         made.add_user("node", b"planted-node")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with started(str(tmp_path_factory.mktemp("sasl"))) as made:
         yield made
 
 

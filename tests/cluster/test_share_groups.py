@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.broker.share.state import SharePartitionKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
-from tests.broker.share.member import set_group
+from tests.broker.share.member import ACCEPT, ShareMember, set_group
 from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire
 from tests.cluster.share_consumers import Deliveries, ShareConsumer, any_node
@@ -85,39 +87,68 @@ def is_finished(cluster: Cluster, key: SharePartitionKey) -> bool:
     return not summary.error_code and summary.start_offset + summary.delivery_complete_count == end
 
 
-def test_every_record_is_delivered_while_leaders_and_the_share_coordinator_are_killed() -> None:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
     with Cluster(3, share_coordinator_state_topic_num_partitions="3") as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
-        any_node(cluster, lambda wire: set_group(wire, GROUP, share_auto_offset_reset="earliest"))
-        topic_id = cluster.metadata([TOPIC]).topics[0].topic_id
-        keys = [SharePartitionKey(GROUP, topic_id, index) for index in range(PARTITIONS)]
-        for key in keys:
-            eventually(lambda key=key: initialize(cluster, key), f"{key} to be initialized", 60)
-        deliveries = Deliveries()
-        consumers = [ShareConsumer(cluster, GROUP, TOPIC, topic_id, deliveries) for _ in range(3)]
-        load = Load(cluster)
+        yield cluster
 
-        def goes_on() -> None:
-            before = len(deliveries.accepted)
-            eventually(lambda: len(deliveries.accepted) > before + 100, "records to be accepted", 60)
 
+def test_a_broker_that_does_not_lead_the_partition_names_its_leader(cluster: Cluster) -> None:
+    """KIP-951, for ShareFetch and ShareAcknowledge."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("elsewhere", 1, 3)])["elsewhere"].result(30)
+    at = (cluster.metadata(["elsewhere"]).topics[0].topic_id, 0)
+    leader = cluster.leaders("elsewhere")[0]
+    other = next(number for number in cluster.nodes if number != leader)
+
+    def refusal(answer: Any) -> Any:
+        assert answer.error_code == ErrorCode.NONE, answer
+        return answer.responses[0].partitions[0]
+
+    with Wire(cluster.nodes[other].port) as wire:
+        member = ShareMember(wire, "strays", [at])
+        eventually(
+            lambda: refusal(member.fetch_response(max_wait_ms=0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            "the broker to know the partition",
+            30,
+        )
+        fetched = member.fetch_response({at: [(0, 0, [ACCEPT])]}, max_wait_ms=0)
+    assert refusal(fetched).current_leader.leader_id == leader
+    assert [endpoint.node_id for endpoint in fetched.node_endpoints] == [leader]
+
+
+def test_every_record_is_delivered_while_leaders_and_the_share_coordinator_are_killed(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(30)
+    any_node(cluster, lambda wire: set_group(wire, GROUP, share_auto_offset_reset="earliest"))
+    topic_id = cluster.metadata([TOPIC]).topics[0].topic_id
+    keys = [SharePartitionKey(GROUP, topic_id, index) for index in range(PARTITIONS)]
+    for key in keys:
+        eventually(lambda key=key: initialize(cluster, key), f"{key} to be initialized", 60)
+    deliveries = Deliveries()
+    consumers = [ShareConsumer(cluster, GROUP, TOPIC, topic_id, deliveries) for _ in range(3)]
+    load = Load(cluster)
+
+    def goes_on() -> None:
+        before = len(deliveries.accepted)
+        eventually(lambda: len(deliveries.accepted) > before + 100, "records to be accepted", 60)
+
+    goes_on()
+    for victim_of in (lambda: cluster.leaders(TOPIC)[0], lambda: coordinator_of(cluster, keys[1])):
+        eventually(lambda victim_of=victim_of: victim_of() > 0, "a victim", 60)
+        victim = victim_of()
+        cluster.kill(victim)
         goes_on()
-        for victim_of in (lambda: cluster.leaders(TOPIC)[0], lambda: coordinator_of(cluster, keys[1])):
-            eventually(lambda victim_of=victim_of: victim_of() > 0, "a victim", 60)
-            victim = victim_of()
-            cluster.kill(victim)
-            goes_on()
-            cluster.start(victim)
-            cluster.wait_isr(TOPIC, 3, 60)
-            goes_on()
-        load.stop()
-        for key in keys:
-            eventually(lambda key=key: is_finished(cluster, key), f"all records of {key} to be finished", 90)
-        for consumer in consumers:
-            consumer.stop()
-        assert not deliveries.wrong, deliveries.wrong[:5]
-        assert load.acknowledged <= set(deliveries.values.values()), "invariant 56: a record was never delivered"
-        released = [place for place, value in deliveries.values.items() if (value or b"").endswith(b"again")]
-        assert released
-        assert all(max(deliveries.counts[place]) >= 2 for place in released), "a released record is delivered again"
+        cluster.start(victim)
+        cluster.wait_isr(TOPIC, 3, 60)
+        goes_on()
+    load.stop()
+    for key in keys:
+        eventually(lambda key=key: is_finished(cluster, key), f"all records of {key} to be finished", 90)
+    for consumer in consumers:
+        consumer.stop()
+    assert not deliveries.wrong, deliveries.wrong[:5]
+    assert load.acknowledged <= set(deliveries.values.values()), "invariant 56: a record was never delivered"
+    released = [place for place, value in deliveries.values.items() if (value or b"").endswith(b"again")]
+    assert released
+    assert all(max(deliveries.counts[place]) >= 2 for place in released), "a released record is delivered again"

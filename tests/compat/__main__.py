@@ -13,7 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests import kdc
-from tests.compat import group_logs, kafka_python, librdkafka, librdkafka_secured, logins
+from tests.broker.groups.sequences.generators import GENERATORS
+from tests.compat import (
+    authorization,
+    group_logs,
+    kafka_python,
+    librdkafka,
+    librdkafka_secured,
+    logins,
+    random_groups,
+)
 from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.node import running_cluster, running_node
 from tests.compat.secured import LISTENERS, SecuredNode, secured_cluster, secured_node
@@ -22,6 +31,8 @@ from tools import apache_kafka
 
 HERE = Path(__file__).parent
 PORT = 27092
+#: Of ACLs, in each of which each API is requested once by each principal.
+WORLDS = 150
 #: By the number of nodes: each has its own allow-list, because some tests want three replicas and some a super user less.
 ALLOWED = {1: "librdkafka_allow.txt", 3: "librdkafka_three_nodes_allow.txt"}
 #: Tests of kafka-python that are about the set-up of the one node: one assigns a replica to broker 0, one wants to see
@@ -78,6 +89,35 @@ def run_group_logs(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     except (AssertionError, OSError, apache_kafka.OracleUnavailable) as error:
         result, why = "FAIL", str(error)[:200]
     return [report(Outcome("group-logs", result, time.monotonic() - begin, why))]
+
+
+def run_random_groups(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """2,000 random sequences of each kind of group (or of the named kinds), answered as Apache Kafka answers them."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"random sequences of groups are left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    found = []
+    for kind in sorted(GENERATORS.keys() & set(names)) or GENERATORS:
+        begin = time.monotonic()
+        differing = sum(random_groups.compared(kind, lambda each: print(*each.lines(), sep="\n", flush=True)))
+        why = f"{differing} of {random_groups.SEQUENCES} differ" if differing else ""
+        found.append(report(Outcome(f"groups-{kind}", "FAIL" if why else "PASS", time.monotonic() - begin, why)))
+    return found
+
+
+def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """What principals may do, compared with Apache Kafka request by request; a name is a seed."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"the comparison of authorization is left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    begin = time.monotonic()
+    (logs / "authorization").mkdir()
+    made = authorization.compare(logs / "authorization", int(names[0]) if names else 1, WORLDS)
+    for difference in made.differences:
+        print(difference)
+    print(f"# {made.summary}")
+    result = "FAIL" if made.differences else "PASS"
+    return [report(Outcome("authorization", result, time.monotonic() - begin, f"{len(made.differences)} differences"))]
 
 
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
@@ -149,6 +189,8 @@ SUITES = {
     "librdkafka": run_librdkafka,
     "librdkafka-consumer": run_librdkafka_consumer,
     "group-logs": run_group_logs,
+    "groups-random": run_random_groups,
+    "authorization": run_authorization,
     "kafka-python": run_kafka_python,
 }
 #: Against nodes with a listener for each security protocol.

@@ -159,8 +159,10 @@ def secured_cluster(port: int, logs: Path, name: str, nodes: int) -> Iterator[Se
     """The same on several nodes: gives the first one. Ports of a listener are consecutive."""
     files = make_files(logs / f"{name}-files")
     per_node = {}
+    # Kafka's default: some tests want two members in a group's first rebalance, and a handshake or a login delays the second.
+    delay = {"group.initial.rebalance.delay.ms": "3000"}
     for step in range(nodes):
-        per_node[step + 1] = DEFAULTS | CLUSTER_DEFAULTS | node_properties(port + step, files)
+        per_node[step + 1] = DEFAULTS | CLUSTER_DEFAULTS | delay | node_properties(port + step, files)
     with Cluster(nodes, directory=str(logs / name), base_port=port, per_node=per_node):
         yield _with_user(SecuredNode(port, files, logs / name))
 

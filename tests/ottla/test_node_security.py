@@ -72,13 +72,27 @@ def started(tmp_path: Path, **properties: str) -> subprocess.CompletedProcess[st
             },
             ["ssl.principal.mapping.rules", "Invalid pattern"],
         ),
+        (
+            NODE.key_pem + NODE.chain_pem,
+            {
+                "security_inter_broker_protocol": "PLAINTEXT",
+                "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+                "ssl_keystore_location": "KEYS",
+                "ssl_truststore_location": "P12",
+                "ssl_truststore_type": "PKCS12",
+                "ssl_truststore_password": SECRET,
+            },
+            ["ssl.truststore.location", "P12", "cannot be read with ssl.truststore.password", "try: check ssl.trust"],
+        ),
     ],
-    ids=["none", "missing", "no-key", "no-password", "wrong-password", "not-trusted", "engine", "rules"],
+    ids=["none", "missing", "no-key", "no-password", "wrong-password", "not-trusted", "engine", "rules", "trust"],
 )
 def test_a_node_with_a_key_store_that_cannot_be_used_does_not_start(
     content: str | None, properties: dict[str, str], said: list[str], tmp_path: Path
 ) -> None:
-    files = {"KEYS": tmp_path / "node.pem", "CA": tmp_path / "ca.pem", "OTHER": tmp_path / "other.pem"}
+    names = {"KEYS": "node.pem", "CA": "ca.pem", "OTHER": "other.pem", "P12": "trust.p12"}
+    files = {name: tmp_path / file for name, file in names.items()}
+    files["P12"].write_bytes(AUTHORITY.pkcs12("other"))
     files["CA"].write_text(AUTHORITY.pem)
     files["OTHER"].write_text(Authority.create("other").pem)
     if content is not None:

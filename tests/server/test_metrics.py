@@ -36,6 +36,7 @@ async def test_requests_and_connections_are_counted_under_kafkas_names() -> None
         text = (await scrape(registry, SystemClock(asyncio.get_running_loop()))).decode()
     assert 'kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"} 1.0' in text
     assert 'kafka_server_socket_server_metrics_connection_creation_total{listener="PLAINTEXT"} 1.0' in text
+    assert 'kafka_server_socket_server_metrics_connection_unread_total{listener="PLAINTEXT"} 0.0' in text
     assert f'kafka_server_socket_server_metrics_incoming_byte_total{{listener="PLAINTEXT"}} {float(len(sent))}' in text
     assert 'kafka_network_requestmetrics_requests_total{request="ListGroups"} 1.0' in text
     assert (

@@ -25,6 +25,7 @@ CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 STOP_SECONDS_MAX = 45
 #: A process that ended by itself, or by its disk, is started again by what watches over it.
 SUPERVISOR_SECONDS = (0.5, 3.0)
+SHARE_DELIVERY_LIMIT = 4
 
 
 class SimNode:
@@ -209,6 +210,20 @@ def properties_of(number: int, roles: Mapping[int, str], settings: Mapping[str, 
         # is all the time that a healed cluster has (seed 108).
         "group.consumer.min.session.timeout.ms": "10000",
         "group.consumer.session.timeout.ms": "10000",
+        "group.share.min.session.timeout.ms": "10000",
+        "group.share.session.timeout.ms": "10000",
+        "group.streams.min.session.timeout.ms": "10000",
+        "group.streams.session.timeout.ms": "10000",
+        "group.streams.num.standby.replicas": "1",
+        # Locks that time out, snapshots and pruning, all within the time of a run.
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.record.lock.duration.ms": "2500",
+        "group.share.delivery.count.limit": str(SHARE_DELIVERY_LIMIT),
+        "group.share.initialize.retry.interval.ms": "5000",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "share.coordinator.snapshot.update.records.per.snapshot": "10",
+        "share.coordinator.state.topic.prune.interval.ms": "6000",
+        "share.coordinator.cold.partition.snapshot.interval.ms": "8000",
         "auto.create.topics.enable": "false",
         **settings,
     }

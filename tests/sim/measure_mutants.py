@@ -33,7 +33,16 @@ from tests.broker.transactions.mutants import MUTANTS as TRANSACTIONS
 from tests.controller.raft.mutants import MUTANTS as RAFT
 from tests.controller.raft.test_simulation import is_noticed as is_noticed_by_quorum
 from tests.sim.directed_histories import cleaner_histories_of, storage_histories_of
-from tests.sim.mutants import CONSUMER_GROUPS, CONTROLLER, COORDINATORS, QUORUM, REPLICATION, applied
+from tests.sim.mutants import (
+    CONSUMER_GROUPS,
+    CONTROLLER,
+    COORDINATORS,
+    QUORUM,
+    REPLICATION,
+    SHARE_GROUPS,
+    STREAMS_GROUPS,
+    applied,
+)
 from tests.sim.mutants import MUTANTS as CLUSTER
 from tests.sim.noticed import NOT_NOTICED, SEEDS_MAX, Row, rows, seeds_for, write
 from tests.sim.simulation import Simulation
@@ -100,6 +109,8 @@ FAMILIES = {
     "raft": Family(RAFT_BY_NAME, lambda name, seed: is_noticed_by_quorum(RAFT_BY_NAME[name], seed)),
     "replication": Family(REPLICATION, by_cluster),
     "consumer groups": Family(CONSUMER_GROUPS, by_cluster),
+    "share groups": Family(SHARE_GROUPS, by_cluster),
+    "streams groups": Family(STREAMS_GROUPS, by_cluster),
     "controller": Family(CONTROLLER, by_cluster),
     "quorum": Family(QUORUM, by_cluster),
     "coordinators": Family(COORDINATORS, by_cluster),

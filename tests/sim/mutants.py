@@ -35,6 +35,7 @@ from ottla.storage.segment import Segment
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
 from tests.sim import controller_mutants
+from tests.sim.group_mutants import SHARE, STREAMS
 
 
 @dataclass(frozen=True)
@@ -340,12 +341,16 @@ COORDINATORS = {
         (TransactionCoordinatorShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
     ),
 }
+SHARE_GROUPS, STREAMS_GROUPS = (
+    {name: Mutant(text, patches, frozenset(by.split())) for name, (text, by, patches) in rows.items()}
+    for rows in (SHARE, STREAMS)
+)
 for family, rows in ((CONTROLLER, controller_mutants.CONTROLLER), (QUORUM, controller_mutants.QUORUM)):
     family.update({name: _mutant(text, *patches) for name, (text, patches) in rows.items()})
 MUTANTS: dict[str, Mutant] = {
     name: replace(mutant, by=frozenset(controller_mutants.BY.get(name, "").split()))
     for name, mutant in {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}.items()
-} | CONSUMER_GROUPS
+} | {**CONSUMER_GROUPS, **SHARE_GROUPS, **STREAMS_GROUPS}
 
 
 @contextmanager

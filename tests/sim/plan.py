@@ -68,7 +68,8 @@ def choose(rng: random.Random, seed: int) -> Plan:
         settings["log.flush.interval.messages"] = "1"
         if rng.random() < 0.3:
             min_isr = 1
-            settings |= {"min.insync.replicas": "1", "transaction.state.log.min.isr": "1"}
+            internal = dict.fromkeys(("transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr"), "1")
+            settings |= {"min.insync.replicas": "1", **internal}
     if rng.random() < 0.4:
         settings |= {
             "metadata.log.max.record.bytes.between.snapshots": rng.choice(("3000", "10000")),

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -15,8 +15,6 @@ from tests.sim.checker import check_history
 from tests.sim.clients.admin import UNCLEAN, Admin
 from tests.sim.clients.connection import Client
 from tests.sim.clients.consumer import READ_COMMITTED, Consumer
-from tests.sim.clients.consumer_members import ConsumerGroup, ConsumerMember
-from tests.sim.clients.consumer_members import unsettled as consumers_unsettled
 from tests.sim.clients.group import OffsetKeeper
 from tests.sim.clients.members import Group, Member, unsettled
 from tests.sim.clients.producer import Producer
@@ -24,6 +22,7 @@ from tests.sim.clients.session_reader import SessionReader
 from tests.sim.clients.transactions import Transactions
 from tests.sim.cluster import BROKER_PORT, SimCluster
 from tests.sim.faults import Faults
+from tests.sim.group_members import GroupMembers
 from tests.sim.history import History, TopicPartition, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
@@ -137,12 +136,14 @@ class Simulation:
             await asyncio.sleep(CALM_SECONDS)
             await self._elect_beside_lost_disks()
             await self._settled()
-            for client in clients:
-                client.stopping = True
-            await self._until("clients come to their end", lambda: all(client.is_done for client in clients))
+            others = [client for client in clients if client not in self.groups.share]
+            await self._end_of(others)
+            await self._until("the share group has read all", lambda: self.groups.unread() is None, number="56")
+            await self._end_of(self.groups.share)
             await self._until("all is well", lambda: self._unwell() is None)
             await self._readable()
             check_history(self.history, self.consumers, self.invariants)
+            self.groups.check(*(consumer.seen for consumer in self.consumers[-2:]))
             await self._quiet()
             await asyncio.sleep(max(0.0, self.seconds - loop.time()))
         self.history.note(f"end: {sorted((k[1], c.end) for k, c in self.invariants.committed.items())}")
@@ -258,21 +259,14 @@ class Simulation:
         admin.moved = self.partitions
         admin.raises_features = self.plan.metadata_version is not None
         self.admin = admin
-        self.consumer_members = self._consumer_members()
+        self.groups = GroupMembers(
+            self.seed,
+            self.cluster,
+            self.partitions,
+            self._client,
+            is_able=self.plan.metadata_version is None and scene_of(self.seed) is None,
+        )
         return list(self._all_clients)
-
-    def _consumer_members(self) -> list[ConsumerMember]:
-        """By chance of its own, so that the rest of a seed is what it was."""
-        rng = random.Random(f"consumer members {self.seed}")
-        members: list[ConsumerMember] = []
-        if rng.random() < 0.3 and self.plan.metadata_version is None and scene_of(self.seed) is None:
-            group = ConsumerGroup("consumers", self.partitions)
-            for number in range(rng.choice((2, 3))):
-                member = self._client(ConsumerMember, f"k{number}", rng)
-                assert isinstance(member, ConsumerMember)
-                member.group, member.by_expression = group, rng.random() < 0.3
-                members.append(member)
-        return members
 
     def _consumer(self, name: str, level: int) -> Consumer:
         consumer = self._client(Consumer, name)
@@ -322,19 +316,20 @@ class Simulation:
             member.leaves = member.changes = 0.0
         if self.members:
             await self._until("the group is stable", lambda: unsettled(self.members) is None, number="42")
-        for consumer in self.consumer_members:
-            consumer.leaves = 0.0
-        if self.consumer_members:
-            await self._until(
-                "the consumer group is stable", lambda: consumers_unsettled(self.consumer_members) is None, number="42"
-            )
+        self.groups.calm()
+        await self._until("the new groups are stable", lambda: self.groups.unsettled() is None, number="42")
+
+    async def _end_of(self, clients: Sequence[Client]) -> None:
+        for client in clients:
+            client.stopping = True
+        await self._until("clients come to their end", lambda: all(client.is_done for client in clients))
 
     async def _until(self, what: str, is_so: Callable[[], bool], number: str = "54") -> None:
         end = self._time() + HEAL_SECONDS_MAX
         while not is_so():
             if self._time() > end:
                 why = self._unwell() or (unsettled(self.members) if self.members else None)
-                why = why or (consumers_unsettled(self.consumer_members) if self.consumer_members else None)
+                why = why or self.groups.unsettled() or self.groups.unread()
                 raise Violation(number, f"{what}: not within {HEAL_SECONDS_MAX:.0f} s: {why}")
             await asyncio.sleep(0.2)
 

@@ -44,13 +44,13 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
-    """A consumer group; a new one has no members and epoch 0."""
+    """A consumer group; a new one has no members, and epoch 1 without a record of it, as in Kafka 4.3."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = 1
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = 1
         self.assignment_timestamp_ms = 0
         self.members: dict[str, Member] = {}
         # group.instance.id -> member id

@@ -51,8 +51,7 @@ def reconciled(
     if current.state is UNREVOKED_PARTITIONS:
         if _has_any(owned, current.pending_revocation):
             return _without_left_topics(current, target, owned) if target.is_other_subscription else current
-        # It is in the target's epoch already if it gave up topics that it had left.
-        epoch = min(epoch + 1, target.epoch)
+        # The member stays in its epoch if the target wants more partitions back, as in Kafka 4.3 (4.2 raised it by one).
     elif current.state is UNKNOWN:
         if owned is None or owned:
             raise KafkaError(

@@ -58,7 +58,8 @@ def refresh_if_due(shard: GroupShard, group: ConsumerGroup, now_ms: int, client:
     if not group.expressions or group.is_resolving:
         return
     last_ms = max((resolved.timestamp_ms for resolved in group.regexes.values()), default=group.resolved_ms)
-    if now_ms <= max(last_ms, group.resolved_ms) + REFRESH_MIN_INTERVAL_MS:
+    newest_ms = max(last_ms, group.resolved_ms)
+    if newest_ms <= now_ms <= newest_ms + REFRESH_MIN_INTERVAL_MS:  # not if a former coordinator's clock was ahead
         return
     version = min((resolved.version for resolved in group.regexes.values()), default=0)
     if (

@@ -11,7 +11,9 @@ from ottla.broker.groups.consumer.records import current_record, member_record, 
 
 
 def replacement_records(group: ConsumerGroup, former: Member, member_id: str) -> list[CoordinatorRecord]:
-    current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+    # Each epoch of the new process is after its partitions' assignment, which begins again (KIP-1251).
+    assigned = {topic_id: dict.fromkeys(held, JOINING_EPOCH) for topic_id, held in former.current.assigned.items()}
+    current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH, assigned=assigned)
     return [
         *member_tombstones(group.group_id, former.member_id),
         member_record(group.group_id, member_id, former.metadata),

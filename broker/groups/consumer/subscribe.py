@@ -68,7 +68,7 @@ def subscribe(
     records.extend(regexes.change(group, former, expression))
     has_other_names = metadata.subscribed_topic_names != before.subscribed_topic_names
     # An expression that is not resolved yet changes the target when it is.
-    is_changed = group.epoch == 0 or has_other_names or (expression != former and expression in group.regexes)
+    is_changed = has_other_names or (expression != former and expression in group.regexes)
     topics = shard.cluster.topics()
     if is_changed or group.seen_topics is not topics:
         names = group.subscribed_topics({wish.member_id: group.topics_of(metadata)})

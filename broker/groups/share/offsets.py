@@ -29,6 +29,7 @@ from ottla.protocol.messages.delete_share_group_offsets import (
 from ottla.protocol.primitives import ZERO_UUID
 
 Partition: TypeAlias = tuple[bytes, int]
+NOT_HOSTED = "This server does not host this topic-partition."
 
 
 class Altered(NamedTuple):
@@ -93,7 +94,7 @@ def _altered_topic(
         row = AlterShareGroupOffsetsResponsePartition(partition.partition_index)
         if known is None or partition.partition_index not in known.partitions:
             row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            row.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message
+            row.error_message = NOT_HOSTED
         elif partition.start_offset < 0:
             row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "The start offset cannot be negative."
         else:
@@ -127,7 +128,7 @@ def delete(shard: GroupShard, now_ms: int, group_id: str, topic_names: Iterable[
     for name in topic_names:
         topic = topics.by_name(name)
         if topic is None:
-            message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message
+            message = NOT_HOSTED
         elif topic.id in state.initialized:
             partitions[topic.id], names[topic.id] = state.initialized[topic.id], name
             continue

@@ -9,7 +9,7 @@ from ottla.broker.groups.streams.configured import StatusCode
 from ottla.broker.groups.streams.endpoints import partitions_by_endpoint
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.member import JOINING_EPOCH, Member
-from ottla.broker.groups.streams.tasks import Holdings, structs_of
+from ottla.broker.groups.streams.tasks import Holdings, Tasks, structs_of, task_set
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.create_topics import CreatableTopic
 from ottla.protocol.messages.streams_group_heartbeat import (
@@ -42,11 +42,15 @@ def answer(
     statuses: list[Status],
     topics: TopicsImage,
 ) -> StreamsAnswer:
-    """Tasks are in the answer when the member joins, or has got or lost some."""
+    """Tasks are in the answer when the member joins, has got or lost some, or says that it lacks some of its own.
+
+    The last case is that of a lost answer. Kafka 4.3 leaves it out, and the member never takes up what that answer gave it.
+    """
     response = StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=member.current.epoch)
     endpoint_epoch = group.endpoint_epoch
-    if request.member_epoch == JOINING_EPOCH or member.current.assigned != before.assigned:
-        tasks = member.current.assigned.tasks
+    assigned = member.current.assigned
+    if request.member_epoch == JOINING_EPOCH or assigned != before.assigned or _lacks_some(request, assigned.tasks):
+        tasks = assigned.tasks
         response.active_tasks = structs_of(tasks.active, TaskIds)
         response.standby_tasks = structs_of(tasks.standby, TaskIds)
         response.warmup_tasks = structs_of(tasks.warmup, TaskIds)
@@ -71,3 +75,14 @@ def answer(
         )
     response.status = statuses
     return StreamsAnswer(response, configured.missing)
+
+
+def _lacks_some(request: StreamsGroupHeartbeatRequest, assigned: Tasks) -> bool:
+    """The member has nothing else, so it is not one that has yet to close tasks."""
+    lacks = False
+    for said, mine in zip((request.active_tasks, request.standby_tasks, request.warmup_tasks), assigned, strict=True):
+        owned = None if said is None else task_set(said)
+        if owned is None or any(not partitions <= mine.get(name, frozenset()) for name, partitions in owned.items()):
+            return False
+        lacks = lacks or owned != mine
+    return lacks

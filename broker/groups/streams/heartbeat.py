@@ -262,10 +262,13 @@ def _assign_now(shard: GroupShard, now_ms: int, group: StreamsGroup, go_on: Call
 
 
 def _why_not_now(shard: GroupShard, now_ms: int, group: StreamsGroup) -> str | None:
-    """A new target is not computed more often than the assignment interval: many members may join at once (KIP-1263)."""
+    """A new target is not computed more often than the assignment interval: many members may join at once (KIP-1263).
+
+    A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
+    """
     interval_ms = shard.cluster.streams_settings(group.group_id).assignment_interval_ms
     since_ms = now_ms - group.assignment_timestamp_ms
-    if group.assignment_timestamp_ms and since_ms < interval_ms:
+    if group.assignment_timestamp_ms and 0 <= since_ms < interval_ms:
         return "assignment interval"
     return None
 

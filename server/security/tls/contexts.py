@@ -43,6 +43,8 @@ def server_context(properties: TlsProperties, client_auth: str) -> Made:
     context.verify_mode = CLIENT_AUTH[client_auth]
     if context.verify_mode != ssl.CERT_NONE:
         _trust(properties, context)
+    else:  # as in Kafka, a trust store that cannot be read is rejected also where nothing is checked with it
+        trusted_certificates(properties)
     return Made(context, keys)
 
 

@@ -9,6 +9,7 @@
     commit a TOPIC/PARTITION=OFFSET         [member= generation= metadata= retention= version=]
     fetch a [TOPIC/PARTITION] · forget a TOPIC/PARTITION
     wait MS · hold · release · restart      milliseconds; commits of the log; a new coordinator
+    clock MS                                the wall clock is set forward, or back
     log                                     the records since the last `log`
     describe [GROUP] · list [states= types=] · delete GROUP
 
@@ -53,6 +54,7 @@ class GroupTranscript:
             "fetch": self.fetch,
             "forget": self.forget,
             "wait": self.wait,
+            "clock": self.clock,
             "hold": self.hold,
             "release": self.release,
             "restart": self.restart,
@@ -130,6 +132,9 @@ class GroupTranscript:
         self._sent(name, "forget", answer)
 
     # -- The coordinator ---------------------------------------------------------------------------------------------
+
+    def clock(self, ms: str) -> None:
+        self.harness.clock.wall_at_start_ms += int(ms)
 
     def wait(self, duration_ms: str) -> None:
         self.harness.clock.advance(int(duration_ms))

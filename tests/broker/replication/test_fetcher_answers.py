@@ -248,3 +248,19 @@ def test_a_log_that_follows_in_another_epoch_by_the_end_of_the_errand_is_not_tru
     follower.partition.become_follower(log, LEADER, 3, 2, [1, 2], [1, 2])
     follower.run_tasks()
     assert log.log_end_offset == 8, "another leader epoch has another answer"
+
+
+def test_a_connection_that_ends_while_the_directory_for_its_records_is_made_leaves_no_request_to_wait_for(
+    tmp_path: Path,
+) -> None:
+    """Simulator, seed 400: the new connection never sent a Fetch, and the replica stayed outside of the ISR."""
+    log = new_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig())
+    follower = Follower(log)
+    follower.answer(records(epoch=1))
+    assert len(follower.tasks) == 1, "the directory is made on a worker"
+    new = Protocol()
+    follower.fetcher._connected(new, 17)
+    follower.run_tasks()
+    assert len(new.requests) == 1
+    assert log.log_end_offset == 0, "the records will come again on the new connection"
+    log.close()

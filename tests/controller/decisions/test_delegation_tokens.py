@@ -105,6 +105,13 @@ def test_owner_and_renewers_renew_until_the_tokens_end(tokens: Tokens) -> None:
     assert refusal(tokens.renew, secret, now_ms=NOW_MS + 8 * DAY_MS) is ErrorCode.DELEGATION_TOKEN_EXPIRED
 
 
+def test_the_requester_of_anothers_token_sees_it_and_may_neither_renew_nor_expire_it(tokens: Tokens) -> None:
+    made = tokens.decide(create(tokens.state, CreateDelegationTokenRequest(), BOB, EVE, NOW_MS, tokens.rng))
+    assert tokens.state.image.delegation_tokens.tokens[made.token_id].seen_by == ("User:bob", "User:eve")
+    for change in (tokens.renew, tokens.expire):
+        assert refusal(change, made.hmac, EVE) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
 def test_a_token_is_expired_at_once_or_later(tokens: Tokens) -> None:
     first, second = tokens.create(), tokens.create()
     assert refusal(tokens.expire, first.hmac, EVE) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH

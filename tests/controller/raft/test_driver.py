@@ -266,10 +266,10 @@ async def dynamic_quorum(tmp_path: Path) -> tuple[Quorum, list[int]]:
     return Quorum(nodes), ports
 
 
-async def ask(node: Node, leader_port: int, request: object) -> object:
+async def ask(node: Node, leader_port: int, request: object, version: int | None = None) -> object:
     channel = Channel(node.real.world, "127.0.0.1", leader_port)
     try:
-        return await channel.request(request)
+        return await channel.request(request, version)
     finally:
         channel.close()
 
@@ -314,6 +314,9 @@ async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_p
         assert [observer.replica_id for observer in partition.observers] == [2]
         assert partition.observers[0].log_end_offset == partition.high_watermark
         assert [node.node_id for node in response.nodes] == [1]
+        for version in (0, 1):  # they have neither endpoints nor directory ids
+            answer = await ask(made.nodes[0], ports[0], request, version)
+            assert answer.topics[0].partitions[0].current_voters[0].replica_id == 1 and not answer.nodes
         refused = await ask(made.nodes[1], ports[1], request)
         assert refused.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     finally:

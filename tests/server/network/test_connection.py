@@ -233,6 +233,7 @@ async def test_a_client_that_never_reads_costs_a_fixed_amount() -> None:
         connection = next(iter(node.listener.connections))
         assert 0 < served < 100
         assert connection.transport.get_write_buffer_size() < 3_000_000
+        assert node.listener.unread > 0
         client.writer.transport.resume_reading()
         assert await client.correlation_ids(2000) == [1] * 2000
 
@@ -245,6 +246,7 @@ async def test_too_many_held_replies_pause_reading_until_their_turn_comes() -> N
         await until(lambda: len(node.heartbeats.members) > HELD_REPLIES_MAX)
         await asyncio.sleep(0.05)
         assert len(node.heartbeats.members) <= HELD_REPLIES_MAX + 2
+        assert node.listener.held_up == 1
         node.heartbeats.waiting["wait"].complete(HeartbeatResponse())
         assert await client.correlation_ids(count) == list(range(count))
 

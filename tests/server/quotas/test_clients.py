@@ -112,6 +112,15 @@ def test_time_of_the_loop_is_counted_in_percent_and_waits_are_one_window_at_most
     assert quotas.wait_ms(meters, HEARTBEAT, is_asked=True) == 0
 
 
+def test_time_that_the_response_takes_holds_back_the_next_request() -> None:
+    quotas, _ = made({ANN: {"request_percentage": 10.0}})
+    meters = quotas.of("ann", "c")
+    quotas.take(meters, HEARTBEAT, 0, 100_000_000)
+    assert quotas.wait_ms(meters, HEARTBEAT, is_asked=True) == 0
+    quotas.spent(meters, 50_000_000)
+    assert quotas.wait_ms(meters, HEARTBEAT, is_asked=True) == 500
+
+
 def test_throttle_times_are_counted_for_the_quota_that_caused_them() -> None:
     quotas, _ = made({ANN: {"producer_byte_rate": 1_000.0, "request_percentage": 50.0}})
     produce(quotas, "ann", 2_000)

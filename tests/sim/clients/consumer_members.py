@@ -19,7 +19,8 @@ from tests.sim.history import TopicPartition, Violation
 
 REBALANCE_TIMEOUT_MS = 10_000
 HEARTBEAT_SECONDS = 1.0
-#: No member is fenced for what it does not do in less than its rebalance timeout.
+#: No member is fenced for what it does not do in less than its rebalance timeout, which begins with the coordinator's decision: after
+#: what the answer before says, because an answer waits until the decision is committed (seed 228).
 FENCED_SECONDS_MIN = REBALANCE_TIMEOUT_MS / 1000 - 1
 JOINING, LEAVING = 0, -1
 #: The member has to give everything up and join again.
@@ -33,23 +34,23 @@ class ConsumerGroup:
     name: str
     partitions: list[TopicPartition]
     owners: dict[tuple[int, TopicPartition], str] = field(default_factory=dict)
-    #: By member id, what it has, and when it was answered last.
+    #: By member id, what it has, and since when the coordinator may have waited for it.
     held: dict[str, tuple[list[TopicPartition], float]] = field(default_factory=dict)
 
     @property
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.partitions})
 
-    def given(self, member_id: str, epoch: int, assigned: list[TopicPartition]) -> None:
+    def given(self, member_id: str, epoch: int, assigned: list[TopicPartition], since: float) -> None:
         for partition in assigned:
             owner = self.owners.setdefault((epoch, partition), member_id)
             if owner != member_id:
                 raise Violation("37", f"{partition} is owned by {owner} and {member_id} in epoch {epoch}")
         now = asyncio.get_running_loop().time()
-        self.held[member_id] = assigned, now
-        for other, (partitions, answered) in self.held.items():
+        self.held[member_id] = assigned, since
+        for other, (partitions, waited_since) in self.held.items():
             # One that the coordinator does not reach may be fenced without its knowledge.
-            if other != member_id and now - answered < FENCED_SECONDS_MIN and set(partitions) & set(assigned):
+            if other != member_id and now - waited_since < FENCED_SECONDS_MIN and set(partitions) & set(assigned):
                 raise Violation("37", f"{member_id} is given {assigned}, and {other} has {partitions}")
 
 
@@ -62,6 +63,9 @@ class ConsumerMember(Client):
     leaves = 0.03
 
     member_id = ""
+    assigned: list[TopicPartition]
+    #: When the last request that was answered was sent.
+    _sent: float | None
 
     def start(self) -> None:
         self._forget(is_new=True)
@@ -94,10 +98,10 @@ class ConsumerMember(Client):
         if self._says_all or self._has_changed:
             request.topic_partitions = self._owned()
         self._says_all = self._has_changed = False
-        before = self.epoch
-        self._take(before, await self.ask_node(node, request))
+        before, sent = self.epoch, asyncio.get_running_loop().time()
+        self._take(before, sent, await self.ask_node(node, request))
 
-    def _take(self, before: int, answer: Any) -> None:
+    def _take(self, before: int, sent: float, answer: Any) -> None:
         code = ErrorCode(answer.error_code)
         if code in FENCED:
             self._forget(is_new=False)
@@ -115,7 +119,8 @@ class ConsumerMember(Client):
             self._has_changed = new != self.assigned
             self.assigned = new
             self.history.note(f"{self.name} is in epoch {self.epoch} with {self.assigned}")
-        self.group.given(self.member_id, self.epoch, self.assigned)
+        self.group.given(self.member_id, self.epoch, self.assigned, sent if self._sent is None else self._sent)
+        self._sent = sent
 
     def _owned(self) -> list[TopicPartitions]:
         topics: dict[str, list[int]] = {}
@@ -126,7 +131,7 @@ class ConsumerMember(Client):
     def _forget(self, *, is_new: bool) -> None:
         self.group.held.pop(self.member_id, None)
         self.epoch, self._says_all, self._has_changed = JOINING, True, False
-        self.assigned: list[TopicPartition] = []
+        self.assigned, self._sent = [], None
         if is_new:
             self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
 

@@ -6,109 +6,17 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
-from ottla.broker.groups.shard import Client
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from ottla.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
-from tests.broker.conftest import eventually
-from tests.broker.groups.cluster import id_of
-from tests.broker.groups.harness import GroupCoordinatorHarness
-from tests.broker.wire import Wire
-
-#: Longer than the interval in which one target is computed.
-INTERVAL_MS = 1_200
+from tests.broker.groups.scripted import Broker, GroupScript
 
 
-class Side(Protocol):
-    """Who answers."""
-
-    topic: str
-    topic_id: bytes
-
-    def request(self, message: Any, version: int) -> Any: ...
-
-    def wait(self) -> None: ...
-
-
-class Broker:
-    """A running one, Kafka's or ours."""
-
-    def __init__(self, port: int) -> None:
-        self.wire = Wire(port)
-        self.topic = f"t{time.time():.0f}"
-        new = CreatableTopic(name=self.topic, num_partitions=4, replication_factor=1)
-        self.topic_id: bytes = self.wire.request(CreateTopicsRequest(topics=[new])).topics[0].topic_id
-        find = FindCoordinatorRequest(coordinator_keys=[self.topic])
-        eventually(lambda: not self.request(find, 4).coordinators[0].error_code, "the coordinator")
-        missing = ConsumerGroupDescribeRequest(group_ids=[self.topic])
-        eventually(
-            lambda: self.request(missing, 1).groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND, "the coordinator"
-        )
-
-    def request(self, message: Any, version: int) -> Any:
-        return self.wire.request(message, version)
-
-    def wait(self) -> None:
-        time.sleep(INTERVAL_MS / 1000)
-
-
-class Harness:
-    def __init__(self) -> None:
-        self.harness = GroupCoordinatorHarness()
-        self.topic, self.topic_id = "script", id_of("script")
-        self.harness.topics = {"script": 4}
-
-    def request(self, message: Any, version: int) -> Any:
-        coordinator = self.harness.coordinator
-        match message:
-            case ConsumerGroupHeartbeatRequest():
-                return coordinator.consumer_heartbeat(message, Client(version, "wire", "/127.0.0.1"))
-            case ConsumerGroupDescribeRequest():
-                return ConsumerGroupDescribeResponse(groups=coordinator.describe_consumer_groups(message.group_ids))
-            case OffsetCommitRequest():
-                for topic in message.topics:
-                    topic.topic_id = id_of(topic.name)
-                return coordinator.commit_offsets(message, version)
-            case OffsetFetchRequest():
-                return OffsetFetchResponse(groups=[coordinator.fetch_offsets(message.groups[0], False)])
-            case DescribeGroupsRequest():
-                return DescribeGroupsResponse(groups=coordinator.describe(message.groups, error_since=True))
-            case ListGroupsRequest():
-                return ListGroupsResponse(groups=coordinator.list([], message.types_filter)[1])
-            case DeleteGroupsRequest():
-                return DeleteGroupsResponse(results=coordinator.delete(message.groups_names))
-        raise AssertionError(message)
-
-    def wait(self) -> None:
-        self.harness.clock.advance(INTERVAL_MS)
-
-
-class Script:
-    """The group has the topic's name."""
-
-    def __init__(self, side: Side) -> None:
-        self.side = side
-        self.group = side.topic
+class Script(GroupScript):
+    protocol = "consumer"
 
     # ---- requests, each in a line
 
@@ -125,54 +33,25 @@ class Script:
         )
         error = ErrorCode(answer.error_code).name
         if answer.error_code:
-            return f"{error}: {self._common(answer.error_message)}"
+            return f"{error}: {self.common(answer.error_message)}"
         text = f"{answer.member_id} epoch={answer.member_epoch} interval={answer.heartbeat_interval_ms}"
         return text if answer.assignment is None else f"{text} {_partitions(answer.assignment)}"
 
-    def commit(self, member: str, epoch: int, partition: int, version: int = 9) -> str:
-        topic = OffsetCommitRequestTopic(self.side.topic, partitions=[OffsetCommitRequestPartition(partition, 1)])
-        request = OffsetCommitRequest(self.group, epoch, member, topics=[topic])
-        return ErrorCode(self.side.request(request, version).topics[0].partitions[0].error_code).name
-
-    def fetch(self, member: str | None, epoch: int) -> str:
-        topics = [OffsetFetchRequestTopics(self.side.topic, partition_indexes=[0])]
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group, member, epoch, topics)])
-        return ErrorCode(self.side.request(request, 9).groups[0].error_code).name
-
-    def _described(self) -> Any:
+    def described(self) -> Any:
         return self.side.request(ConsumerGroupDescribeRequest(group_ids=[self.group]), 1).groups[0]
 
-    def epoch(self, member: str) -> int:
-        return next((m.member_epoch for m in self._described().members if m.member_id == member), 0)
-
     def describe(self) -> str:
-        group = self._described()
+        group = self.described()
         if group.error_code:
-            return f"{ErrorCode(group.error_code).name}: {self._common(group.error_message)}"
+            return f"{ErrorCode(group.error_code).name}: {self.common(group.error_message)}"
         members = [
             f"{m.member_id} {m.instance_id} {m.rack_id} epoch={m.member_epoch} {m.client_host} type={m.member_type}"
-            f" {','.join(sorted(map(self._common, m.subscribed_topic_names)))} {m.subscribed_topic_regex!r}"
+            f" {','.join(sorted(map(self.common, m.subscribed_topic_names)))} {m.subscribed_topic_regex!r}"
             f" has {_partitions(m.assignment)} of {_partitions(m.target_assignment)}"
             for m in sorted(group.members, key=lambda m: str(m.member_id))
         ]
         epochs = f"{group.group_epoch}/{group.assignment_epoch}"
         return "; ".join([f"{group.group_state} {epochs} {group.assignor_name}", *members])
-
-    def classic(self) -> str:
-        group = self.side.request(DescribeGroupsRequest(groups=[self.group]), 6).groups[0]
-        return f"{ErrorCode(group.error_code).name} {self._common(group.error_message)} {group.group_state}"
-
-    def list(self) -> str:
-        groups = self.side.request(ListGroupsRequest(types_filter=["consumer"]), 5).groups
-        return " ".join(f"{g.protocol_type} {g.group_state} {g.group_type}" for g in groups if g.group_id == self.group)
-
-    def delete(self) -> str:
-        return ErrorCode(
-            self.side.request(DeleteGroupsRequest(groups_names=[self.group]), 2).results[0].error_code
-        ).name
-
-    def _common(self, text: str | None) -> str:
-        return (text or "").replace(self.side.topic, "T")
 
     # ---- the script
 

@@ -58,7 +58,7 @@ def described(wire: Wire) -> Any:
 def test_a_member_goes_on_in_its_epoch_after_the_node_was_restarted(nodes: list[Node], directory: Path) -> None:
     with nodes[0].wire() as wire:
         joined = heartbeat(wire, 0)
-        assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)
+        assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 2)
         assert [topic.partitions for topic in joined.assignment.topic_partitions] == [[0, 1]]
         before = described(wire)
         assert before.authorized_operations == GROUP_OPERATIONS
@@ -67,8 +67,8 @@ def test_a_member_goes_on_in_its_epoch_after_the_node_was_restarted(nodes: list[
     with nodes[1].wire() as wire:
         eventually(lambda: described(wire).error_code == ErrorCode.NONE, "the group to be loaded")
         assert described(wire) == before
-        again = heartbeat(wire, 1)
-        assert (again.error_code, again.member_epoch, again.assignment) == (ErrorCode.NONE, 1, None)
+        again = heartbeat(wire, 2)
+        assert (again.error_code, again.member_epoch, again.assignment) == (ErrorCode.NONE, 2, None)
 
 
 def test_a_group_has_settings_of_its_own_from_the_next_heartbeat_on(nodes: list[Node]) -> None:
@@ -77,7 +77,7 @@ def test_a_group_has_settings_of_its_own_from_the_next_heartbeat_on(nodes: list[
         config = AlterableConfig("consumer.heartbeat.interval.ms", SET, "7000")
         resource = AlterConfigsResource(GROUP_RESOURCE, GROUP, [config])
         assert not wire.request(IncrementalAlterConfigsRequest(resources=[resource])).responses[0].error_code
-        eventually(lambda: heartbeat(wire, 1).heartbeat_interval_ms == 7_000, "the setting to arrive")
+        eventually(lambda: heartbeat(wire, 2).heartbeat_interval_ms == 7_000, "the setting to arrive")
 
 
 def test_without_the_feature_there_are_no_consumer_groups(nodes: list[Node]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.broker.groups.consumer.scripted import Harness, Script
+from tests.broker.groups.consumer.scripted import Script
+from tests.broker.groups.scripted import Harness
 
 ANSWERS = Path(__file__).with_name("kafka_answers.txt")
 

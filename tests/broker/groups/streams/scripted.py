@@ -8,178 +8,38 @@ The broker has group.streams.initial.rebalance.delay.ms=0.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
-from ottla.broker.groups.config import StreamsGroupSettings
-from ottla.broker.groups.shard import Client
-from ottla.broker.handlers.streams_group_heartbeat import check_topic_names
-from ottla.broker.topic_names import INTERNAL_TOPICS
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from ottla.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
-from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
     CopartitionGroup,
     Endpoint,
     KeyValue,
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
     Subtopology,
     TaskIds,
     TaskOffset,
     TopicInfo,
     Topology,
 )
-from tests.broker.conftest import eventually
-from tests.broker.groups.cluster import id_of
-from tests.broker.groups.harness import GroupCoordinatorHarness
+from tests.broker.groups.scripted import DELAY, STANDBY, Broker, GroupScript
 from tests.broker.groups.streams.topologies import joined, stateful, stateless, word_count
-from tests.broker.wire import Wire
 
-#: Longer than the interval in which one target is computed.
-INTERVAL_MS = 1_200
 #: More epochs than this script makes.
 FUTURE = 99
-
-GROUP_RESOURCE, SET = 32, 0
-DELAY, STANDBY = "streams.initial.rebalance.delay.ms", "streams.num.standby.replicas"
-SETTINGS = {DELAY: "initial_rebalance_delay_ms", STANDBY: "standby_replicas"}
 
 Owned = dict[str, list[int]]
 
 
-class Side(Protocol):
-    """Who answers."""
-
-    topic: str
-
-    def request(self, message: Any, version: int) -> Any: ...
-
-    def create(self, suffix: str, partitions: int) -> None: ...
-
-    def configure(self, group: str, name: str, value: int) -> None: ...
-
-    def wait(self) -> None: ...
-
-
-class Broker:
-    """A running one, Kafka's or ours."""
-
-    def __init__(self, port: int) -> None:
-        self.wire = Wire(port)
-        self.topic = f"t{time.time():.0f}"
-        self.create("", 4)
-        find = FindCoordinatorRequest(coordinator_keys=[self.topic])
-        eventually(lambda: not self.request(find, 4).coordinators[0].error_code, "the coordinator")
-        missing = ConsumerGroupDescribeRequest(group_ids=[self.topic])
-        eventually(
-            lambda: self.request(missing, 1).groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND, "the coordinator"
-        )
-
-    def create(self, suffix: str, partitions: int) -> None:
-        new = CreatableTopic(name=self.topic + suffix, num_partitions=partitions, replication_factor=1)
-        self.wire.request(CreateTopicsRequest(topics=[new]))
-        self.wait()
-
-    def configure(self, group: str, name: str, value: int) -> None:
-        config = AlterableConfig(name, SET, str(value))
-        resource = AlterConfigsResource(GROUP_RESOURCE, group, [config])
-        answer = self.wire.request(IncrementalAlterConfigsRequest(resources=[resource]))
-        assert not answer.responses[0].error_code, answer
-        self.wait()
-
-    def request(self, message: Any, version: int) -> Any:
-        return self.wire.request(message, version)
-
-    def wait(self) -> None:
-        time.sleep(INTERVAL_MS / 1000)
-
-
-class Harness:
-    def __init__(self) -> None:
-        self.harness = GroupCoordinatorHarness(streams_settings=StreamsGroupSettings(initial_rebalance_delay_ms=0))
-        self.topic = "script"
-        self.create("", 4)
-
-    def create(self, suffix: str, partitions: int) -> None:
-        self.harness.topics[self.topic + suffix] = partitions
-        self.wait()
-
-    def request(self, message: Any, version: int) -> Any:
-        coordinator = self.harness.coordinator
-        match message:
-            case StreamsGroupHeartbeatRequest():
-                try:
-                    check_topic_names(message, INTERNAL_TOPICS)
-                except KafkaError as error:
-                    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-                answer = coordinator.streams_heartbeat(message, Client(version, "wire", "/127.0.0.1"))
-                # As the broker does (broker/cluster/streams_topics.py).
-                for topic in answer.missing.values():
-                    self.harness.topics[topic.name] = topic.num_partitions
-                return answer.response
-            case StreamsGroupDescribeRequest():
-                return StreamsGroupDescribeResponse(groups=coordinator.describe_streams_groups(message.group_ids))
-            case ConsumerGroupHeartbeatRequest():
-                return coordinator.consumer_heartbeat(message, Client(version, "wire", "/127.0.0.1"))
-            case ConsumerGroupDescribeRequest():
-                return ConsumerGroupDescribeResponse(groups=coordinator.describe_consumer_groups(message.group_ids))
-            case JoinGroupRequest():
-                answers: list[Any] = []
-                coordinator.join(message, Client(version, "wire", "/127.0.0.1")).when_done(answers.append)
-                return answers[0]
-            case OffsetCommitRequest():
-                for topic in message.topics:
-                    topic.topic_id = id_of(topic.name)
-                return coordinator.commit_offsets(message, version)
-            case OffsetFetchRequest():
-                return OffsetFetchResponse(groups=[coordinator.fetch_offsets(message.groups[0], False)])
-            case DescribeGroupsRequest():
-                return DescribeGroupsResponse(groups=coordinator.describe(message.groups, error_since=True))
-            case ListGroupsRequest():
-                return ListGroupsResponse(groups=coordinator.list([], message.types_filter)[1])
-            case DeleteGroupsRequest():
-                return DeleteGroupsResponse(results=coordinator.delete(message.groups_names))
-        raise AssertionError(message)
-
-    def configure(self, group: str, name: str, value: int) -> None:
-        self.harness.streams_settings = self.harness.streams_settings._replace(**{SETTINGS[name]: value})
-        self.wait()
-
-    def wait(self) -> None:
-        self.harness.clock.advance(INTERVAL_MS)
-
-
-class Script:
+class Script(GroupScript):
     """Groups have the topic's name and a suffix."""
 
-    def __init__(self, side: Side) -> None:
-        self.side = side
-        self.group = side.topic
+    protocol = "streams"
 
     # ---- requests, each in a line
 
@@ -202,50 +62,37 @@ class Script:
         if answer.error_code:
             # An unexpected error has no text in Kafka's answer.
             is_expected = answer.error_code != ErrorCode.UNKNOWN_SERVER_ERROR
-            text = self._common(answer.error_message) if is_expected else ""
+            text = self.common(answer.error_message) if is_expected else ""
             return f"{ErrorCode(answer.error_code).name}: {text}"
         text = f"{answer.member_id} epoch={answer.member_epoch} interval={answer.heartbeat_interval_ms}"
         if answer.active_tasks is not None:
             text += f" {_tasks(answer)}"
         for status in answer.status:
             # Kafka names missing internal topics in the order of its hash map.
-            detail, colon, names = self._common(status.status_detail).partition("missing: ")
+            detail, colon, names = self.common(status.status_detail).partition("missing: ")
             text += f" {status.status_code}: {detail}{colon}{', '.join(sorted(names.split(', ')))}"
         if answer.endpoint_information_epoch or answer.partitions_by_user_endpoint is not None:
             text += f" endpoints {answer.endpoint_information_epoch}"
             for each in sorted(answer.partitions_by_user_endpoint or (), key=lambda each: str(each.user_endpoint.host)):
-                active = [(self._common(t.topic), t.partitions) for t in each.active_partitions]
-                standby = [(self._common(t.topic), t.partitions) for t in each.standby_partitions]
+                active = [(self.common(t.topic), t.partitions) for t in each.active_partitions]
+                standby = [(self.common(t.topic), t.partitions) for t in each.standby_partitions]
                 text += f" {each.user_endpoint.host}:{each.user_endpoint.port} {active} {standby}"
         return text
 
-    def commit(self, member: str, epoch: int, partition: int, version: int = 9) -> str:
-        topic = OffsetCommitRequestTopic(self.side.topic, partitions=[OffsetCommitRequestPartition(partition, 1)])
-        request = OffsetCommitRequest(self.group, epoch, member, topics=[topic])
-        return ErrorCode(self.side.request(request, version).topics[0].partitions[0].error_code).name
-
-    def fetch(self, member: str | None, epoch: int) -> str:
-        topics = [OffsetFetchRequestTopics(self.side.topic, partition_indexes=[0])]
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group, member, epoch, topics)])
-        return ErrorCode(self.side.request(request, 9).groups[0].error_code).name
-
-    def _described(self) -> Any:
+    def described(self) -> Any:
         return self.side.request(StreamsGroupDescribeRequest(group_ids=[self.group]), 0).groups[0]
 
-    def epoch(self, member: str) -> int:
-        return next((m.member_epoch for m in self._described().members if m.member_id == member), 0)
-
     def describe(self) -> str:
-        group = self._described()
+        group = self.described()
         if group.error_code:
-            return f"{ErrorCode(group.error_code).name}: {self._common(group.error_message)}"
+            return f"{ErrorCode(group.error_code).name}: {self.common(group.error_message)}"
         parts = [f"{group.group_state} {group.group_epoch}/{group.assignment_epoch} topology {group.topology.epoch}"]
         for sub in group.topology.subtopologies or ():
             internal = [
-                [(self._common(t.name), t.partitions, t.replication_factor, _pairs(t.topic_configs)) for t in topics]
+                [(self.common(t.name), t.partitions, t.replication_factor, _pairs(t.topic_configs)) for t in topics]
                 for topics in (sub.repartition_source_topics, sub.state_changelog_topics)
             ]
-            sources, sinks = ([*map(self._common, names)] for names in (sub.source_topics, sub.repartition_sink_topics))
+            sources, sinks = ([*map(self.common, names)] for names in (sub.source_topics, sub.repartition_sink_topics))
             parts.append(f"{sub.subtopology_id} {sources} {sinks} {internal}")
         for m in sorted(group.members, key=lambda m: str(m.member_id)):
             endpoint = None if m.user_endpoint is None else (m.user_endpoint.host, m.user_endpoint.port)
@@ -256,36 +103,21 @@ class Script:
             )
         return "; ".join(parts)
 
-    def classic(self) -> str:
-        group = self.side.request(DescribeGroupsRequest(groups=[self.group]), 6).groups[0]
-        return f"{ErrorCode(group.error_code).name} {self._common(group.error_message)} {group.group_state}"
-
     def consumers(self) -> str:
         group = self.side.request(ConsumerGroupDescribeRequest(group_ids=[self.group]), 1).groups[0]
-        return f"{ErrorCode(group.error_code).name} {self._common(group.error_message)}"
+        return f"{ErrorCode(group.error_code).name} {self.common(group.error_message)}"
 
     def consumer_joins(self) -> str:
         request = ConsumerGroupHeartbeatRequest(
             self.group, "c", 0, rebalance_timeout_ms=1, subscribed_topic_names=[], topic_partitions=[]
         )
         answer = self.side.request(request, 1)
-        return f"{ErrorCode(answer.error_code).name} {self._common(answer.error_message)}"
+        return f"{ErrorCode(answer.error_code).name} {self.common(answer.error_message)}"
 
     def classic_joins(self) -> str:
         protocols = [JoinGroupRequestProtocol("range", b"")]
         request = JoinGroupRequest(self.group, 10_000, 10_000, "", None, "consumer", protocols)
         return ErrorCode(self.side.request(request, 9).error_code).name
-
-    def list(self) -> str:
-        groups = self.side.request(ListGroupsRequest(types_filter=["streams"]), 5).groups
-        return " ".join(f"{g.protocol_type} {g.group_state} {g.group_type}" for g in groups if g.group_id == self.group)
-
-    def delete(self) -> str:
-        request = DeleteGroupsRequest(groups_names=[self.group])
-        return ErrorCode(self.side.request(request, 2).results[0].error_code).name
-
-    def _common(self, text: str | None) -> str:
-        return (text or "").replace(self.side.topic, "T")
 
     # ---- the script
 

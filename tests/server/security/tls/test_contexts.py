@@ -70,6 +70,24 @@ def test_what_would_not_be_served_is_refused(texts: dict[str, str], why: str) ->
         server_context(properties(**KEYS, **texts), "none")
 
 
+@pytest.mark.parametrize(
+    ("store", "why"),
+    [
+        ({}, "there is no such file"),
+        ({"t": b"garbage"}, "cannot be read with ssl.truststore.password"),
+        ({"t": AUTHORITY.pkcs12("other")}, "cannot be read with ssl.truststore.password"),
+    ],
+)
+def test_a_trust_store_that_cannot_be_read_is_refused_where_no_client_certificate_is_requested(
+    store: dict[str, bytes], why: str
+) -> None:
+    keys = {name: text for name, text in KEYS.items() if "truststore" not in name}
+    trust = {"ssl_truststore_type": "PKCS12", "ssl_truststore_location": "t", "ssl_truststore_password": "secret"}
+    with pytest.raises(ConfigError, match=why) as caught:
+        server_context(properties(store, **keys, **trust), "none")
+    assert caught.value.name == "ssl.truststore.location" and caught.value.what_to_try
+
+
 def test_suites_have_opensslss_names() -> None:
     java = [
         "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA",

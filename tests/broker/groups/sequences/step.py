@@ -1,0 +1,149 @@
+"""A sequence of requests as data: what is asked, in words that each side resolves by what it has answered before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema import fields
+
+
+class Step(NamedTuple):
+    """A verb, a member (or `-`), and options; `str(step)` is the line of it."""
+
+    verb: str
+    member: str
+    options: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return " ".join([self.verb, self.member, *(f"{name}={value}" for name, value in self.options.items())])
+
+    @classmethod
+    def read(cls, line: str) -> Step:
+        verb, member, *options = line.split(" ")
+        return cls(verb, member, dict(option.split("=", 1) for option in options))
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence:
+    """`has_own_topics` if it changes topics: others share theirs. `configs` are the group's."""
+
+    kind: str
+    steps: tuple[Step, ...]
+    has_own_topics: bool = False
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def head(self) -> str:
+        configs = [f"{name}={value}" for name, value in self.configs.items()]
+        return " ".join(["sequence", self.kind, "own" if self.has_own_topics else "shared", *configs])
+
+    def of(self, steps: Iterable[Step]) -> Sequence:
+        return Sequence(self.kind, tuple(steps), self.has_own_topics, self.configs)
+
+    @property
+    def waits(self) -> bool:
+        return any(step.verb == "jump" for step in self.steps)
+
+
+#: What an answer begins with in a file of sequences.
+ANSWER = "    "
+
+
+def written(sequence: Sequence, answers: Iterable[str]) -> list[str]:
+    lines = [sequence.head]
+    for step, answer in zip(sequence.steps, answers, strict=True):
+        lines += [str(step), ANSWER + answer]
+    return lines
+
+
+def read(lines: Iterable[str]) -> Iterator[tuple[Sequence, list[str]]]:
+    head, steps, answers = "", [], []
+    for line in [*lines, "sequence end"]:
+        if line.startswith("sequence "):
+            if head:
+                _, kind, own, *configs = head.split(" ")
+                pairs = dict(config.split("=", 1) for config in configs)
+                yield Sequence(kind, tuple(map(Step.read, steps)), own == "own", pairs), answers
+            head, steps, answers = line, [], []
+        elif line.startswith(ANSWER):
+            answers.append(line[len(ANSWER) :])
+        else:
+            steps.append(line)
+
+
+# ---- names
+
+
+def actual(name: str, owner: str) -> str:
+    """The name of a topic or group of one sequence (or of `all`)."""
+    return f"{name}_{owner}_"
+
+
+def member_id(member: str) -> str:
+    """A UUID, as share sessions want; Java's hash maps of any size hold those of a to d in this order."""
+    return f"memberxxxxxxxxxxxba{member}AA"
+
+
+def common(text: str) -> str:
+    """Without the owner, and without what a library says about a regular expression."""
+    text = re.sub(r"_(?:\d+|all)_", "", text)
+    text = re.sub(member_id("(.)"), r"\1", text)
+    return re.sub(r"(is not a valid regular expression: ).*", r"\1...", text)
+
+
+# ---- answers
+
+#: Ports, times (ours lets members that wait for partitions beat sooner), and what is not part of the comparison.
+LEFT_OUT = frozenset(
+    {"throttle_time_ms", "heartbeat_interval_ms", "node_endpoints", "client_id", "client_host", "authorized_operations"}
+)
+#: Lists whose order is that of Java's hash maps and sets.
+UNORDERED = frozenset(
+    {
+        "members",
+        "topic_partitions",
+        "subscribed_topic_names",
+        "active_tasks",
+        "standby_tasks",
+        "warmup_tasks",
+        "groups",
+        "topics",
+        "partitions",
+        "responses",
+        "partitions_by_user_endpoint",
+        "active_partitions",
+        "standby_partitions",
+    }
+)
+
+
+def rendered(answer: Any, topic_names: Mapping[bytes, str]) -> str:
+    """All fields of a message that are not at their defaults, without what differs from run to run."""
+
+    def show(value: Any, name: str) -> str:
+        if isinstance(value, bytes | bytearray | memoryview):
+            value = bytes(value)
+            return topic_names.get(value, f"id:{any(value)}") if len(value) == 16 else f"{len(value)}B"
+        if isinstance(value, list):
+            items = [show(item, name) for item in value] if value and not isinstance(value[0], int) else value
+            items = sorted(items) if name in UNORDERED else items
+            return "[" + ",".join(map(str, items)) + "]"
+        if name.endswith("error_code"):
+            return ErrorCode(value).name
+        if isinstance(value, str):
+            return repr(common(value))
+        return str(value) if isinstance(value, bool | int | None) else struct(value)
+
+    def struct(message: Any) -> str:
+        parts = []
+        for each in fields(type(message)):
+            value = getattr(message, each.name)
+            if each.name not in LEFT_OUT and value not in (None, 0, "", []):
+                parts.append(f"{each.name}={show(value, each.name)}")
+        return "{" + " ".join(parts) + "}"
+
+    return struct(answer)[1:-1]

@@ -1,0 +1,38 @@
+"""Random sequences of requests of consumer, share and streams groups, against Apache Kafka and against us.
+
+The sequences, and the ones whose answers are recorded, are in tests/broker/groups/sequences.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from random import Random
+
+from tests.broker.groups.sequences.compare import Comparison, Difference
+from tests.broker.groups.sequences.generators import GENERATORS
+from tests.broker.groups.sequences.sides import PROPERTIES
+from tests.broker.groups.sequences.step import Sequence
+from tools import apache_kafka
+
+BASE_PORT = 32170
+SEQUENCES = 2_000
+#: Sequences that one broker answers before a fresh one takes its place: their topics stay on it.
+PER_BROKER = 1_000
+#: Differences that are made as short as possible, which takes a minute each.
+SHRUNK_MAX = 5
+
+
+def sequences(kind: str, count: int, first: int = 0) -> list[Sequence]:
+    return [GENERATORS[kind](Random(f"{kind} {seed}")) for seed in range(first, first + count)]
+
+
+def compared(kind: str, show: Callable[[Difference], None], count: int = SEQUENCES) -> Iterator[int]:
+    """How many of each part differ."""
+    for first in range(0, count, PER_BROKER):
+        with apache_kafka.ApacheKafka(BASE_PORT, properties=PROPERTIES):
+            comparison = Comparison(BASE_PORT, itertools.count(1).__next__)
+            found = comparison.differing(sequences(kind, min(PER_BROKER, count - first), first))
+            for difference in found[:SHRUNK_MAX]:
+                show(comparison.shrunk(difference))
+        yield len(found)

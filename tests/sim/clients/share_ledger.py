@@ -1,0 +1,197 @@
+"""What the members of a share group know together, held against each answer that one of them gets (invariants 55 to 58).
+
+A lock counts from the answer that gave it until its member has given the record back, its session is over, its time has passed
+(counted from the request, so never too long), or another leader answers. What a leader answers that the cluster has replaced, and
+that does not know it yet, is no promise: it cannot write, so nothing of what it decides lasts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.broker.share.record_state import AcknowledgeType
+from tests.sim.history import TopicPartition, Violation
+
+#: topic, partition, offset
+Place = tuple[str, int, int]
+#: first and last offset, and the type of each
+Batch = tuple[int, int, list[int]]
+FINAL = frozenset({AcknowledgeType.ACCEPT, AcknowledgeType.REJECT})
+
+
+@dataclass(eq=False)
+class Session:
+    """One share session, as its member sees it."""
+
+    member: str
+    is_open: bool = True
+    epoch: int = 0
+    #: Records of its locks that were given to others meanwhile: a mistake, unless the session turns out to be over.
+    contested: list[tuple[float, str]] = field(default_factory=list)
+
+
+class Answered(NamedTuple):
+    """When a request was sent and answered, and by which leader: its life and epoch; None if it may have been replaced."""
+
+    sent: float
+    received: float
+    leadership: object
+
+
+class Lock(NamedTuple):
+    session: Session
+    since: float
+    until: float
+    leadership: object
+
+
+@dataclass
+class Delivery:
+    """All deliveries of one record."""
+
+    value: bytes
+    #: The highest delivery count of all; the highest of a leader that was not replaced, and when it was seen.
+    count: int = 0
+    trusted: int = 0
+    seen: float = 0.0
+    locks: dict[Session, Lock] = field(default_factory=dict)
+    accepted: float | None = None
+    #: A member has sent that it accepts or rejects the record; it may have been lost.
+    is_decided: bool = False
+
+
+class ShareLedger:
+    """Of one group; `limit` is its share.delivery.count.limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.deliveries: dict[Place, Delivery] = {}
+        #: Requests whose answers were lost: each may have delivered any record of the partition once more.
+        self.lost: Counter[TopicPartition] = Counter()
+
+    # -- Answers -----------------------------------------------------------------------------------------------------
+
+    def delivered(
+        self,
+        session: Session,
+        place: Place,
+        value: bytes | None,
+        count: int,
+        answered: Answered,
+        lock_seconds: float,
+    ) -> None:
+        """`value` is None of an offset without a record of the application."""
+        known = self.deliveries.setdefault(place, Delivery(value or b""))
+        if value is not None and known.value != value:
+            raise Violation("2", f"{session.member} was given {value!r} at {place}, where {known.value!r} was before")
+        if count > self.limit:
+            raise Violation("57", f"{place} is delivered for the {count}th time, the limit is {self.limit}")
+        if answered.leadership is not None:
+            self._judge(session, place, known, count, answered)
+            until = answered.sent + lock_seconds
+            known.locks[session] = Lock(session, answered.received, until, answered.leadership)
+            if count > known.trusted:
+                known.trusted, known.seen = count, answered.received
+        known.count = max(known.count, count)
+
+    def _judge(self, session: Session, place: Place, known: Delivery, count: int, answered: Answered) -> None:
+        if known.accepted is not None and known.accepted < answered.sent:
+            raise Violation("58", f"{place} is delivered to {session.member}, and was accepted at {known.accepted:.3f}")
+        if count < known.trusted and known.seen < answered.sent:
+            raise Violation("58", f"{place} is delivered with the count {count} after {known.trusted}")
+        self._contest(session, place, known, answered)
+
+    def _contest(self, session: Session, place: Place, known: Delivery, answered: Answered) -> None:
+        """The sessions of others that have a lock of the record must not go on."""
+        for lock in self._others(known, session, answered):
+            text = f"{place} is locked for {lock.session.member}, and is {session.member}'s as well"
+            lock.session.contested.append((answered.received, text))
+
+    def _others(self, known: Delivery, session: Session, answered: Answered) -> Iterator[Lock]:
+        """The locks of other sessions that were certainly held when this request was answered."""
+        for other, lock in list(known.locks.items()):
+            if not other.is_open or lock.until <= answered.received or lock.leadership != answered.leadership:
+                if other is not session:
+                    del known.locks[other]
+            elif other is not session and lock.since <= answered.sent:
+                yield lock
+
+    def went_on(self, session: Session, sent: float) -> None:
+        """A request of the session was answered: it was not over, and neither were its locks."""
+        for when, text in session.contested:
+            if when <= sent:
+                raise Violation("55", text)
+
+    def closed(self, session: Session) -> None:
+        session.is_open = False
+
+    # -- Acknowledgements --------------------------------------------------------------------------------------------
+
+    def acknowledging(self, session: Session, partition: TopicPartition, batches: Iterable[Batch]) -> list[Lock | None]:
+        """The request is about to be sent. Returns the lock of each record, None where the member has none any more."""
+        locks = []
+        for place, kind in places(partition, batches):
+            known = self.deliveries[place]
+            locks.append(known.locks.get(session))
+            if kind != AcknowledgeType.RENEW:
+                known.locks.pop(session, None)
+                known.is_decided = known.is_decided or kind in FINAL
+        return locks
+
+    def acknowledged(
+        self,
+        session: Session,
+        partition: TopicPartition,
+        batches: Iterable[Batch],
+        answered: Answered,
+        lock_seconds: float,
+    ) -> None:
+        """The answer says that it is done."""
+        for place, kind in places(partition, batches):
+            known = self.deliveries[place]
+            if answered.leadership is not None:
+                self._contest(session, place, known, answered)
+            if kind == AcknowledgeType.ACCEPT and known.accepted is None:
+                known.accepted = answered.received
+            elif kind == AcknowledgeType.RENEW and session in known.locks:
+                known.locks[session] = known.locks[session]._replace(until=answered.sent + lock_seconds)
+
+    def refused(self, session: Session, locks: Iterable[Lock | None], answered: Answered, why: str) -> None:
+        """The answer says that the member does not hold one of the records."""
+        if answered.leadership is not None and all(
+            lock is not None and lock.until > answered.received and lock.leadership == answered.leadership
+            for lock in locks
+        ):
+            raise Violation("55", f"{session.member} holds what it acknowledges, and is answered {why}")
+
+    # -- The end -----------------------------------------------------------------------------------------------------
+
+    def check(self, logs: Mapping[TopicPartition, Mapping[int, bytes]]) -> None:
+        """Everything that the group could read is known, and the group has come to the end of it."""
+        for (topic, index), log in logs.items():
+            lost = self.lost[topic, index]
+            for offset, value in log.items():
+                known = self.deliveries.get((topic, index, offset))
+                if known is None:
+                    if lost < self.limit:
+                        raise Violation("56", f"{value!r} at {offset} of {topic}-{index} was never delivered")
+                elif known.value != value:
+                    raise Violation(
+                        "2", f"{known.value!r} was delivered at {offset} of {topic}-{index}, there is {value!r}"
+                    )
+                elif not known.is_decided and known.count + lost < self.limit:
+                    raise Violation(
+                        "57", f"{value!r} at {offset} of {topic}-{index} was given up after {known.count} deliveries"
+                    )
+        for topic, index, offset in self.deliveries:
+            if self.deliveries[topic, index, offset].value and offset not in logs[topic, index]:
+                raise Violation("31", f"the group was given {offset} of {topic}-{index}, which no reader may see")
+
+
+def places(partition: TopicPartition, batches: Iterable[Batch]) -> Iterator[tuple[Place, int]]:
+    for first, last, types in batches:
+        for offset in range(first, last + 1):
+            yield (*partition, offset), types[offset - first] if len(types) > 1 else types[0]
