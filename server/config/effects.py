@@ -81,7 +81,6 @@ FAMILIES: dict[str, str] = {
     "group.share.": "share groups",
     "group.streams.": "warm-up tasks, racks and descriptions of topologies in streams groups (KIP-1071)",
     "share.coordinator.": "share groups",
-    "errors.deadletterqueue.": "dead letters of share groups (KIP-1191)",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
