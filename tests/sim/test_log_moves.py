@@ -208,6 +208,27 @@ def test_a_move_takes_the_time_that_its_rate_gives_it_until_that_is_raised() -> 
     run(main())
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_that_was_never_flushed_is_on_the_disk_before_a_copy_of_it_is(seed: int) -> None:
+    """A power loss would take the log with its log start, which DeleteRecords has set, and leave what was copied before."""
+
+    async def main() -> None:
+        node = await filled(MovingNode(seed, rate=1000), 10)
+        end = node.log.log_end_offset
+        node.move_to("/b")
+        await asyncio.sleep(1)
+        future = node.logs.future(TOPIC_ID, 0)
+        assert future is not None and 0 < future.log_end_offset < end
+        await node.do("append")
+        await node.do("elect")
+        start = node.log.delete_records(end)
+        assert start == end and not node.logs.write_log_starts()
+        await node.crash(power=True)
+        assert node.directory == "a" and node.log.log_start_offset == end
+
+    run(main())
+
+
 def test_a_full_disk_ends_the_move_and_deletes_the_copy() -> None:
     async def main() -> None:
         node = await filled(MovingNode(1), 40)
