@@ -47,9 +47,15 @@ class FutureLogs(LogsState):
             del self._preferred[next(iter(self._preferred))]
 
     def create_future(self, current: Log, directory: LogDir, now_ms: int) -> Log:
-        """Returns a new, empty log in `directory` that is to replace `current`."""
+        """Returns a new, empty log in `directory` that is to replace `current`.
+
+        Raises:
+            StorageFailure
+        """
         key = (current.topic_id, current.partition)
         assert key not in self._futures and directory is not self.directory_of(current)
+        # A log that `current` has replaced there needs its offsets until it has lost its name: a power loss could bring it back.
+        self._removals.settle([self._path_of(directory, current)])
         try:
             self._checkpoints.forget(directory.path, (current.topic, current.partition))
         except StorageFailure as failure:

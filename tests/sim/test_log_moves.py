@@ -15,6 +15,7 @@ from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDir
 from ottla.storage.logs import Logs
 from tests.effort import seeds
 from tests.sim.disk import Killed
@@ -108,15 +109,19 @@ def forgotten(logs: Logs, future: Log, now_ms: int) -> None:
     del logs._futures[(future.topic_id, future.partition)]
 
 
+def only_if_all(
+    logs: Logs, only: LogDir | None = None, write: Callable[..., list[LogDir]] = Logs.write_log_starts
+) -> list[LogDir]:
+    return write(logs) if only is None else []
+
+
 MUTANTS: dict[str, tuple[object, str, object]] = {
     "the log is replaced before the future log has caught up": (future_copy, "copy_some", almost_all),
     "epochs are not taken over": (LeaderEpochs, "replace", lambda epochs, entries, assigned: None),
     "the future log is kept after the end of the move": (Logs, "drop_future", forgotten),
     "the log start is not followed": (future_copy, "follow_start", lambda current, future, now_ms: None),
-    "log starts are not written before": (
-        log_moves.LogMoves, "_is_settled", lambda moves, move, current: future_copy.is_flushed(current, move.future),
-    ),
-}  # fmt: skip
+    "log starts are not written before": (Logs, "write_log_starts", only_if_all),
+}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
@@ -186,6 +191,27 @@ def test_a_replica_that_goes_back_at_once_waits_for_the_name_of_its_former_log()
                     node.look()
         await node.finished()
         node.check()
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_replica_that_goes_back_at_once_keeps_its_log_start_if_a_power_loss_takes_the_new_name(seed: int) -> None:
+    """The former log is the partition's log again, so its log start must be on the disk as long as it has its name."""
+
+    async def main() -> None:
+        node = await filled(MovingNode(seed))
+        for name in ("flush", "elect"):
+            await node.do(name)
+        node.promise.start = node.log.delete_records(node.log.log_end_offset - 3)
+        assert not node.logs.write_log_starts()
+        with mock.patch.object(Logs, "rename_deleted"):
+            node.move_to("/b")
+            for _ in range(100):
+                await node.do("wait")
+            assert node.directory == "b" and node.logs.deleted_to_rename
+            node.move_to("/a")
+            await node.crash(power=True)
 
     run(main())
 
