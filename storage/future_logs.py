@@ -11,7 +11,8 @@ what the next start does (`settle_names`, `adopt`):
     both logs have the partition's name    the one with the later epoch and end is kept, the other one is deleted
     only the new one has it                the replacement is complete
 
-The old log is renamed after the new name was synced (removal.py), so one of them always has the partition's name.
+The old log is renamed after the new name was synced (removal.py), so one of them always has the partition's name. If the log
+is gone nevertheless, with its disk, the metadata decides about the copy (`is_assigned`).
 """
 
 from __future__ import annotations
@@ -46,9 +47,15 @@ class FutureLogs(LogsState):
             del self._preferred[next(iter(self._preferred))]
 
     def create_future(self, current: Log, directory: LogDir, now_ms: int) -> Log:
-        """Returns a new, empty log in `directory` that is to replace `current`."""
+        """Returns a new, empty log in `directory` that is to replace `current`.
+
+        Raises:
+            StorageFailure
+        """
         key = (current.topic_id, current.partition)
         assert key not in self._futures and directory is not self.directory_of(current)
+        # A log that `current` has replaced there needs its offsets until it has lost its name: a power loss could bring it back.
+        self._removals.settle([self._path_of(directory, current)])
         try:
             self._checkpoints.forget(directory.path, (current.topic, current.partition))
         except StorageFailure as failure:
@@ -103,8 +110,11 @@ class FutureLogs(LogsState):
         if current.has_files:
             self._remove_files(current, source, now_ms, target if future.has_files else None)
 
-    def adopt(self, future: Log) -> Log:
-        """Makes a future log the partition's log whose own log is gone with its directory: the rest of the records is lost with it.
+    def is_assigned(self, future: Log, directory_id: bytes | None) -> bool:
+        """Returns True if a future log without the log that it copies is to become the partition's log, as in Kafka: in the metadata's directory.
+
+        The controller is asked for that directory once the copy has caught up. An earlier copy lacks records, has deleted ones,
+        or is of a replica that was removed meanwhile.
 
         Raises:
             DamagedPartition: a directory is offline that may have the partition's log.
@@ -112,6 +122,10 @@ class FutureLogs(LogsState):
         if self.offline_directories:
             reason = f"the log that it copies is in a directory that is offline: {self.offline_directories[0].path}"
             raise DamagedPartition(future.directory, reason)
+        return self.directory_of(future).directory_id == directory_id
+
+    def adopt(self, future: Log) -> Log:
+        """Makes a future log the partition's log whose own log is gone with its directory: later records are lost with it."""
         directory = self.directory_of(future)
         logger.warning("%s: its partition has no other log here, so it becomes the partition's log", future.directory)
         relocate(future, self._path_of(directory, future))
@@ -133,8 +147,9 @@ class FutureLogs(LogsState):
             current = self.get(future.topic_id, future.partition)
             if current is None:
                 continue
-            if self.directory_of(current) is self.directory_of(future):
+            if (directory := self.directory_of(current)) is self.directory_of(future):
                 self.drop_future(future, now_ms)
+                self._add_to(directory, current)  # the future log had its place
                 continue
             current.is_moving = True
             if current.config.compact:

@@ -171,7 +171,12 @@ class Logs(FutureLogs):
             self.set_aside(same_name)  # of a topic that had this name before
         self._removals.settle(self._paths_of(topic, partition))
         if (future := self.future(topic_id, partition)) is not None:
-            return self.adopt(future)
+            if self.is_assigned(future, directory_id):
+                return self.adopt(future)
+            logger.warning(
+                "%s is set aside: it was not yet assigned, and its partition has no other log", future.directory
+            )
+            self.set_aside(future)
         preferred = self._preferred.pop((topic, partition), None)
         directory = preferred if preferred is not None and preferred.online else self._choose(directory_id)
         try:
@@ -236,7 +241,7 @@ class Logs(FutureLogs):
             raise failure
 
     def set_aside(self, log: Log) -> None:
-        """Renames a stray replica, which the metadata does not know, to a name that is not opened. Its files are kept."""
+        """Renames a stray replica or copy, which the metadata does not know, to a name that is not opened. Its files are kept."""
         directory = self._take_out(log)
         log.unmap()
         if log.has_files:

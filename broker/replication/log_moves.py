@@ -215,6 +215,9 @@ class LogMoves:
         """Copies a slice; if there is nothing left to copy, asks the controller, or replaces the log. Nothing else runs meanwhile."""
         current, future, now_ms = move.partition.log, move.future, self._world.clock.wall_ms()
         assert current is not None
+        if current.has_files and not current.recovery_point and current.log_end_offset:
+            # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
+            return self._on_worker(partial(current.flush, now_ms))
         if move.aligned != current.truncations:
             future_copy.align(current, future)
             move.aligned = current.truncations

@@ -15,6 +15,7 @@ from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDir
 from ottla.storage.logs import Logs
 from tests.effort import seeds
 from tests.sim.disk import Killed
@@ -108,15 +109,19 @@ def forgotten(logs: Logs, future: Log, now_ms: int) -> None:
     del logs._futures[(future.topic_id, future.partition)]
 
 
+def only_if_all(
+    logs: Logs, only: LogDir | None = None, write: Callable[..., list[LogDir]] = Logs.write_log_starts
+) -> list[LogDir]:
+    return write(logs) if only is None else []
+
+
 MUTANTS: dict[str, tuple[object, str, object]] = {
     "the log is replaced before the future log has caught up": (future_copy, "copy_some", almost_all),
     "epochs are not taken over": (LeaderEpochs, "replace", lambda epochs, entries, assigned: None),
     "the future log is kept after the end of the move": (Logs, "drop_future", forgotten),
     "the log start is not followed": (future_copy, "follow_start", lambda current, future, now_ms: None),
-    "log starts are not written before": (
-        log_moves.LogMoves, "_is_settled", lambda moves, move, current: future_copy.is_flushed(current, move.future),
-    ),
-}  # fmt: skip
+    "log starts are not written before": (Logs, "write_log_starts", only_if_all),
+}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
@@ -190,6 +195,27 @@ def test_a_replica_that_goes_back_at_once_waits_for_the_name_of_its_former_log()
     run(main())
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_replica_that_goes_back_at_once_keeps_its_log_start_if_a_power_loss_takes_the_new_name(seed: int) -> None:
+    """The former log is the partition's log again, so its log start must be on the disk as long as it has its name."""
+
+    async def main() -> None:
+        node = await filled(MovingNode(seed))
+        for name in ("flush", "elect"):
+            await node.do(name)
+        node.promise.start = node.log.delete_records(node.log.log_end_offset - 3)
+        assert not node.logs.write_log_starts()
+        with mock.patch.object(Logs, "rename_deleted"):
+            node.move_to("/b")
+            for _ in range(100):
+                await node.do("wait")
+            assert node.directory == "b" and node.logs.deleted_to_rename
+            node.move_to("/a")
+            await node.crash(power=True)
+
+    run(main())
+
+
 def test_a_move_takes_the_time_that_its_rate_gives_it_until_that_is_raised() -> None:
     async def main() -> None:
         node = await filled(MovingNode(1, rate=1000), 30)
@@ -204,6 +230,27 @@ def test_a_move_takes_the_time_that_its_rate_gives_it_until_that_is_raised() -> 
         await node.finished()
         assert loop.time() - began < 15
         assert node.directory == "b"
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(3, 9))
+def test_a_log_that_was_never_flushed_is_on_the_disk_before_a_copy_of_it_is(seed: int) -> None:
+    """A power loss would take the log with its log start, which DeleteRecords has set, and leave what was copied before."""
+
+    async def main() -> None:
+        node = await filled(MovingNode(seed, rate=1000), 10)
+        end = node.log.log_end_offset
+        node.move_to("/b")
+        await asyncio.sleep(1)
+        future = node.logs.future(TOPIC_ID, 0)
+        assert future is not None and 0 < future.log_end_offset < end
+        await node.do("append")
+        await node.do("elect")
+        start = node.log.delete_records(end)
+        assert start == end and not node.logs.write_log_starts()
+        await node.crash(power=True)
+        assert node.directory == "a" and node.log.log_start_offset == end
 
     run(main())
 

@@ -178,3 +178,42 @@ def test_a_future_log_whose_log_is_gone_with_its_directory_takes_its_place_unles
     adopted = alone.create("orders", 0, A, SMALL, directory_id=B)
     assert adopted.log_end_offset == 40
     assert adopted.directory == str(tmp_path / "b" / "orders-0")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in its directory", "in another one"])
+def test_a_future_log_that_the_metadata_does_not_name_is_set_aside_when_its_log_is_gone(
+    two: Logs, tmp_path: Path, elsewhere: bool
+) -> None:
+    """As after a power loss that took a log which was never flushed, and left a part of its copy."""
+    log, future = moving(two)
+    copy_all(log, future)
+    future.flush()
+    killed(two)
+    (tmp_path / "a" / "orders-0").rename(tmp_path / "lost")
+    if elsewhere:
+        again = opened(tmp_path / "a", tmp_path / "b")
+    else:
+        again = opened(tmp_path / "b")
+    new = again.create("orders", 0, A, SMALL, directory_id=A)
+    assert (new.log_start_offset, new.log_end_offset, again.futures()) == (0, 0, [])
+    assert new.directory == str(tmp_path / ("a" if elsewhere else "b") / "orders-0")
+    (kept,) = (tmp_path / "b").glob("*-stray")
+    assert list(kept.glob("*.log")), "the operator has its records"
+    append(new, batch())
+    new.flush()
+    killed(again)
+    last = opened(*(directory.path for directory in again.directories)).get(A, 0)
+    assert last is not None and last.log_end_offset == 1
+
+
+def test_a_future_log_in_the_directory_of_its_log_is_deleted_at_the_start(two: Logs, tmp_path: Path) -> None:
+    log, future = moving(two)
+    copy_all(log, future)
+    two.close_all()
+    Path(future.directory).rename(tmp_path / "a" / Path(future.directory).name)
+    again = opened(tmp_path / "a", tmp_path / "b")
+    found = again.get(A, 0)
+    assert found is not None and not again.futures() and not found.is_moving
+    assert again.in_directory(again.directories[0]) == [found], (
+        "its checkpoints are written, and it fails with its disk"
+    )
