@@ -30,6 +30,7 @@ from ottla.broker.replication.fetch_session_cache import FetchSessionCache
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
+from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.wiring import ShareGroups, ShareStateLeadership, persister, share_coordinator
 from ottla.broker.telemetry.service import Telemetry
@@ -95,7 +96,10 @@ class BrokerNode:
             world, configs.node_id, self.metadata, self.share_coordinator, self.channels, topic_creation
         )
         work = LongWork(world)
-        self.share_leaders = ShareLeaders(world, configs, self.metadata, self.replicas, share_persister, wheel, work)
+        self.share_leaders = ShareLeaders(
+            world, configs, self.metadata, self.replicas, share_persister, wheel, work,
+            DeadLetterQueue(world, configs, self.metadata, self.replicas, self.channels, controller, wheel),
+        )  # fmt: skip
         self.components = BrokerComponents(
             world=world,
             configs=configs,

@@ -1,4 +1,4 @@
-"""Two pipes between a node and the process that started it (`ottla dev`).
+"""Two pipes between a node and the process that started it (`ottla dev`, `ottla start --processes`).
 
 ready     the node writes one line once it serves clients
 alive     the node stops when the other end is closed: however its parent ends, no node outlives it

@@ -4,7 +4,7 @@ Every node sends the levels that it supports (ApiVersions, broker registration);
 feature. The first feature is metadata.version, which decides the versions of metadata records that may be written. (The
 versions of requests between brokers are negotiated by ApiVersions on each connection.) Levels are Apache Kafka's.
 Ottla advertises 4.3, the newest release of which it implements every level. With `unstable.feature.versions.enable` a node supports
-the metadata of 4.4, too, but not share.version 2 (dead letters), which is a feature of its own.
+the metadata of 4.4, and the feature levels that came with it, too.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Feature(NamedTuple):
 
     @property
     def max_level(self) -> int:
-        """The highest level we support."""
-        return sum(1 for level in self.since if level <= METADATA_VERSION_LATEST)
+        """The highest level that we support without `unstable.feature.versions.enable`."""
+        return self.default_level(METADATA_VERSION_LATEST)
 
     def default_level(self, metadata_version: int) -> int:
         """Returns the level of a new cluster."""
-        return min(self.max_level, sum(1 for level in self.since if level <= metadata_version))
+        return sum(1 for level in self.since if level <= metadata_version)
 
 
 FEATURES = {
@@ -104,8 +104,8 @@ FEATURES = {
 
 def supported_levels(*, unstable: bool = False) -> dict[str, tuple[int, int]]:
     """Lowest and highest supported level by feature, as a node advertises them."""
-    ranges = {name: (0, feature.max_level) for name, feature in FEATURES.items()}
     latest = METADATA_VERSION_UNSTABLE if unstable else METADATA_VERSION_LATEST
+    ranges = {name: (0, feature.default_level(latest)) for name, feature in FEATURES.items()}
     return {METADATA_VERSION: (METADATA_VERSION_MIN, latest)} | ranges
 
 

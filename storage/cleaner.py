@@ -118,7 +118,9 @@ class Cleaner:
         best: tuple[Log, Plan] | None = None
         looked_at = 0
         for log in self._logs:
-            if not log.config.compact or len(log.segments) < 2 or log.failure or log.uncleanable or log.closed:
+            if not log.config.compact or len(log.segments) < 2 or log.failure or log.uncleanable:
+                continue
+            if log.closed or log.is_moving:
                 continue
             try:
                 plan = plan_for(log, log.cleaned_until, now_ms)
@@ -131,7 +133,7 @@ class Cleaner:
             if looked_at >= SEGMENTS_PER_TURN:
                 looked_at = 0
                 yield Pause()
-        if best is None or best[0].closed:
+        if best is None or best[0].closed or best[0].is_moving:
             return None
         return best[0], plan_for(best[0], best[0].cleaned_until, now_ms)  # as it is in this turn
 
@@ -226,6 +228,8 @@ def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | N
 def _check_unchanged(log: Log, truncations: int, segments: Iterable[Segment]) -> None:
     if log.closed:
         raise LogChanged("closed during compaction")
+    if log.is_moving:
+        raise LogChanged("compaction pauses while the log moves to another directory")
     if log.truncations != truncations:
         raise LogChanged("truncated during compaction")
     if not log.config.compact:

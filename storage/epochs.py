@@ -115,6 +115,12 @@ class LeaderEpochs:
         if self.entries:
             self._replace([])
 
+    def replace(self, entries: list[tuple[int, int]], assigned: int) -> None:
+        """Takes over the epochs of another log with the same batches. The next flush writes them."""
+        self._set(list(entries))
+        self.assigned = assigned
+        self._outdated = True
+
     def store(self) -> None:
         """Store the epochs in the file from now on; the next flush rewrites it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.storage import epochs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_state import LogState
 from ottla.storage.partition_dir import write_topic_id
@@ -51,6 +52,24 @@ def remove_files(log: LogState, segment: Segment) -> None:
     # Appends continue in the previous segment. If the empty new one reappeared after a power loss, it would hide them.
     if log.files.exists(log.directory):  # the log may have been deleted meanwhile
         log.files.sync_dir(log.directory)
+
+
+def relocate(log: LogState, directory: str) -> None:
+    """Renames the log's directory. The entry is not synced: the next flush does that before the recovery point advances.
+
+    Raises:
+        StorageFailure: nothing has changed.
+    """
+    for segment in log.segments:
+        segment.unmap()
+    if log.has_files:
+        log.files.rename(log.directory, directory)
+    log.deleted_files = [directory + path.removeprefix(log.directory) for path in log.deleted_files]
+    log.directory = directory
+    log.epochs.path = f"{directory}/{epochs.FILE}"
+    for segment in log.segments:
+        segment.relocate(directory)
+    log.entry_synced = False
 
 
 def delete_segments(log: LogState, gone: list[Segment]) -> None:

@@ -79,6 +79,8 @@ class LogState:
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
         self.uncleanable: str | None = None  # why the log cleaner skips it
+        # True while a future log copies this one. It is not compacted then: the copy could keep a record whose tombstone is gone.
+        self.is_moving = False
         for segment in segments:
             segment.cold.epoch_at = epochs.epoch_of
         self._jitter = jitter

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from ottla.storage import checkpoint, clean_shutdown
 from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
+from ottla.storage.future_logs import FutureLogs
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import RESERVED_IDS, LogDir
-from ottla.storage.logs_state import LogsState
-from ottla.storage.partition_dir import DELETE, STRAY, name_with_suffix, partition_of, read_topic_id
+from ottla.storage.partition_dir import DELETE, STRAY, future_partition_of, partition_of, read_topic_id
 from ottla.storage.recovery import new_log, open_log
 from ottla.storage.removal import REMOVED_AT_ONCE
 from ottla.storage.walk import REMEDY, DamagedLog
@@ -30,7 +30,7 @@ RECOVERY_BYTES_MAX = 64 << 20
 ConfigFor = Callable[[str, bytes], LogConfig]
 
 
-class Logs(LogsState):
+class Logs(FutureLogs):
     """The logs of a node in its log directories."""
 
     # Opening
@@ -44,6 +44,7 @@ class Logs(LogsState):
                     epochs.append(self._open_directory(directory, config_for, now_ms))
                 except StorageFailure as failure:
                     self.directory_failed(directory, failure)
+        self.settle_names(now_ms)
         self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
 
     def _open_directory(self, directory: LogDir, config_for: ConfigFor, now_ms: int) -> int:
@@ -61,31 +62,50 @@ class Logs(LogsState):
                 self._removals.add_renamed(path, now_ms)
                 continue
             found = partition_of(name)
+            is_future = found is None
+            found = found or future_partition_of(name)
             if found is None or name == METADATA_LOG_DIR:
                 continue
             try:
-                log = self._open_partition(directory, found, config_for, clean, now_ms)
+                log = self._open_partition(directory, name, found, config_for, clean, now_ms)
             except StorageFailure:
                 raise
             except Exception as error:
-                self._leave_closed(path, found, error)
+                if is_future:
+                    logger.warning("%s is copied again: %s", path, error)
+                    self._rename_away(directory, path, *found, DELETE)
+                else:
+                    self._leave_closed(path, found, error)
             else:
-                if log is not None:
-                    self._add(directory, log)
+                self._add_opened(directory, log, is_future, now_ms)
         ends = {(log.topic, log.partition): log.log_end_offset for log in self.in_directory(directory)}
         self._checkpoints.lower_to_ends(directory.path, ends)
         self._opened.add(directory.path)
         return broker_epoch
 
+    def _add_opened(self, directory: LogDir, log: Log | None, is_future: bool, now_ms: int) -> None:
+        if log is None:
+            return
+        other = self.get(log.topic_id, log.partition)
+        if is_future and self.future(log.topic_id, log.partition) is None:
+            self._add_future(directory, log)
+        elif is_future:
+            log.leave()
+            self._remove_files(log, directory, now_ms)  # the copy of an earlier move, whose directory was offline since
+        elif other is not None:
+            self._keep_one(other, log, directory, now_ms)
+        else:
+            self._add(directory, log)
+
     def _open_partition(
-        self, directory: LogDir, name: tuple[str, int], config_for: ConfigFor, clean: bool, now_ms: int
+        self, directory: LogDir, dir_name: str, name: tuple[str, int], config_for: ConfigFor, clean: bool, now_ms: int
     ) -> Log | None:
         """Opens a partition. Returns None if it was set aside."""
 
         def known(checkpoint_name: str) -> int:
             return self._checkpoints.known(directory.path, checkpoint_name, name)
 
-        path = f"{directory.path}/{name[0]}-{name[1]}"
+        path = f"{directory.path}/{dir_name}"
         try:
             topic_id = read_topic_id(self.files, path)
         except CorruptFile as error:
@@ -95,7 +115,7 @@ class Logs(LogsState):
             topic_id = None
         if topic_id is None:
             # Kafka does the same. partition.metadata is synced before the first flush of records, so no acknowledged record is lost.
-            self._rename_away(directory, *name, STRAY)
+            self._rename_away(directory, path, *name, DELETE if future_partition_of(dir_name) else STRAY)
             return None
         log = open_log(
             self.files,
@@ -149,8 +169,16 @@ class Logs(LogsState):
             return log
         if (same_name := self._by_name.get((topic, partition))) is not None:
             self.set_aside(same_name)  # of a topic that had this name before
-        self._removals.settle(topic, partition)
-        directory = self._choose(directory_id)
+        self._removals.settle(self._paths_of(topic, partition))
+        if (future := self.future(topic_id, partition)) is not None:
+            if self.is_assigned(future, directory_id):
+                return self.adopt(future)
+            logger.warning(
+                "%s is set aside: it was not yet assigned, and its partition has no other log", future.directory
+            )
+            self.set_aside(future)
+        preferred = self._preferred.pop((topic, partition), None)
+        directory = preferred if preferred is not None and preferred.online else self._choose(directory_id)
         try:
             self._checkpoints.forget(directory.path, (topic, partition))
         except StorageFailure as failure:
@@ -171,7 +199,7 @@ class Logs(LogsState):
         if owner is None or owner == topic_id:
             raise damaged
         directory = next(d for d in self.directories if damaged.path.startswith(f"{d.path}/"))
-        self._rename_away(directory, topic, partition, STRAY)
+        self._rename_away(directory, damaged.path, topic, partition, STRAY)
         del self._damaged[(topic, partition)]
 
     def _choose(self, directory_id: bytes | None) -> LogDir:
@@ -188,13 +216,14 @@ class Logs(LogsState):
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
         """Removes the log from memory, without a system call. `rename_deleted` and `remove_deleted` remove its files."""
+        if (future := self.future(topic_id, partition)) is not None:
+            self.drop_future(future, now_ms)
         log = self._logs.get((topic_id, partition))
         if log is None:
             return
         directory = self._take_out(log)
         if log.has_files:
-            target = self._name_away(directory, log.topic, log.partition, DELETE)
-            self._removals.add(log, directory, target, now_ms + log.config.file_delete_delay_ms)
+            self._remove_files(log, directory, now_ms)
 
     @property
     def deleted_to_rename(self) -> int:
@@ -212,20 +241,15 @@ class Logs(LogsState):
             raise failure
 
     def set_aside(self, log: Log) -> None:
-        """Renames a stray replica, which the metadata does not know, to a name that is not opened. Its files are kept."""
+        """Renames a stray replica or copy, which the metadata does not know, to a name that is not opened. Its files are kept."""
         directory = self._take_out(log)
         log.unmap()
         if log.has_files:
-            self._rename_away(directory, log.topic, log.partition, STRAY)
+            self._rename_away(directory, log.directory, log.topic, log.partition, STRAY)
 
-    def _name_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
-        return f"{directory.path}/{name_with_suffix(topic, partition, self._rng.randbytes(16), suffix)}"
-
-    def _rename_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> None:
+    def _rename_away(self, directory: LogDir, path: str, topic: str, partition: int, suffix: str) -> None:
         try:
-            self.files.rename(
-                f"{directory.path}/{topic}-{partition}", self._name_away(directory, topic, partition, suffix)
-            )
+            self.files.rename(path, self._name_away(directory, topic, partition, suffix))
             self.files.sync_dir(directory.path)
         except StorageFailure as failure:
             if not isinstance(failure, DiskFull):
@@ -317,7 +341,7 @@ class Logs(LogsState):
         """Returns all logs; each must be passed to `close_some`."""
         # Threads that close logs must not unmap each other's segments.
         self.mappings.limit = sys.maxsize
-        return list(self)
+        return [*self, *self.futures()]
 
     def close_some(self, logs: Iterable[Log]) -> None:
         """Flushes and closes these logs, on any thread, each log once."""
@@ -333,7 +357,7 @@ class Logs(LogsState):
             logger.warning("deleted partitions keep their names until the next start: %s", failure)
         self._sync_entries()
         unclean = self._unclean
-        unclean |= {self.directory_of(log).path for log in self if not log.closed}
+        unclean |= {self.directory_of(log).path for log in (*self, *self.futures()) if not log.closed}
         self._outdated.clear()
         self.write_recovery_points()
         self.write_high_watermarks()
@@ -347,6 +371,6 @@ class Logs(LogsState):
                 directory.lock.release()
         self._logs.clear()
         self._by_name.clear()
-        self._dir_of.clear()
+        self._futures.clear()
         for logs in self._in.values():
             logs.clear()

@@ -33,13 +33,18 @@ class LogsState:
         self._rng = rng
         self._logs: dict[Key, Log] = {}
         self._by_name: dict[tuple[str, int], Log] = {}
-        self._dir_of: dict[Key, LogDir] = {}
+        #: The logs that are to replace others (future_logs.py). They are in `_in`, so that checkpoints and failures include them.
+        self._futures: dict[Key, Log] = {}
+        self._by_path = {directory.path: directory for directory in directories}
         self._in: dict[str, dict[Key, Log]] = {directory.path: {} for directory in directories}
-        self._removals = Removals(files, self.directory_failed)
+        self._removals = Removals(files, self.directory_failed, self.sync_names)
         self._checkpoints = OffsetCheckpoints(files)
+        # Directories where logs have taken other ones' places since their names were synced, and how many.
+        self._renamed: dict[str, int] = {}
         self._opened: set[str] = set()  # directories whose logs are all open and recovered
         self._unclean: set[str] = set()  # directories where a log could not be closed
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
+        self._preferred: dict[tuple[str, int], LogDir] = {}  # directories for partitions that are not here yet
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
 
     # Finding
@@ -57,7 +62,14 @@ class LogsState:
         return len(self._logs)
 
     def directory_of(self, log: Log) -> LogDir:
-        return self._dir_of[(log.topic_id, log.partition)]
+        return self._by_path[log.directory.rpartition("/")[0]]
+
+    def future(self, topic_id: bytes, partition: int) -> Log | None:
+        """Returns the log that is to replace this partition's log from another directory."""
+        return self._futures.get((topic_id, partition))
+
+    def futures(self) -> list[Log]:
+        return list(self._futures.values())
 
     def in_directory(self, directory: LogDir) -> list[Log]:
         return list(self._in[directory.path].values())
@@ -69,17 +81,27 @@ class LogsState:
             raise StorageFailure(log.directory, f"{log.topic}-{log.partition} is in {other.directory} as well")
         self._logs[key] = log
         self._by_name[(log.topic, log.partition)] = log
-        self._dir_of[key] = directory
-        self._in[directory.path][key] = log
+        self._add_to(directory, log)
+
+    def _add_to(self, directory: LogDir, log: Log) -> None:
+        self._in[directory.path][(log.topic_id, log.partition)] = log
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
         log.before_truncation = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 
     def _take_out(self, log: Log) -> LogDir:
         key = (log.topic_id, log.partition)
-        del self._logs[key]
-        del self._by_name[(log.topic, log.partition)]
+        if self._futures.get(key) is log:
+            del self._futures[key]
+            if (current := self._logs.get(key)) is not None:
+                current.is_moving = False
+        else:
+            del self._logs[key]
+            del self._by_name[(log.topic, log.partition)]
         log.leave()
-        directory = self._dir_of.pop(key)
+        log.on_failure = (
+            None  # a search that still reads it must not take the directory offline, because the files are renamed
+        )
+        directory = self.directory_of(log)
         del self._in[directory.path][key]
         return directory
 
@@ -110,7 +132,23 @@ class LogsState:
 
     def write_log_starts(self, only: LogDir | None = None) -> list[LogDir]:
         """Writes and syncs the log start offsets, so that DeleteRecords survives a crash. Returns the directories where this failed."""
+        for directory in self.directories:
+            if directory.path in self._renamed and only in (None, directory):
+                self.sync_names(directory)
         return self._write(checkpoint.LOG_START, lambda log: log.log_start_to_write or None, only)
+
+    def sync_names(self, directory: LogDir) -> bool:
+        """Syncs the names of the logs that have taken another one's place. Returns False if the directory is offline."""
+        renamed = self._renamed.get(directory.path)
+        if directory.online and renamed is not None:
+            try:
+                self.files.sync_dir(directory.path)
+            except StorageFailure as failure:
+                self.directory_failed(directory, failure)
+            else:
+                if self._renamed.get(directory.path) == renamed:  # no other one meanwhile
+                    self._renamed.pop(directory.path, None)
+        return directory.online
 
     def write_high_watermarks(self) -> None:
         self._write(checkpoint.REPLICATION, lambda log: min(log.high_watermark, log.truncating_to))
@@ -149,7 +187,11 @@ class LogsState:
         }
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
-        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.before_truncation`)."""
+        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.before_truncation`).
+
+        A log that this one has just replaced loses its name before, or it would be the longer of the two after a crash.
+        """
+        self._removals.settle(f"{place.path}/{log.topic}-{log.partition}" for place in self.directories)
 
         def wanted(name: str, now: int) -> int:
             offset_max = start if name == checkpoint.LOG_START and start is not None else min(now, offset)

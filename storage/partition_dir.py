@@ -21,6 +21,7 @@ TRUNCATION = "truncation-in-progress"
 DELETE, FUTURE, STRAY = "-delete", "-future", "-stray"
 NAME_BYTES_MAX = 255
 _NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_FUTURE_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{32}" + FUTURE)
 
 
 def partition_of(name: str) -> tuple[str, int] | None:
@@ -29,6 +30,17 @@ def partition_of(name: str) -> tuple[str, int] | None:
         return None
     found = _NAME.fullmatch(name)
     return (found["topic"], int(found["partition"])) if found else None
+
+
+def future_partition_of(name: str) -> tuple[str, int] | None:
+    """Returns (topic, partition) of a future log's directory name, None for any other name."""
+    found = _FUTURE_NAME.fullmatch(name)
+    return (found["topic"], int(found["partition"])) if found else None
+
+
+def has_future_name(topic: str, partition: int) -> bool:
+    """Returns False if the topic's name is too long for the directory of a future log: its partitions cannot move."""
+    return len(f"{topic}-{partition}.{bytes(16).hex()}{FUTURE}") <= NAME_BYTES_MAX
 
 
 def name_with_suffix(topic: str, partition: int, uuid: bytes, suffix: str) -> str:

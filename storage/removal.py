@@ -8,12 +8,13 @@
 A process that ends between the steps leaves directories under their old names. Their topic is not in the metadata any more, so
 the next start sets them aside (`-stray`) and does not serve the topic. Renamed directories are unlinked by the next start.
 A new log of the same name waits for the rename (`settle`), or its files would be put into the old directory.
+A log that was replaced by its future log (future_logs.py) is renamed after the replacement's name is on the disk.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
 
@@ -36,16 +37,24 @@ class RemovedLog:
     directory: LogDir
     target: str
     due_ms: int
+    #: The log directory of the future log that replaced it.
+    replaced_by: LogDir | None = None
     renamed: bool = False
 
 
 class Removals:
     """The deleted logs of a node until their directories are unlinked. All methods except `rename_all` and `remove_due` are for the thread that appends."""
 
-    def __init__(self, files: Files, on_failed: Callable[[LogDir, StorageFailure], None]) -> None:
+    def __init__(
+        self,
+        files: Files,
+        on_failed: Callable[[LogDir, StorageFailure], None],
+        sync_names: Callable[[LogDir], bool],
+    ) -> None:
         self._files = files
         self._on_failed = on_failed
-        self._removed: dict[tuple[str, int], RemovedLog] = {}
+        self._sync_names = sync_names
+        self._removed: dict[str, RemovedLog] = {}  # by the directory that is to be renamed
         self._renaming = Lock()  # held for one rename, never for a sync
         self._due_trees: dict[str, int] = {}  # path -> due ms
         self._due_files: dict[str, int] = {}
@@ -54,11 +63,10 @@ class Removals:
         """The number of logs that are not yet renamed."""
         return len(self._removed)
 
-    def add(self, log: Log, directory: LogDir, target: str, due_ms: int) -> None:
-        """Adds a deleted log."""
-        key = (log.topic, log.partition)
-        assert key not in self._removed, "a log of this name could not have been made"
-        self._removed[key] = RemovedLog(log, directory, target, due_ms)
+    def add(self, log: Log, directory: LogDir, target: str, due_ms: int, replaced_by: LogDir | None = None) -> None:
+        """Adds a deleted or replaced log."""
+        assert log.directory not in self._removed, "a log of this name could not have been made"
+        self._removed[log.directory] = RemovedLog(log, directory, target, due_ms, replaced_by)
 
     def add_renamed(self, path: str, due_ms: int) -> None:
         """Adds a directory that is renamed already."""
@@ -68,17 +76,22 @@ class Removals:
         """Adds a file of an existing log: of a segment that retention, truncation or compaction has removed."""
         self._due_files[path] = due_ms
 
-    def settle(self, topic: str, partition: int) -> None:
-        """Renames the directory of this name, if it is pending, and syncs the rename, so that a crash cannot undo it.
+    def settle(self, paths: Iterable[str]) -> None:
+        """Renames those of these directories that are pending, and syncs the renames, so that a crash cannot undo them.
 
         Raises:
-            StorageFailure: the directory could not be renamed.
+            StorageFailure: a directory could not be renamed.
         """
-        if (topic, partition) in self._removed:
+        pending = self.pending(paths)
+        if pending:
             failure = self.rename_all()
-            if (topic, partition) in self._removed:
+            if self.pending(pending):
                 assert failure is not None
                 raise failure
+
+    def pending(self, paths: Iterable[str]) -> list[str]:
+        """Returns those of these directories that are to be renamed."""
+        return [path for path in paths if path in self._removed]
 
     def rename_all(self) -> StorageFailure | None:
         """Renames all pending directories and syncs each log directory once, on any thread. Returns the last failure."""
@@ -90,7 +103,10 @@ class Removals:
             directory = entries[0].directory
             try:
                 for entry in entries:
-                    self._rename(entry)
+                    # Without the sync a power loss could take the new name and keep the rename of the old log. If the new log's
+                    # directory is offline, the old one keeps its name: the next start chooses between the two.
+                    if entry.replaced_by is None or self._sync_names(entry.replaced_by):
+                        self._rename(entry)
                 self._files.sync_dir(directory.path)
             except StorageFailure as error:
                 failure = error
@@ -110,10 +126,10 @@ class Removals:
 
     def _left(self, entry: RemovedLog) -> None:
         """Marks a rename as synced, or its log directory as offline: the name is free."""
-        key = (entry.log.topic, entry.log.partition)
         with self._renaming:
-            if self._removed.get(key) is entry:  # not yet removed by another thread, nor replaced by a newer log
-                del self._removed[key]
+            # It may have been removed by another thread, or replaced by a newer log.
+            if self._removed.get(entry.log.directory) is entry:
+                del self._removed[entry.log.directory]
                 if entry.renamed and entry.directory.online:
                     self._due_trees[entry.target] = entry.due_ms
 

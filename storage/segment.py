@@ -316,6 +316,14 @@ class Segment(IndexedSegment):
         for kind in reversed(SUFFIXES):
             if kind != TXN_INDEX_SUFFIX or self._files.exists(old[kind]):
                 self._files.rename(old[kind], self._named(kind))
+        self._name_indexes()
+
+    def relocate(self, directory: str) -> None:
+        """The files are in another directory from now on, because theirs was renamed while the segment was unmapped."""
+        self.path = segment_path(directory, self.base_offset, "")
+        self._name_indexes()
+
+    def _name_indexes(self) -> None:
         self.indexes.offsets.path = self._named(INDEX_SUFFIX)
         self.indexes.times.path = self._named(TIME_INDEX_SUFFIX)
         self.txn_index.path = self._named(TXN_INDEX_SUFFIX)

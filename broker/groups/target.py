@@ -39,9 +39,10 @@ def assign(
 ) -> Outcome[T]:
     """`groups` are the shard's of this kind. A large target is not there yet when this goes on: a later heartbeat finds it.
 
-    The first one of a group is there: before it a member had epoch 0, which says that it has not joined. It is for one member.
+    The target of a single member is there: it has everything, and it may be the first of a share or streams group, whose
+    member would have epoch 0 until then, which says that it has not joined.
     """
-    if work <= WORK_ON_LOOP_MAX or group.assignment_epoch <= 0:
+    if work <= WORK_ON_LOOP_MAX or group.assignment_epoch <= 0 or len(group.members) == 1:
         return Outcome(compute(), then=go_on)
     if not group.is_assigning:
         group.is_assigning = True

@@ -1,13 +1,13 @@
-"""AlterReplicaLogDirs (34): which of this node's log directories a replica is to live in (KIP-113).
+"""AlterReplicaLogDirs (34): which of this node's log directories a replica is to live in (KIP-113). v2 flexible.
 
-Naming the directory that a replica is in already changes nothing; for a replica that is not here yet it is rejected. A real
-move between two directories is not built: it answers INVALID_REQUEST (docs/DIFFERENCES.md). v2 flexible.
+A replica in another directory is copied there (replication/log_moves.py); the answer does not wait for that, DescribeLogDirs has
+the progress. For a partition that is not here yet the directory is remembered until its log is created, as in Kafka.
 """
 
 from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -16,6 +16,7 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
 )
 from ottla.server.network.context import RequestContext
 from ottla.storage.log_dirs import LogDir
+from ottla.storage.partition_dir import has_future_name
 
 
 def handle(
@@ -27,7 +28,7 @@ def handle(
         target = directories.get(wanted.path.rstrip("/"))
         for topic in wanted.topics:
             results.setdefault(topic.name, []).extend(
-                AlterReplicaLogDirPartitionResult(index, _judge(broker, target, topic.name, index))
+                AlterReplicaLogDirPartitionResult(index, _move(broker, target, topic.name, index))
                 for index in topic.partitions
             )
     return AlterReplicaLogDirsResponse(
@@ -35,13 +36,23 @@ def handle(
     )
 
 
-def _judge(broker: BrokerComponents, target: LogDir | None, topic: str, index: int) -> ErrorCode:
+def _move(broker: BrokerComponents, target: LogDir | None, topic: str, index: int) -> ErrorCode:
+    if not has_future_name(topic, index):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not target.online:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    logs = broker.replicas.logs
-    log = logs.by_name(topic, index)
-    if log is None:
-        return ErrorCode.REPLICA_NOT_AVAILABLE
-    return ErrorCode.NONE if logs.directory_of(log) is target else ErrorCode.INVALID_REQUEST
+    if broker.configs.node.is_cordoned(target.path):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    partition = broker.replicas.get(topic, index)
+    if partition is None:
+        broker.replicas.logs.prefer(topic, index, target)
+        image = broker.replicas.image.topics.by_name(topic)
+        known = image is not None and index in image.partitions
+        return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        broker.replicas.moves.start(partition, target)
+    except KafkaError as error:
+        return ErrorCode(error.code)
+    return ErrorCode.NONE

@@ -48,7 +48,10 @@ def _describe(broker: BrokerComponents, directory: LogDir, asked: set[tuple[str,
             name=topic,
             partitions=[
                 DescribeLogDirsPartition(
-                    partition_index=log.partition, partition_size=log.size, offset_lag=_offset_lag(broker, log)
+                    partition_index=log.partition,
+                    partition_size=log.size,
+                    offset_lag=_offset_lag(broker, log),
+                    is_future_key=_is_future(broker, log),
                 )
                 for log in sorted(logs, key=lambda log: log.partition)
             ],
@@ -62,8 +65,18 @@ def _describe(broker: BrokerComponents, directory: LogDir, asked: set[tuple[str,
     return result
 
 
+def _is_future(broker: BrokerComponents, log: Log) -> bool:
+    return broker.replicas.logs.future(log.topic_id, log.partition) is log
+
+
 def _offset_lag(broker: BrokerComponents, log: Log) -> int:
-    """Return the lag of this replica behind the high watermark; 0 for a leader and for unknown partitions."""
+    """Return the lag of this replica behind the high watermark; 0 for a leader and for unknown partitions.
+
+    A future log's is behind the log that it is to replace, -1 if that is not here.
+    """
+    if _is_future(broker, log):
+        current = broker.replicas.logs.get(log.topic_id, log.partition)
+        return UNKNOWN if current is None else current.log_end_offset - log.log_end_offset
     partition = broker.replicas.get(log.topic, log.partition)
     if partition is None or partition.is_leader:
         return 0

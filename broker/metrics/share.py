@@ -41,6 +41,13 @@ def _of_groups(leaders: ShareLeaders) -> Iterator[Family]:
     kinds = (kind for kind in AcknowledgeType if kind is not AcknowledgeType.GAP)
     acknowledged = [Sample({"ackType": kind.name.capitalize()}, counts.acknowledged[kind]) for kind in kinds]
     yield Family(f"{GROUPS}_recordacknowledgements", COUNTER, "Records acknowledged, by type", acknowledged)
+    for name, text, by_group in (
+        ("recordcount", "Dead letters written", counts.dead_letters),
+        ("totalproducerequests", "Batches of dead letters that were to be produced", counts.dead_letter_requests),
+        ("failedproducerequests", "Batches of dead letters that have failed for good", counts.dead_letter_failures),
+    ):
+        letters = [Sample({"group": group_id}, count) for group_id, count in by_group.items()]
+        yield Family(f"{GROUPS}_deadletterqueue{name}", COUNTER, text, letters)
     yield from _loading(f"{GROUPS}_partitionloadtimems", "a share partition", counts.load_times)
     sessions = leaders.sessions
     yield gauge(f"{SESSIONS}_numsharesessions", "Share sessions", len(sessions))

@@ -23,6 +23,9 @@ class Flushed(Protocol):
     @property
     def wants_flush(self) -> bool: ...
 
+    @property
+    def leader_log(self) -> Log | None: ...
+
     def flushed(self, failed: bool) -> None: ...
 
 
@@ -33,17 +36,18 @@ class GroupFlush:
         self._world = world
         self._running: set[int] = set()
 
-    def request(self, local_log: Log, owner: Flushed) -> None:
+    def request(self, owner: Flushed) -> None:
         """Flushes soon; calls `owner.flushed` after each flush, and repeats while `owner.wants_flush`."""
         key = id(owner)
         if key not in self._running:
             self._running.add(key)
-            self._world.spawn(self._flush(key, local_log, owner), f"flush {local_log.topic}-{local_log.partition}")
+            self._world.spawn(self._flush(key, owner), f"flush {owner}")
 
-    async def _flush(self, key: int, local_log: Log, owner: Flushed) -> None:
+    async def _flush(self, key: int, owner: Flushed) -> None:
         failed = False
         try:
-            while owner.wants_flush and not failed and not local_log.closed:
+            # The log may be replaced by its future log meanwhile.
+            while owner.wants_flush and not failed and (local_log := owner.leader_log) and not local_log.closed:
                 try:
                     await self._world.workers.run(local_log.flush, self._world.clock.wall_ms())
                 except StorageFailure as failure:

@@ -102,7 +102,7 @@ class Partition(PartitionState):
         self.alone = not self.followers
         self.leader_log = None if self.offline else log
         if self.flush_messages != NEVER and self.wants_flush:
-            self._group_flush.request(log, self)
+            self._group_flush.request(self)
         self.advance_high_watermark()
         self.wake_fetches()
 
@@ -144,6 +144,15 @@ class Partition(PartitionState):
         if self.log is not None:
             self.min_isr = effective_min_isr(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
             self.flush_messages = self.log.config.flush_messages
+
+    def log_replaced(self, log: Log) -> None:
+        """The log has moved to another directory. It has the same batches, offsets and high watermark."""
+        self.log = log
+        if self.leader_log is not None:
+            self.leader_log = log
+            if self.flush_messages != NEVER and self.wants_flush:
+                self._group_flush.request(self)
+        self.wake_fetches()
 
     def go_offline(self) -> None:
         """The log directory has failed. Nothing is retried; responses have KAFKA_STORAGE_ERROR from now on."""
@@ -196,7 +205,7 @@ class Partition(PartitionState):
         self.bytes_in += len(records)
         self.messages_in += appended.last_offset - appended.first_offset + 1
         if self.flush_messages != NEVER and self.wants_flush:
-            self._group_flush.request(log, self)
+            self._group_flush.request(self)
         if self.alone and self.flush_messages != EVERY_RECORD:
             self._raise_high_watermark(log, log.log_end_offset, within_append=True)
         else:

@@ -13,17 +13,18 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.replication.directory_reports import Assignments, report_damage, report_directory
 from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.log_start_writes import LogStartWrites
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_state import IsrProposals
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle, is_throttled
-from ottla.broker.replication.to_controller.directory_assignments import MV_DIRECTORIES
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
-from ottla.controller.metadata.partitions import LOST_DIR, PartitionRegistration
+from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.publisher import new_turn
 from ottla.controller.metadata.topics import TopicDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -32,7 +33,7 @@ from ottla.protocol.work import Turn, Work
 from ottla.server.quotas.bounds import PRODUCER_IDS, Bound
 from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
-from ottla.storage.errors import DamagedPartition, StorageFailure
+from ottla.storage.errors import DamagedPartition, LogDirectoryOffline, StorageFailure
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDir
 from ottla.storage.logs import Logs
@@ -65,14 +66,6 @@ class Fetchers(Protocol):
     def has_just_lost(self, leader_id: int) -> bool: ...
 
     def followed(self) -> Collection[int]: ...
-
-    def close(self) -> None: ...
-
-
-class Assignments(Protocol):
-    """The interface that reports the logs' directories to the controller (to_controller/directory_assignments.py)."""
-
-    def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None: ...
 
     def close(self) -> None: ...
 
@@ -111,6 +104,7 @@ class Replicas:
         self._group_flush = GroupFlush(world)
         self.log_removal = LogRemoval(world, logs)
         self.log_start_writes = LogStartWrites(world, logs)
+        self.moves = LogMoves(world, configs, logs, self.log_removal, assignments, lambda: self.image)
         self._resigned = False
 
     def __iter__(self) -> Iterator[Partition]:
@@ -199,9 +193,9 @@ class Replicas:
             log.error("no log for %s: %s", partition, failure)
             partition.go_offline()
             if isinstance(failure, DamagedPartition):
-                self._report_damage(topic_id, index, registration, image)
+                report_damage(self.assignments, topic_id, index, self.node_id, registration, image)
             return units
-        self._report_directory(topic_id, index, local_log, registration)
+        self._report_directory(partition, local_log, registration)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
             self._unfollow(partition)
@@ -221,33 +215,14 @@ class Replicas:
                 self._notify_resigned(partition)
             if self.fetchers is not None:
                 self.fetchers.follow(partition)
+        self.moves.resume(partition)
         return units
 
-    def _report_directory(
-        self, topic_id: bytes, index: int, local_log: Log, registration: PartitionRegistration
-    ) -> None:
-        """Reports a replica whose directory differs from the controller's: it could not lead, and a failure of its directory would not be noticed (KIP-858)."""
-        directory = self.logs.directory_of(local_log)
-        if (
-            self.assignments is not None
-            and directory.online
-            and directory.directory_id != registration.directory(self.node_id)
-        ):
-            self.assignments.assign(topic_id, index, directory.directory_id)
-
-    def _report_damage(
-        self, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
-    ) -> None:
-        """Reports a replica that cannot be opened as one in a lost directory: it is removed from the ISR, and another one leads.
-
-        KIP-858 knows failures of whole directories only. Once the replica has a log again, `_report_directory` takes this back.
-        """
-        if (
-            self.assignments is not None
-            and image.features.metadata_version >= MV_DIRECTORIES
-            and registration.directory(self.node_id) != LOST_DIR
-        ):
-            self.assignments.assign(topic_id, index, LOST_DIR)
+    def _report_directory(self, partition: Partition, local_log: Log, registration: PartitionRegistration) -> None:
+        registered = registration.directory(self.node_id)
+        if not self.moves.expects(partition, registered):
+            directory = self.logs.directory_of(local_log)
+            report_directory(self.assignments, partition.topic_id, partition.index, directory, registered)
 
     def _unfollow(self, partition: Partition) -> None:
         if self.fetchers is not None:
@@ -267,6 +242,8 @@ class Replicas:
                 now_ms=self._clock.wall_ms(),
                 directory_id=registration.directory(self.node_id),
             )
+        if self.logs.may_be_elsewhere(registration.directory(self.node_id)):
+            raise LogDirectoryOffline(local_log.directory, "a newer log may be in the directory that is offline")
         local_log.update_config(config)
         return local_log
 
@@ -286,6 +263,7 @@ class Replicas:
     def _remove(self, partition: Partition, *, delete_log: bool) -> None:
         was_leader = partition.is_leader
         self._unfollow(partition)
+        self.moves.cancel(partition)
         self.by_id[partition.topic_id].pop(partition.index, None)
         partition.resign()
         if was_leader:
@@ -337,6 +315,7 @@ class Replicas:
             self.fetchers.close()
         if self.isr_changes is not None:
             self.isr_changes.close()
+        self.moves.close()
         if self.assignments is not None:
             self.assignments.close()
         for partition in self:
@@ -351,7 +330,7 @@ class Replicas:
         """
         if self._resigned:
             return
-        for local_log in self.logs:
+        for local_log in (*self.logs, *self.logs.futures()):
             partition = self.image.topics.partition(local_log.topic_id, local_log.partition)
             if partition is None or self.node_id not in partition.replicas:
                 log.warning("%s-%d has no replica here: set aside", local_log.topic, local_log.partition)
@@ -361,6 +340,7 @@ class Replicas:
 
     def directory_failed(self, directory: LogDir) -> None:
         """Take the partitions of the failed directory offline, for good: the node never retries it."""
+        self.moves.directory_failed(directory)
         failed = {id(failed_log) for failed_log in self.logs.in_directory(directory)}
         for partition in list(self):
             if id(partition.log) in failed and not partition.offline:

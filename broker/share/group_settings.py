@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.share.share_partition import ShareSettings
+from ottla.protocol.features import SHARE_VERSION
 from ottla.server.config.group import group_values
 from ottla.server.config.validators import DURATION
 
@@ -17,6 +18,8 @@ PARTITION_SETTINGS = (
     "group.share.delivery.count.limit",
     "group.share.partition.max.record.locks",
 )
+#: The share.version of KIP-1191.
+DEAD_LETTERS_SINCE = 2
 READ_COMMITTED = "read_committed"
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -28,6 +31,10 @@ class GroupSettings(NamedTuple):
     read_committed: bool
     #: share.auto.offset.reset
     offset_reset: str
+    #: errors.deadletterqueue.topic.name; empty: the group has no dead letters.
+    dead_letter_topic: str = ""
+    #: errors.deadletterqueue.copy.record.enable
+    copies_records: bool = False
 
 
 class GroupSettingsView:
@@ -36,22 +43,27 @@ class GroupSettingsView:
     def __init__(self, configs: BrokerConfigs, metadata: MetadataCache) -> None:
         self._configs = configs
         self._metadata = metadata
-        self._made_of: tuple[object, object] | None = None
+        self._made_of: tuple[object, object, int] | None = None
         self._kept: dict[str, GroupSettings] = {}
 
     def of(self, group_id: str) -> GroupSettings:
         image, broker_values = self._metadata.image.configs, self._configs.values
-        if self._made_of is None or self._made_of[0] is not image or self._made_of[1] is not broker_values:
-            self._made_of = image, broker_values
+        level = self._metadata.image.features.level(SHARE_VERSION)
+        made_of = self._made_of
+        if made_of is None or made_of[0] is not image or made_of[1] is not broker_values or made_of[2] != level:
+            self._made_of = image, broker_values, level
             self._kept.clear()
         settings = self._kept.get(group_id)
         if settings is None:
             values = group_values(image.for_group(group_id), broker_values)
             lock_duration_ms, limit, locks = (values[name.removeprefix("group.")] for name in PARTITION_SETTINGS)
+            topic = values["errors.deadletterqueue.topic.name"] if level >= DEAD_LETTERS_SINCE else ""
             settings = self._kept[group_id] = GroupSettings(
-                ShareSettings(lock_duration_ms, limit, locks, values["share.renew.acknowledge.enable"]),
+                ShareSettings(lock_duration_ms, limit, locks, values["share.renew.acknowledge.enable"], bool(topic)),
                 values["share.isolation.level"] == READ_COMMITTED,
                 values["share.auto.offset.reset"],
+                topic,
+                values["errors.deadletterqueue.copy.record.enable"],
             )
         return settings
 

@@ -30,7 +30,7 @@ class Batch:
 class Run:
     """Records `first` to `last`, both included. `target`: the state that is being written, and takes effect afterwards."""
 
-    __slots__ = ("batch", "count", "deadline_ms", "first", "last", "member", "state", "target")
+    __slots__ = ("batch", "count", "deadline_ms", "first", "is_rejected", "last", "member", "state", "target")
 
     def __init__(self, first: int, last: int, state: RecordState, count: int, batch: Batch) -> None:
         self.first = first
@@ -40,6 +40,7 @@ class Run:
         self.batch = batch
         self.member = NO_MEMBER
         self.deadline_ms = 0
+        self.is_rejected = False
         self.target: RecordState | None = None
 
     def __repr__(self) -> str:

@@ -15,9 +15,9 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.share.counts import ShareCounts
+from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.group_settings import BY_DURATION, EARLIEST, GroupSettings, GroupSettingsView, duration_ms
-from ottla.broker.share.led_partition import LedSharePartition
+from ottla.broker.share.led_partition import DeadLetters, LedSharePartition
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.session import ShareSession, ShareSessions, TopicPartition
 from ottla.broker.share.state import SharePartitionKey
@@ -46,12 +46,14 @@ class ShareLeaders:
         persister: Persister,
         wheel: TimerWheel,
         long_work: LongWork,
+        dead_letters: DeadLetterQueue,
     ) -> None:
         self.clock = world.clock
         self.wheel = wheel
         self.wakeups = Wakeups(world.clock)
         self.persister = persister
-        self.counts = ShareCounts()
+        self.dead_letters: DeadLetters = dead_letters
+        self.counts = dead_letters.counts
         self.sessions = ShareSessions(
             lambda: configs["group.share.max.share.sessions"], self.release_session, self._group_unused
         )

@@ -22,9 +22,10 @@ from ottla.broker.replication.purgatory.wakeups import DelayedOperation, Wakeups
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.group_settings import GroupSettings
+from ottla.broker.share.in_flight import Run
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.share_partition import Acknowledgement, Acquired, SharePartition, Update
-from ottla.broker.share.state import SharePartitionKey, ShareState, StateUpdate
+from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, SharePartitionKey, ShareState, StateUpdate
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
@@ -49,6 +50,19 @@ ENDING_ERRORS = frozenset(
 Written = Callable[[KafkaError | None], None]
 
 
+class DeadLetters(Protocol):
+    """What writes dead letters (share/dead_letter_queue.py)."""
+
+    def write(
+        self,
+        group_id: str,
+        partition: Partition,
+        runs: Sequence[Run],
+        settings: Callable[[], GroupSettings],
+        done: Callable[[], None],
+    ) -> None: ...
+
+
 class Leadership(Protocol):
     """What the share partition needs of the broker (share/leaders.py)."""
 
@@ -57,6 +71,7 @@ class Leadership(Protocol):
     wakeups: Wakeups
     persister: Persister
     counts: ShareCounts
+    dead_letters: DeadLetters
 
     def settings_of(self, group_id: str) -> GroupSettings: ...
 
@@ -73,7 +88,7 @@ class LedSharePartition:
     """A share partition from its loading to the end of its leadership."""
 
     __slots__ = (
-        "_is_watching", "_leadership", "_slot", "_timer_ms", "error", "key", "leader_epoch", "partition", "phase", "state",
+        "_is_burying", "_is_watching", "_leadership", "_slot", "_timer_ms", "error", "key", "leader_epoch", "partition", "phase", "state",
         "timed_out", "waiting",
     )  # fmt: skip
 
@@ -90,6 +105,7 @@ class LedSharePartition:
         #: Records whose acquisition lock has timed out.
         self.timed_out = 0
         self._leadership = leadership
+        self._is_burying = False
         self._is_watching = False
         self._timer_ms: int | None = None
         self._slot = -1
@@ -130,6 +146,7 @@ class LedSharePartition:
             return
         self.state.move_log_start(log.log_start_offset)
         self.phase = Phase.ACTIVE
+        self._bury()
         self._leadership.wakeups.schedule(self)
 
     def end(self, error: KafkaError) -> None:
@@ -277,9 +294,33 @@ class LedSharePartition:
             else:
                 self.state.not_written(update, self._leadership.clock.mono_ms())
                 self._set_timer(self.state.next_deadline_ms)
+            self._bury()
             self._leadership.wakeups.schedule(self)
         if done is not None:
             isolated(done, error)
+
+    # -- Dead letters ------------------------------------------------------------------------------------------------
+
+    def _bury(self) -> None:
+        """Have the dead letters of ARCHIVING records written; those of later ones follow together, when these are."""
+        if self._is_burying or self.phase != Phase.ACTIVE:
+            return
+        runs = self.state.take_dead()
+        if runs:
+            self._is_burying = True
+            done = partial(self._buried, runs)
+            self._leadership.dead_letters.write(self.key.group_id, self.partition, runs, self._settings, done)
+
+    def _buried(self, runs: list[Run]) -> None:
+        self._is_burying = False
+        update = self.state.archive(runs)
+        if self.phase == Phase.ACTIVE:
+            self._write(update)
+            self._bury()
+        elif update is not None:
+            # The last member has left meanwhile, or another broker leads: it refuses this, and writes the letters again.
+            late = StateUpdate(self.state.state_epoch, self.leader_epoch, UNINITIALIZED_START_OFFSET, update.batches)
+            self._leadership.persister.write(self.key, late)
 
     # -- Acquisition locks -------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The states of a record in a share partition, as data: its transitions (drawn in docs/STATES.md), and what each acknowledgement means.
 
-The numbers are those of the wire and of `__share_group_state`. Kafka's ARCHIVING (3, KIP-1191) is not written by its 4.3 either.
+The numbers are those of the wire and of `__share_group_state`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    #: Given up, in a group that has a dead-letter topic (KIP-1191): the record's dead letter is not written yet.
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
@@ -43,9 +45,13 @@ TRANSITIONS: dict[RecordState, dict[RecordState, str]] = {
     RecordState.ACQUIRED: {
         RecordState.AVAILABLE: "released, or its lock timed out, or its member is gone; the delivery count is below the limit",
         RecordState.ACKNOWLEDGED: "accepted",
+        RecordState.ARCHIVING: "rejected, or given back after its last delivery, in a group with a dead-letter topic",
         RecordState.ARCHIVED: "rejected; or released after its last delivery; or a gap; or of an aborted transaction",
     },
     RecordState.ACKNOWLEDGED: {},
+    RecordState.ARCHIVING: {
+        RecordState.ARCHIVED: "its dead letter is committed in the dead-letter topic, or has failed for good",
+    },
     RecordState.ARCHIVED: {},
 }
 

@@ -5,7 +5,8 @@ and cannot be changed again until the caller reports that the update is written 
 So no record is seen as acknowledged, released or timed out before that is on the share coordinator's disk, and its delivery
 count never falls, even if this leader is killed. Kafka releases records of a lock that timed out before it writes.
 
-Acquired records are not written: a new leader delivers them again, with the count that was last written.
+Acquired records are not written: a new leader delivers them again, with the count that was last written. Records that get a dead
+letter are ARCHIVING first, and written so: a new leader has the dead letters written again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 THROTTLED_DELIVERIES_MIN = 2
 #: Up to this limit the last delivery is not made alone.
 UNISOLATED_LIMIT = 2
+#: States in which no member gets the record again.
+GIVEN_UP = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED})
 
 
 class ShareSettings(NamedTuple):
@@ -34,6 +37,8 @@ class ShareSettings(NamedTuple):
     delivery_count_limit: int = 5
     max_record_locks: int = 2000
     renew_enabled: bool = True
+    #: KIP-1191: records that are given up are ARCHIVING until they have a dead letter.
+    dead_letters: bool = False
 
     @property
     def throttled_from(self) -> int:
@@ -71,12 +76,14 @@ class Update(NamedTuple):
 class SharePartition:
     """The records in flight of one share partition, and the decisions about them."""
 
-    __slots__ = ("in_flight", "settings", "state_epoch")
+    __slots__ = ("_dead", "in_flight", "settings", "state_epoch")
 
     def __init__(self, settings: ShareSettings, state_epoch: int, start_offset: int) -> None:
         self.settings = settings
         self.state_epoch = state_epoch
         self.in_flight = InFlight(start_offset)
+        #: ARCHIVING records that no dead letter is being written of.
+        self._dead: list[Run] = []
 
     @classmethod
     def load(cls, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
@@ -95,8 +102,12 @@ class SharePartition:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"batch {first}-{last} of the share state is invalid")
             if first > flight.end:
                 flight.append(first - 1, RecordState.AVAILABLE, 0)
-            is_terminal = state_number in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
-            flight.append(last, RecordState(state_number) if is_terminal else RecordState.AVAILABLE, count)
+            is_given_up = state_number in GIVEN_UP
+            run = flight.append(last, RecordState(state_number) if is_given_up else RecordState.AVAILABLE, count)
+            if run.state == RecordState.ARCHIVING:
+                # The reason is not written. Kafka takes it for this one, too.
+                run.is_rejected = count < settings.delivery_count_limit
+                self._dead.append(run)
         flight.drop_finished()
         return self
 
@@ -280,9 +291,16 @@ class SharePartition:
                 if kind == AcknowledgeType.RENEW:
                     run.deadline_ms = now_ms + self.settings.lock_duration_ms
                     continue
-                outcome = OUTCOMES[kind]
-                changes.append((run, self._released(run) if outcome == RecordState.AVAILABLE else outcome))
+                changes.append((run, self._outcome(run, kind)))
         return self._begin(changes)
+
+    def _outcome(self, run: Run, kind: AcknowledgeType) -> RecordState:
+        if kind == AcknowledgeType.RELEASE:
+            return self._released(run)
+        if kind == AcknowledgeType.REJECT and self.settings.dead_letters:
+            run.is_rejected = True
+            return RecordState.ARCHIVING
+        return OUTCOMES[kind]
 
     def _check_range(self, acknowledgement: Acknowledgement) -> None:
         flight = self.in_flight
@@ -305,7 +323,18 @@ class SharePartition:
         return self._begin([(run, self._released(run)) for run in late])
 
     def _released(self, run: Run) -> RecordState:
-        return released(run.count, self.settings.delivery_count_limit)
+        run.is_rejected = False
+        state = released(run.count, self.settings.delivery_count_limit)
+        return RecordState.ARCHIVING if state == RecordState.ARCHIVED and self.settings.dead_letters else state
+
+    def take_dead(self) -> list[Run]:
+        """The ARCHIVING records whose dead letters are to be written now; `archive` them afterwards."""
+        dead, self._dead = [run for run in self._dead if run.size], []
+        return dead
+
+    def archive(self, runs: Sequence[Run]) -> Update | None:
+        """Their dead letters are written, or have failed for good."""
+        return self._begin([(run, RecordState.ARCHIVED) for run in runs if run.size])
 
     def _begin(self, changes: list[tuple[Run, RecordState]]) -> Update | None:
         if not changes:
@@ -325,7 +354,7 @@ class SharePartition:
         for run in update.runs:
             if run.size:  # else the log start offset has passed it
                 assert run.target is not None
-                flight.change(run, run.target)
+                self._change(run, run.target)
         flight.merge(update.runs)
         flight.drop_finished()
 
@@ -335,10 +364,17 @@ class SharePartition:
         for run in update.runs:
             if run.size:
                 flight.aim(run, None)
-                if run.deadline_ms <= now_ms:
-                    flight.change(run, self._released(run))
+                if run.state == RecordState.ARCHIVING:
+                    self._change(run, RecordState.ARCHIVED)  # a new leader writes the dead letter again
+                elif run.deadline_ms <= now_ms:
+                    self._change(run, self._released(run))
         flight.merge(update.runs)
         flight.drop_finished()
+
+    def _change(self, run: Run, state: RecordState) -> None:
+        self.in_flight.change(run, state)
+        if state == RecordState.ARCHIVING:
+            self._dead.append(run)
 
     # -- The log -----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
-The nodes are `ottla start` processes; this only plans, starts and ends them. It imports nothing of the server, so that the
-nodes' own start is all the start there is. Two pipes tie each node to its parent (ottla/parent_pipes.py).
+The nodes are `ottla start` processes (ottla/child_node.py); this only plans, starts and ends them. It imports nothing of the
+server, so that the nodes' own start is all the start there is.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-import ottla
+from ottla.child_node import spawn
 from ottla.cli.commands.start import PROGRAM as START
 from ottla.cli.commands.start import default_properties
-from ottla.parent_pipes import PIPES_VARIABLE
 
 HOST = "127.0.0.1"
 #: A node that ends is noticed at once; the timeout is for busy machines.
@@ -147,32 +145,11 @@ def start(node: Node, properties: dict[str, str]) -> None:
     os.makedirs(node.dir, exist_ok=True)
     if node.alive_fd >= 0:  # of an earlier life
         os.close(node.alive_fd)
-    node.ready_fd, ready_write = os.pipe()
-    alive_read, node.alive_fd = os.pipe()
-    command = [sys.executable, "-P", "-m", "ottla.cli.commands.start"]
-    if node.properties_file is not None:
-        command.append(node.properties_file)
+    arguments = [] if node.properties_file is None else [node.properties_file]
     for key, value in properties.items():
-        command += ["--override", f"{key}={value}"]
-    environment = dict(os.environ)
-    environment[PIPES_VARIABLE] = f"{ready_write},{alive_read}"
-    # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
-    root = str(Path(ottla.__file__).parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
+        arguments += ["--override", f"{key}={value}"]
     with open(node.log_file, "ab") as output:
-        node.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(ready_write, alive_read),
-            env=environment,
-            # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order. In our session all the same:
-            # when we are killed their group becomes an orphan, and the kernel ends (SIGHUP, SIGCONT) those in it that sleep.
-            process_group=0,
-        )
-    os.close(ready_write)
-    os.close(alive_read)
+        node.process, node.ready_fd, node.alive_fd = spawn(arguments, output)
 
 
 def wait_ready(nodes: Sequence[Node]) -> str | None:

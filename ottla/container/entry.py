@@ -31,6 +31,8 @@ class Prepared(NamedTuple):
     log_level: str | None
     #: The cluster id is not set: the format of the directories after this step decides it.
     id_is_default: bool
+    #: The variable or the file that set each property.
+    origins: dict[str, str]
     #: The environment of the scripts that users of the bitnami image mount.
     scripts_environment: Environment | None = None
 
@@ -74,7 +76,11 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
     if cluster_id is not None:
         properties[CLUSTER_ID] = cluster_id
     return Prepared(
-        properties, resolution.log_level, resolution.cluster_id is None, environment if is_bitnami else None
+        properties,
+        resolution.log_level,
+        resolution.cluster_id is None,
+        {name: setting.origin for name, setting in resolution.settings.items()},
+        environment if is_bitnami else None,
     )
 
 

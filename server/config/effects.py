@@ -81,7 +81,6 @@ FAMILIES: dict[str, str] = {
     "group.share.": "share groups",
     "group.streams.": "warm-up tasks, racks and descriptions of topologies in streams groups (KIP-1071)",
     "share.coordinator.": "share groups",
-    "errors.deadletterqueue.": "dead letters of share groups (KIP-1191)",
     "metrics.": "metrics are exposed for Prometheus",
     "kafka.metrics.": "metrics are exposed for Prometheus",
     "internal.metadata.": "for Kafka's own tests",
@@ -139,10 +138,6 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "fetch.purgatory.purge.interval.requests", "producer.purgatory.purge.interval.requests",
         "delete.records.purgatory.purge.interval.requests", "share.fetch.purgatory.purge.interval.requests",
         "controller.performance.always.log.threshold.ms", "controller.performance.sample.period.ms",
-    ),
-    "replicas are not moved between log directories": (
-        "replica.alter.log.dirs.io.max.bytes.per.second", "alter.log.dirs.replication.quota.window.num",
-        "alter.log.dirs.replication.quota.window.size.seconds",
     ),
     "tokens of OAUTHBEARER are fetched when a connection needs one": (
         "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.buffer.seconds",

@@ -38,12 +38,22 @@ GROUP_CONFIGS = table(
     ConfigKey("streams.num.standby.replicas", INT, 0, MEDIUM, "Standby replicas of each task.", at_least(0)),
     ConfigKey("streams.initial.rebalance.delay.ms", INT, 3000, MEDIUM,
         "How long a new group waits for more members before its first assignment.", at_least(0)),
+    ConfigKey("errors.deadletterqueue.topic.name", STRING, "", MEDIUM,
+        "The topic that gets the dead letters of a share group; none if it is empty."),
+    ConfigKey("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, MEDIUM,
+        "Whether dead letters have the key, the value and the headers of their record."),
 )
 # fmt: on
 
 #: Configurations without a default on the broker.
 WITHOUT_BROKER_DEFAULT = frozenset(
-    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+    {
+        "share.auto.offset.reset",
+        "share.isolation.level",
+        "share.renew.acknowledge.enable",
+        "errors.deadletterqueue.topic.name",
+        "errors.deadletterqueue.copy.record.enable",
+    }
 )
 
 

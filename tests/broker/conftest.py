@@ -16,6 +16,7 @@ import pytest
 
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.groups.inline_work import close_what_has_not_begun
 from tests.broker.wire import Wire
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,3 +100,9 @@ def node() -> Iterator[Node]:
     started = start_node()
     yield started
     stop_node(started)
+
+
+@pytest.fixture(autouse=True)
+def tasks_end_with_their_test() -> Iterator[None]:
+    yield
+    close_what_has_not_begun()

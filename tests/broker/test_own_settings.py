@@ -64,7 +64,7 @@ def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
         ("ottla.metrics.port=soon", "ottla.metrics.port"),
         (
             "listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT",
-            "sasl.mechanism.inter.broker.protocol",
+            "gssapi.sasl.jaas.config",
         ),
     ],
 )

@@ -71,7 +71,7 @@ def move(wire: Wire, path: str, topic: str) -> int:
 def test_a_replica_is_not_moved_to_a_directory_that_is_not_configured_nor_is_one_that_is_not_here(wire: Wire) -> None:
     (directory,) = wire.request(DescribeLogDirsRequest(topics=None)).results
     assert move(wire, "/nowhere", TOPIC) == ErrorCode.LOG_DIR_NOT_FOUND
-    assert move(wire, directory.log_dir, NOWHERE) == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert move(wire, directory.log_dir, NOWHERE) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert move(wire, directory.log_dir, TOPIC) == ErrorCode.NONE
 
 

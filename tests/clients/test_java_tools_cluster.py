@@ -33,8 +33,15 @@ Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
+def directories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Of node 1; the others have one each."""
+    place = tmp_path_factory.mktemp("node-1")
+    return [str(place / "one"), str(place / "two")]
+
+
+@pytest.fixture(scope="module")
+def cluster(directories: list[str]) -> Iterator[Cluster]:
+    with Cluster(3, per_node={1: {"log.dirs": ",".join(directories)}}) as running:
         yield running
 
 
@@ -192,6 +199,43 @@ def test_a_move_that_a_throttle_holds_up_is_listed_and_cancelled(run: Run, clust
     eventually(lambda: cluster.isr("slow") == {0: [1, 2]}, "the old replicas")
 
 
+def test_a_replica_is_moved_to_another_log_directory_under_a_throttle(
+    run: Run, cluster: Cluster, directories: list[str], tmp_path: Path
+) -> None:
+    create(run, cluster, "aside", "--replica-assignment", "1:2")
+    run("kafka-producer-perf-test", "--topic", "aside", "--num-records", "1000", "--record-size", "1000", "--throughput", "-1",
+        "--command-property", "batch.size=2000")  # fmt: skip
+
+    def replicas() -> dict[bool, tuple[str, int]]:
+        """is a copy -> its directory and lag."""
+        printed = run("kafka-log-dirs", "--describe", "--topic-list", "aside", "--broker-list", "1")
+        (broker,) = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))["brokers"]
+        return {
+            part["isFuture"]: (place["logDir"], part["offsetLag"])
+            for place in broker["logDirs"]
+            for part in place["partitions"]
+        }
+
+    source = replicas()[False][0]
+    (target,) = set(directories) - {source}
+    plan = tmp_path / "plan.json"
+    wanted = {"topic": "aside", "partition": 0, "replicas": [1, 2], "log_dirs": [target, "any"]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+    by_plan = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
+    # A megabyte at this rate takes a quarter of an hour.
+    started = run(*by_plan, "--execute", "--replica-alter-log-dirs-throttle", "1000")
+    assert f"Successfully started moving log directory to {target} for replica aside-0 with broker 1" in started
+    assert replicas()[False] == (source, 0)
+    assert replicas()[True][0] == target and replicas()[True][1] > 0
+    assert "Reassignment of replica aside-0-1 is still in progress." in run(*by_plan, "--verify")
+    run(*by_plan, "--execute", "--additional", "--replica-alter-log-dirs-throttle", "100000000")
+    eventually(lambda: "aside-0-1 completed successfully" in run(*by_plan, "--verify"), "the move to be over", 60)
+    assert replicas() == {False: (target, 0)}
+    assert "alter.log.dirs" not in run("kafka-configs", "--describe", "--entity-type", "brokers")
+    offsets = run("kafka-get-offsets", "--topic", "aside")
+    assert offsets.split() == ["aside:0:1000"]
+
+
 def test_leaders_go_back_to_the_preferred_replicas(run: Run, cluster: Cluster) -> None:
     create(run, cluster, "elected", "--replica-assignment", "2:1")
     cluster.restart(2)
@@ -211,9 +255,10 @@ def test_log_directories_of_all_brokers_are_described(run: Run, cluster: Cluster
     create(run, cluster, "dirs", "--replication-factor", "3")
     printed = run("kafka-log-dirs", "--describe", "--topic-list", "dirs")
     brokers = json.loads(printed.splitlines()[-1])["brokers"]
-    assert {broker["broker"]: broker["logDirs"][0]["partitions"][0]["partition"] for broker in brokers} == {
-        1: "dirs-0", 2: "dirs-0", 3: "dirs-0",
-    }  # fmt: skip
+    assert {
+        broker["broker"]: [part["partition"] for place in broker["logDirs"] for part in place["partitions"]]
+        for broker in brokers
+    } == {1: ["dirs-0"], 2: ["dirs-0"], 3: ["dirs-0"]}
     assert "The given brokers do not exist from --broker-list: 9" in run(
         "kafka-log-dirs", "--describe", "--broker-list", "9", code=1
     )

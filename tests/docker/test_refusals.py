@@ -171,3 +171,37 @@ def test_configure_then_format_then_launch_as_testcontainers_does_it(
     launch.communicate(timeout=30)
     assert launch.returncode == 0, "".join(lines)
     assert "NTQwNTA4N2E0ZTA4MTFlZQ" in (tmp_path / "var/lib/kafka/data/meta.properties").read_text()
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"OTTLA_PROCESSES": "0"}, "OTTLA_PROCESSES: '0' is not a number of brokers between 1 and 999; leave it out"),
+        ({"OTTLA_PROCESSES": "2", "KAFKA_NODE_ID": "1000"}, "node.id=1000 (KAFKA_NODE_ID): "),
+    ],
+)
+def test_processes_that_cannot_be_derived(
+    environment: dict[str, str], tmp_path: Path, changes: dict[str, str], said: str
+) -> None:
+    voters = environment["KAFKA_CONTROLLER_QUORUM_VOTERS"]
+    changes |= {"KAFKA_CONTROLLER_QUORUM_VOTERS": f"{changes.get('KAFKA_NODE_ID', 1)}@{voters.partition('@')[2]}"}
+    assert said in refusal(tmp_path, environment | changes)
+
+
+def test_a_container_of_several_processes_serves_once_all_do(environment: dict[str, str], tmp_path: Path) -> None:
+    port = environment["OTTLA_ADMIN_LISTENER"].rpartition(":")[2]
+    process = start(tmp_path, environment | {"OTTLA_PROCESSES": "1"})
+    try:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "All 2 processes serve: 1 controller, 1001 broker-1" in line:
+                break
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=30) as sock:
+            sock.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+            assert b" 200 OK" in sock.makefile("rb").read(), "".join(said)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 0

@@ -51,6 +51,7 @@ def test_new_cluster() -> None:
     }
     assert supported_levels()[METADATA_VERSION] == (7, 30)
     assert supported_levels()["share.version"] == (0, 1)
+    assert supported_levels(unstable=True)["share.version"] == (0, 2)
     assert supported_levels().keys() == default_levels().keys()
 
 

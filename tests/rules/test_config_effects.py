@@ -23,10 +23,10 @@ NOT_READERS = (
 )
 #: Of server/config, these read: listeners and roles become a node's addresses there.
 READERS = ("server/config/load.py", "server/config/listeners.py")
-#: Of a topic's properties, read nowhere: there is no tiered storage, and there are no share groups.
+#: Of a topic's properties, read nowhere: there is no tiered storage.
 TOPIC_WITHOUT_EFFECT = frozenset(
     {
-        "errors.deadletterqueue.group.enable", "local.retention.bytes", "local.retention.ms", "remote.copy.lag.bytes",
+        "local.retention.bytes", "local.retention.ms", "remote.copy.lag.bytes",
         "remote.copy.lag.ms", "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
     }
 )  # fmt: skip

@@ -115,26 +115,6 @@ def test_one_partition_that_the_disk_cannot_read_is_one_error_of_a_search_by_tim
     run(main())
 
 
-def test_a_replica_is_not_moved_from_one_directory_to_another() -> None:
-    """docs/DIFFERENCES.md: it is refused, not begun and never ended."""
-
-    async def main() -> None:
-        settings = {"log.dirs": "/data/a,/data/b", "default.replication.factor": "1", "min.insync.replicas": "1"}
-        cluster = Cluster({1: "broker,controller"}, settings)
-        await cluster.begin(1)
-        logs = cluster.sim.by_number[1].server.logs
-        assert logs is not None
-        log = logs.by_name(TOPIC, 0)
-        assert log is not None
-        other = next(directory for directory in logs.directories if directory is not logs.directory_of(log))
-        moved = AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])
-        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=other.path, topics=[moved])])
-        answer = await cluster.ask(1, request)
-        assert answer.results[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
-
-    run(main())
-
-
 def partition_codes(answer: Any) -> dict[int, int]:
     return {p.partition_index: p.error_code for topic in answer.topics for p in topic.partitions}
 

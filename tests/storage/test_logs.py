@@ -22,6 +22,7 @@ from ottla.storage.errors import (
     StorageFailure,
 )
 from ottla.storage.files import OsFiles
+from ottla.storage.future_logs import PREFERRED_MAX
 from ottla.storage.log_dirs import (
     MetaProperties,
     id_from_text,
@@ -379,6 +380,7 @@ def test_a_directory_in_use_by_another_process_is_refused(node: Path) -> None:
     holder = f"""
 import sys; sys.path.insert(0, {os.getcwd()!r})
 from ottla.storage.files import OsFiles
+from ottla.storage.future_logs import PREFERRED_MAX
 OsFiles().lock({str(node / ".lock")!r}); print("held", flush=True); sys.stdin.read()
 """
     with subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -498,3 +500,13 @@ def test_a_log_whose_restart_after_a_crash_would_take_too_long_is_flushed_withou
     log.flush(NOW_MS)
     append(log, batch())
     assert logs.flush_due(NOW_MS) == []
+
+
+def test_the_oldest_of_too_many_preferred_directories_is_forgotten(tmp_path: Path) -> None:
+    formatted(tmp_path / "a")
+    formatted(tmp_path / "b", directory_id=B)
+    logs = opened(tmp_path / "a", tmp_path / "b")
+    for partition in range(PREFERRED_MAX + 1):
+        logs.prefer("later", partition, logs.directories[1])
+    assert logs.directory_of(logs.create("later", 1, A, SMALL, directory_id=A)).directory_id == B
+    assert logs.directory_of(logs.create("later", 0, A, SMALL, directory_id=A)).directory_id == A

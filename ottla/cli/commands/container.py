@@ -10,10 +10,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import NamedTuple
 
 from ottla.cli.errors import FAILED
+from ottla.processes.count import process_count
 
 PROGRAM = "ottla container"
+#: The brokers of this container, each a process, as `ottla start --processes`.
+PROCESSES = "OTTLA_PROCESSES"
 VARIABLES_OF_JVM = ("KAFKA_HEAP_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_JMX_OPTS")
 
 
@@ -41,21 +45,34 @@ def main(argv: list[str] | None = None) -> int:
     from ottla.container.settings import ContainerError
 
     try:
-        properties, log_level = _prepare(arguments)
+        ready = _prepare(arguments)
     except ContainerError as refusal:
         print(f"{PROGRAM}: {refusal}", file=sys.stderr)
         return FAILED
     if arguments.check or arguments.step == "configure":
         return 0
-    if log_level:
-        os.environ["OTTLA_LOG_LEVEL"] = log_level
+    if ready.log_level:
+        os.environ["OTTLA_LOG_LEVEL"] = ready.log_level
     print("===> Launching", flush=True)
+    if ready.processes is not None:
+        from ottla.processes.supervisor import supervise
+
+        return supervise(ready.properties, ready.processes)
     from ottla.process import run
 
-    return run(properties)
+    return run(ready.properties)
 
 
-def _prepare(arguments: argparse.Namespace) -> tuple[dict[str, str], str | None]:
+class Launch(NamedTuple):
+    """What is to be started."""
+
+    properties: dict[str, str]
+    log_level: str | None
+    #: None for one process that is broker and controller.
+    processes: int | None
+
+
+def _prepare(arguments: argparse.Namespace) -> Launch:
     from ottla.container import places
     from ottla.container.bitnami_steps import run_scripts
     from ottla.container.entry import configure, launch_properties
@@ -67,14 +84,47 @@ def _prepare(arguments: argparse.Namespace) -> tuple[dict[str, str], str | None]
             raise SystemExit(f"{PROGRAM}: {variable!r} is not VAR=value")
         environment[name] = value
     path = arguments.properties or arguments.root + places.CONFIGURED
+    processes = _processes(environment.get(PROCESSES, ""))
     if arguments.step == "launch":
-        return launch_properties(path), environment.get("OTTLA_LOG_LEVEL")
+        properties = launch_properties(path)
+        _check_processes(properties, processes, dict.fromkeys(properties, path))
+        return Launch(properties, environment.get("OTTLA_LOG_LEVEL"), processes)
     prepared = configure(environment, arguments.dialect, arguments.root, _say)
+    _check_processes(prepared.properties, processes, prepared.origins)
     if arguments.step == "configure":
         prepared.write(path)
     elif not arguments.check and prepared.scripts_environment is not None:
         run_scripts(arguments.root, prepared.scripts_environment, _say)
-    return prepared.properties, prepared.log_level
+    return Launch(prepared.properties, prepared.log_level, processes)
+
+
+def _processes(text: str) -> int | None:
+    """An empty variable is none: compose files pass unset ones on as empty."""
+    from ottla.container.settings import ContainerError
+
+    if not text:
+        return None
+    try:
+        return process_count(text)
+    except ValueError as error:
+        raise ContainerError(str(error), PROCESSES, "leave it out for a single process") from None
+
+
+def _check_processes(properties: dict[str, str], processes: int | None, origins: dict[str, str]) -> None:
+    """Checks that the configurations of all processes can be derived, so that a refusal is one line as others are."""
+    if processes is None:
+        return
+    from ottla.container.settings import ContainerError
+    from ottla.processes.supervisor import prepare
+    from ottla.server.config.errors import ConfigError
+    from ottla.storage.errors import InconsistentLogDirectory
+
+    try:
+        prepare(properties, processes, origins)
+    except ConfigError as fault:
+        raise ContainerError(" ".join(str(fault).split()), PROCESSES, fault.what_to_try) from None
+    except InconsistentLogDirectory as fault:
+        raise ContainerError(str(fault), "log.dirs", "restore the file, or mount an empty volume") from None
 
 
 def _say(line: str) -> None:

@@ -1,6 +1,7 @@
-"""`ottla start [server.properties] [--override k=v ...]`: one node in the foreground, until SIGTERM or SIGINT.
+"""`ottla start [server.properties] [--override k=v ...] [--processes N]`: one node in the foreground, until SIGTERM or SIGINT.
 
-Without a file it is a complete cluster of one node with Kafka's ports. With one, the file alone counts, as in Kafka.
+Without a file it is a complete cluster of one node with Kafka's ports. With one, the file alone counts, as in Kafka. With
+`--processes` it is a controller and N brokers, a process each (ottla/processes/).
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+
+from ottla.processes.count import process_count
 
 PROGRAM = "ottla start"
 
@@ -18,7 +21,20 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="a property that wins over the file's"
     )
+    parser.add_argument(
+        "--processes",
+        type=_processes,
+        metavar="N",
+        help="a controller and N brokers, a process each, for a machine with many cores (docs/SCALE.md)",
+    )
     return parser
+
+
+def _processes(text: str) -> int:
+    try:
+        return process_count(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def default_log_dir() -> str:
@@ -74,6 +90,10 @@ def main(argv: list[str] | None = None) -> int:
         overrides(arguments.override), "--override"
     )
     # Imported late, so that a wrong argument is answered at once.
+    if arguments.processes is not None:
+        from ottla.processes.supervisor import supervise
+
+        return supervise(properties, arguments.processes, where)
     from ottla.process import run
 
     return run(properties, where)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import socket
 import sys
 from random import SystemRandom
 from typing import NoReturn
 
 from ottla.cli.shims.tool import client_properties
+from ottla.processes.count import process_count
 from ottla.protocol.primitives import new_uuid
 from ottla.server.config.errors import ConfigError
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
@@ -38,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
             step.add_argument("--add-scram", "-S", action="append")
             step.add_argument("--feature", "-f", action="append", default=[])
             step.add_argument("--release-version", "-r")
+            step.add_argument("--processes", type=process_count, help="as `ottla start --processes` will have it")
             quorum = step.add_mutually_exclusive_group()
             quorum.add_argument("--standalone", "-s", action="store_true")
             quorum.add_argument("--no-initial-controllers", "-N", action="store_true")
@@ -56,12 +59,17 @@ def main(arguments: list[str]) -> int:
 def _on_directories(options: argparse.Namespace) -> int:
     # Raft and the node's configuration: half a second of imports on a small machine, for these two commands only.
     from ottla.cli.shims.storage_format import CannotFormat, directories_of, format_directories
+    from ottla.processes.plan import plan
 
     properties = client_properties(options.config)
     try:
         if options.command == "info":
             return info(directories_of(properties))
-        print("\n".join(format_directories(OsFiles(), properties, options, SystemRandom())))
+        nodes = [properties]
+        if options.processes is not None:
+            nodes = [node.properties for node in plan(properties, options.processes, socket.gethostname())]
+        lines = [line for node in nodes for line in format_directories(OsFiles(), node, options, SystemRandom())]
+        print("\n".join(dict.fromkeys(lines)))
         return 0
     except (CannotFormat, ConfigError, InconsistentLogDirectory, StorageFailure) as fault:
         print(fault, file=sys.stderr)

@@ -159,8 +159,8 @@ GROUPS = table(
     ConfigKey("group.streams.topology.description.plugin.class", CLASS, None, MEDIUM,
         "What stores descriptions of topologies; none by default."),
     ConfigKey("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, MEDIUM,
-        "Whether dead-letter topics are created when first needed."),
+        "Whether dead-letter topics are created when first needed.", None, CLUSTER_WIDE),
     ConfigKey("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", MEDIUM,
-        "What names of dead-letter topics begin with."),
+        "What names of dead-letter topics begin with.", None, CLUSTER_WIDE),
 )
 # fmt: on

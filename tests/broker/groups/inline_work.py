@@ -32,15 +32,27 @@ def target_worker(clock: ManualClock) -> TargetWorker:
     return TargetWorker(InlineWorkers(), _spawn(clock))
 
 
+#: Tasks that have not begun: a test may end before they do. As garbage they would fail a later test with a warning.
+_not_begun: list[Coroutine[object, Never, Any]] = []
+
+
+def close_what_has_not_begun() -> None:
+    """Called after each test (conftest.py)."""
+    while _not_begun:
+        _not_begun.pop().close()
+
+
 def _spawn(clock: ManualClock) -> Spawn:
     def spawn(coroutine: Coroutine[object, Never, Any], name: str) -> Any:
         def run() -> None:
+            _not_begun.remove(coroutine)
             try:
                 coroutine.send(None)
             except StopIteration:
                 return
             raise AssertionError(f"{name} waits")
 
+        _not_begun.append(coroutine)
         clock.call_later(0, run)
 
     return spawn

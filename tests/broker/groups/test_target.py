@@ -37,7 +37,7 @@ def test_the_first_member_has_a_large_target_at_once() -> None:
     harness = GroupCoordinatorHarness()
     harness.topics = {"t": LARGE}
     member = ConsumerMember(harness, "a")
-    assert member.beat().member_epoch == 1
+    assert member.beat().member_epoch == 2
     assert len(member.owned["t"]) == LARGE
 
 
@@ -48,19 +48,19 @@ def test_a_target_of_the_limit_is_in_the_answer_to_the_heartbeat_that_wanted_it(
     first.beat()
     second.beat()
     harness.clock.advance(1_000)
-    assert first.beat().member_epoch == 1
+    assert first.beat().member_epoch == 2
     assert len(first.owned["t"]) == LARGE / 2 - 2
 
 
 def test_a_large_target_is_computed_beside_the_heartbeats() -> None:
     harness, first, second = two_members()
-    assert second.beat().member_epoch == 1
-    assert second.beat().member_epoch == 1
+    assert second.beat().member_epoch == 2
+    assert second.beat().member_epoch == 2
     assert group_of(harness).state is GroupState.ASSIGNING
     harness.clock.advance(1)
     assert first.beat().assignment is not None
     first.beat()
-    assert second.beat().member_epoch == 2
+    assert second.beat().member_epoch == 3
     assert len(first.owned["t"]) == len(second.owned["t"]) == LARGE / 2
 
 
@@ -71,7 +71,7 @@ def test_a_member_that_joins_meanwhile_gets_its_partitions_with_the_next_target(
     third.beat()
     harness.clock.advance(1)
     group = group_of(harness)
-    assert (group.assignment_epoch, group.epoch, set(group.targets)) == (2, 3, {"a", "b"})
+    assert (group.assignment_epoch, group.epoch, set(group.targets)) == (3, 4, {"a", "b"})
     harness.clock.advance(1_000)
     for _ in range(2):
         for member in (first, second, third):
@@ -96,7 +96,7 @@ def test_the_target_is_dropped_when_a_member_has_gone_meanwhile(epoch: int) -> N
     again = ConsumerMember(harness, "again", instance="i")
     again.beat()
     harness.clock.advance(1)
-    assert group_of(harness).assignment_epoch == 1
+    assert group_of(harness).assignment_epoch == 2
     for _ in range(3):
         harness.clock.advance(1_000)
         for member in (first, again):
@@ -114,7 +114,7 @@ def test_a_coordinator_that_moves_meanwhile_has_the_target_computed_again() -> N
     harness.clock.advance(1_000)
     second.beat()
     harness.clock.advance(1)
-    assert group_of(harness).assignment_epoch == 2
+    assert group_of(harness).assignment_epoch == 3
 
 
 def test_a_large_target_of_a_streams_group_is_computed_beside_the_heartbeats() -> None:

@@ -67,15 +67,15 @@ class Flushes:
     """A `GroupFlush` whose flushes happen when the test says so."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Log, Partition]] = []
+        self.asked: list[Partition] = []
 
-    def request(self, local_log: Log, partition: Partition) -> None:
-        self.asked.append((local_log, partition))
+    def request(self, partition: Partition) -> None:
+        self.asked.append(partition)
 
     def run(self, *, failed: bool = False) -> None:
-        for local_log, partition in self.asked:
-            if not failed:
-                local_log.flush(NOW_MS)
+        for partition in self.asked:
+            if not failed and partition.leader_log is not None:
+                partition.leader_log.flush(NOW_MS)
             partition.flushed(failed)
         self.asked.clear()
 

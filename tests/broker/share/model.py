@@ -23,7 +23,7 @@ from ottla.broker.share.share_partition import (
 from ottla.broker.share.state import ShareState, StateBatch
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
 DONE = (ACKNOWLEDGED, ARCHIVED)
 OUTCOMES = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
 
@@ -105,6 +105,8 @@ class Checked:
         state = ShareState(0, self.stored_start, batches)
         self.real = SharePartition.load(self.settings, state, self.stored_start)
         self.writing: list[tuple[Update, int]] = []
+        self.burying: list[list[Run]] = []
+        self.taken: set[int] = set()
         self.records = {offset: Record() for offset in range(self.stored_start, batches[-1][1] + 1)} if batches else {}
         for batch in batches:
             self.records[batch.first_offset] = Record(RecordState(batch.delivery_state), batch.delivery_count)
@@ -199,7 +201,7 @@ class Checked:
                 if kind == 4:
                     record.deadline_ms = self.now_ms + self.settings.lock_duration_ms
                 else:
-                    record.target = self.outcome(record, OUTCOMES[kind])
+                    record.target = self.outcome(record, OUTCOMES[kind], is_gap=kind == 0)
         self.begin(update)
         return True
 
@@ -224,10 +226,29 @@ class Checked:
                 seen.add(o)
         return ErrorCode.NONE
 
-    def outcome(self, record: Record, target: RecordState) -> RecordState:
-        if target != AVAILABLE:
-            return target
-        return AVAILABLE if record.count < self.settings.delivery_count_limit else ARCHIVED
+    def outcome(self, record: Record, target: RecordState, *, is_gap: bool = False) -> RecordState:
+        if target == AVAILABLE and record.count >= self.settings.delivery_count_limit:
+            target = ARCHIVED
+        return ARCHIVING if target == ARCHIVED and self.settings.dead_letters and not is_gap else target
+
+    def bury(self) -> None:
+        """Dead letters of all that have none are on their way."""
+        runs = self.real.take_dead()
+        offsets = [o for run in runs for o in range(run.first, run.last + 1)]
+        expected = {o for o, record in self.records.items() if record.state == ARCHIVING} - self.taken
+        assert len(offsets) == len(set(offsets)) and set(offsets) == expected, "a record has no dead letter, or two"
+        self.taken |= expected
+        if runs:
+            self.burying.append(runs)
+
+    def archive(self) -> None:
+        """The oldest dead letters are written."""
+        runs = self.burying.pop(0)
+        update = self.real.archive(runs)
+        for run in runs:
+            for o in range(run.first, run.last + 1):
+                self.records[o].target = ARCHIVED
+        self.begin(update)
 
     def release(self, member: str) -> None:
         self.give_back(self.real.release(member), lambda record: record.member == member)
@@ -257,7 +278,9 @@ class Checked:
             for o in concerned & self.records.keys():
                 record = self.records[o]
                 record.target = None
-                if record.deadline_ms <= self.now_ms:
+                if record.state == ARCHIVING:
+                    record.state = ARCHIVED
+                elif record.deadline_ms <= self.now_ms:
                     record.state, record.member = self.outcome(record, AVAILABLE), ""
                     self.given_back_unwritten.add(o)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetching import Limits, Results, ShareFetching
 from ottla.broker.share.group_settings import GroupSettings
+from ottla.broker.share.in_flight import Run
 from ottla.broker.share.led_partition import LedSharePartition, Phase
 from ottla.broker.share.record_state import RecordState
 from ottla.broker.share.session import TopicPartition
@@ -32,7 +33,7 @@ from tests.broker.share.memory_persister import MemoryPersister
 
 LOCK_MS = 1_000
 WAIT_MS = 500
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, REJECT = 1, 2, 3
 AT = TopicPartition(TOPIC_ID, 0)
 
 
@@ -45,6 +46,10 @@ class Broker:
         self.wakeups = Wakeups(self.clock)
         self.persister = MemoryPersister(self.clock)
         self.counts = ShareCounts()
+        #: What is to have dead letters, and what is called when they are written.
+        self.burials: list[tuple[list[Run], Callable[[], None]]] = []
+        self.dead_letters = self
+        self.has_dead_letters = False
         self.over: list[LedSharePartition] = []
         self.read_committed = False
         self.partition = Partition(1, "t", 0, TOPIC_ID, self.wakeups, Flushes(), 30_000)
@@ -53,7 +58,18 @@ class Broker:
         self.led = self.load()
 
     def settings_of(self, group_id: str) -> GroupSettings:
-        return GroupSettings(ShareSettings(lock_duration_ms=LOCK_MS), self.read_committed, "earliest")
+        settings = ShareSettings(lock_duration_ms=LOCK_MS, dead_letters=self.has_dead_letters)
+        return GroupSettings(settings, self.read_committed, "earliest")
+
+    def write(
+        self,
+        group_id: str,
+        partition: Partition,
+        runs: Sequence[Run],
+        settings: Callable[[], GroupSettings],
+        done: Callable[[], None],
+    ) -> None:
+        self.burials.append((list(runs), done))
 
     def ended(self, led: LedSharePartition) -> None:
         self.over.append(led)
@@ -280,3 +296,40 @@ def test_records_of_an_aborted_transaction_are_left_out_if_the_group_reads_commi
     marker = end_txn_batch(committed=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS)
     broker.partition.append(memoryview(marker), -1, NOW_MS, Origin.COORDINATOR)
     assert acquired(broker.fetch("a")) == [(2, 3, 1)]
+
+
+def test_records_that_are_given_up_while_dead_letters_are_written_have_theirs_together_afterwards(
+    broker: Broker,
+) -> None:
+    broker.has_dead_letters = True
+    broker.clock.advance(0)
+    broker.produce(b"a", b"b", b"c")
+    broker.fetch("a")
+    for offset in range(3):
+        broker.acknowledge("a", offset, offset, REJECT)
+        broker.clock.advance(0)
+    ((runs, done),) = broker.burials
+    assert [(run.first, run.last) for run in runs] == [(0, 0)]
+    done()
+    broker.clock.advance(0)
+    assert broker.led.state.start_offset == 1
+    runs, done = broker.burials[1]
+    assert [(run.first, run.last) for run in runs] == [(1, 1), (2, 2)]
+    done()
+    broker.clock.advance(0)
+    assert broker.led.state.start_offset == 3
+
+
+def test_dead_letters_that_are_written_after_the_last_member_has_left_are_not_written_again(broker: Broker) -> None:
+    broker.has_dead_letters = True
+    broker.clock.advance(0)
+    broker.produce(b"a")
+    broker.fetch("a")
+    broker.acknowledge("a", 0, 0, REJECT)
+    broker.clock.advance(0)
+    ((_, done),) = broker.burials
+    broker.led.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    done()
+    broker.clock.advance(0)
+    batches = [batch for update in broker.persister.updates for batch in update.batches]
+    assert [batch.delivery_state for batch in batches] == [RecordState.ARCHIVING, RecordState.ARCHIVED]

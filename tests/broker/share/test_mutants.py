@@ -72,6 +72,17 @@ def not_counted(right: Any) -> Any:
 MUTANTS: dict[str, Mistake] = {
     "records are delivered for ever": (share_partition, "released", always(RecordState.AVAILABLE)),
     "released records are archived": (share_partition, "released", always(RecordState.ARCHIVED)),
+    "a rejected record is archived without its dead letter": (
+        SharePartition,
+        "_outcome",
+        lambda right: lambda self, run, kind: RecordState.ARCHIVED if kind == 3 else right(self, run, kind),
+    ),
+    "records that are given up have no dead letters": (SharePartition, "take_dead", always([])),
+    "a new leader forgets the dead letters of the one before": (
+        share_partition,
+        "GIVEN_UP",
+        lambda right: right - {RecordState.ARCHIVING},
+    ),
     "acknowledgements of other members count": (share_partition, "_check_held", always(None)),
     "the delivery count stays at one": (SharePartition, "acquire", not_counted),
     "the first lock to time out takes all others along": (

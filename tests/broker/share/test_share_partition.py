@@ -14,7 +14,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.share.model import Checked, Log
 from tests.effort import seeds
 
-ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 LOCK_MS = 30_000
 
 
@@ -273,6 +273,33 @@ def test_stored_batches_that_make_no_sense_are_refused(batches: list[tuple[int, 
         SharePartition.load(ShareSettings(), ShareState(0, 5, [StateBatch(*b, 0, 1) for b in batches]), 5)
 
 
+def test_rejected_and_used_up_records_are_archiving_until_they_have_dead_letters() -> None:
+    partition = a_partition_of("a", dead_letters=True, delivery_count_limit=1)
+    update = acknowledge(partition, "a", (0, 2, REJECT), (3, 4, RELEASE), (5, 5, GAP), (6, 9, ACCEPT))
+    assert update is not None and partition.take_dead() == [], "nothing is sent before the state is written"
+    assert [batch[2] for batch in update.batches] == [3, 4, 2]
+    partition.written(update)
+    assert (partition.start_offset, partition.delivery_complete_count) == (0, 5)
+    dead = partition.take_dead()
+    assert [(run.first, run.last, run.is_rejected) for run in dead] == [(0, 2, True), (3, 4, False)]
+    assert partition.take_dead() == []
+    archived = partition.archive(dead)
+    assert archived is not None and partition.start_offset == 0
+    partition.written(archived)
+    assert partition.start_offset == 10
+
+
+def test_a_new_leader_writes_the_dead_letters_that_may_be_missing() -> None:
+    state = ShareState(0, 5, [StateBatch(5, 6, 3, 1), StateBatch(7, 7, 3, 5)])
+    partition = SharePartition.load(ShareSettings(), state, 5)
+    dead = partition.take_dead()
+    assert [(run.first, run.last, run.is_rejected) for run in dead] == [(5, 6, True), (7, 7, False)]
+    update = partition.archive(dead)
+    assert update is not None
+    partition.not_written(update, 0)
+    assert partition.start_offset == 8
+
+
 def test_bad_acknowledgements_change_nothing() -> None:
     partition = a_partition()
     refused(ErrorCode.INVALID_RECORD_STATE, partition, "a", (0, 9, ACCEPT))
@@ -292,6 +319,7 @@ def test_random_histories_agree_with_the_model_of_single_records(seed: int) -> N
         delivery_count_limit=random.choice([2, 3, 5, 10]),
         max_record_locks=random.choice([5, 40, 1000]),
         renew_enabled=random.random() < 0.9,
+        dead_letters=random.random() < 0.5,
     )
     log = Log()
     checked = Checked(settings, log)
@@ -319,6 +347,8 @@ def test_random_histories_agree_with_the_model_of_single_records(seed: int) -> N
             checked.end_write(stored=random.random() < 0.8)
         elif step < 0.96 and log.end:
             checked.move_log_start(random.randint(log.start, log.end) if random.random() < 0.3 else log.start)
+        elif step < 0.975:
+            checked.archive() if checked.burying and random.random() < 0.5 else checked.bury()
         elif crashes and step > 0.985:
             checked.load()
             held = {name: [] for name in members}
@@ -345,19 +375,27 @@ def some_acknowledgements(random: Random, held: list[Acquired]) -> list[Acknowle
     return chosen
 
 
+def finish_all(checked: Checked) -> None:
+    """What is being written is written, and so are all dead letters."""
+    checked.bury()
+    while checked.writing or checked.burying:
+        if checked.writing:
+            checked.end_write(stored=True)
+        else:
+            checked.archive()
+        checked.bury()
+
+
 def drain(checked: Checked) -> None:
     """Nothing fails any more, and one member takes and accepts all that is left."""
-    while checked.writing:
-        checked.end_write(stored=True)
+    finish_all(checked)
     checked.now_ms += 1000
     checked.time_out()
-    while checked.writing:
-        checked.end_write(stored=True)
+    finish_all(checked)
     for _ in range(10_000):
         acquired = checked.fetch("d", 500, 500, 5, strict=False)
         for first, last, _count in acquired:
             assert checked.acknowledge("d", [Acknowledgement(first, last, [ACCEPT])])
-        while checked.writing:
-            checked.end_write(stored=True)
+        finish_all(checked)
         if not acquired and checked.real.next_fetch_offset >= checked.log.end:
             break

@@ -31,6 +31,7 @@ from ottla.broker.handlers import share_acknowledge as acknowledge_handler
 from ottla.broker.handlers import share_fetch as fetch_handler
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
+from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.group_settings import GroupSettings
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.record_state import RecordState
@@ -96,8 +97,9 @@ class ShareTranscript:
         replicas: Any = SimpleNamespace(listeners=[], lookup=lambda topic, topic_id, index: self.partition)
         world: Any = SimpleNamespace(clock=self.clock)
         work: Any = None  # searches by time, which no transcript has
+        dead_letters: Any = SimpleNamespace(counts=ShareCounts())  # no group of a transcript has any
         self.leaders = ShareLeaders(
-            world, BrokerConfigs(NodeConfig(NODE)), metadata, replicas, self.persister, wheel, work
+            world, BrokerConfigs(NodeConfig(NODE)), metadata, replicas, self.persister, wheel, work, dead_letters
         )
         self.leaders.settings_of = lambda group_id: self.settings
         self.partition = Partition(1, "t", 0, TOPIC_ID, self.leaders.wakeups, Flushes(), 30_000)

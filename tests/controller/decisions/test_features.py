@@ -61,9 +61,10 @@ def test_the_metadata_of_the_next_release_is_for_clusters_whose_nodes_all_enable
     unstable = DecisionHarness(0, settings=settings)
     assert update(unstable, "metadata.version", METADATA_VERSION_UNSTABLE) == ("NONE", None)
     assert level(unstable, "metadata.version") == METADATA_VERSION_UNSTABLE
-    # Dead letters (KIP-1191) are not there.
-    _, why = update(unstable, "share.version", 2)
+    _, why = update(stable, "share.version", 2)
     assert why is not None and "only supports versions 0-1" in why
+    assert update(unstable, "share.version", 2) == ("NONE", None)
+    assert level(unstable, "share.version") == 2
 
 
 def test_kraft_version_goes_up_with_the_quorum_s_own_records_and_never_down() -> None:

@@ -23,6 +23,21 @@ def test_each_partition_has_its_replicas_in_different_racks() -> None:
         assert {racks[broker] for broker in replicas} == {"a", "b", "c"}
 
 
+@given(
+    hosts=st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    factor=st.integers(1, 5),
+    fenced=st.sets(st.integers(2, 25)),
+    seed=st.integers(0, 99),
+)
+def test_replicas_share_a_host_only_if_there_are_fewer_hosts_than_replicas(
+    hosts: list[int], factor: int, fenced: set[int], seed: int
+) -> None:
+    racks = dict(enumerate((f"host-{n}" for n, count in enumerate(hosts) for _ in range(count)), 1))
+    usable = brokers(*racks.values(), fenced=tuple(fenced))
+    for replicas in place(usable, partitions=20, replication_factor=min(factor, len(usable)), rng=Random(seed)):
+        assert len({racks[broker] for broker in replicas}) == min(len(replicas), len(hosts))
+
+
 def test_leaders_and_replicas_are_spread_evenly() -> None:
     placed = place(brokers(None, None, None), partitions=300, replication_factor=2, rng=Random(2))
     leaders = Counter(replicas[0] for replicas in placed)

@@ -100,7 +100,7 @@ def test_the_next_releases_metadata_is_formatted_where_it_is_enabled() -> None:
     with pytest.raises(CannotFormat, match=r"metadata.version can be 7 to 30 here, not 33"):
         feature_levels("4.4", [])
     levels = feature_levels("4.4", [], unstable=True)
-    assert (levels["metadata.version"], levels["share.version"]) == (33, 1)
+    assert (levels["metadata.version"], levels["share.version"]) == (33, 2)
 
 
 def test_a_feature_that_needs_a_newer_metadata_version_is_refused() -> None:

@@ -1,0 +1,323 @@
+"""Moves of replicas between this node's log directories (AlterReplicaLogDirs, KIP-113): the task of each, until it has replaced the log.
+
+    copies      a slice of a turn, then a rest, under replica.alter.log.dirs.io.max.bytes.per.second (storage/future_copy.py)
+    asks        caught up: AssignReplicasToDirs, so that the controller knows the directory before the replica is there (KIP-858)
+    replaces    the metadata names the new directory: the last batches are copied and the log is replaced in one turn of the loop
+
+No append can come between the last copy and the replacement, because there is no await. A move ends early if the operator names
+the current directory or another one, if its partition is removed, if the disk is full or the log damaged (the copy is deleted),
+or if one of the two directories fails. After a restart a future log that was found goes on (`resume`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.replication.directory_reports import Assignments, knows_directories
+from ottla.broker.replication.log_removal import LogRemoval
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.throttle import Throttle
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.clock import pause
+from ottla.server.quotas.rate import Windows
+from ottla.server.world import World
+from ottla.storage import future_copy
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDir
+from ottla.storage.logs import Logs
+
+log = logging.getLogger(__name__)
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+#: A slice of a turn of the event loop: it ends after this time or these bytes. The loop has as much time without one after it.
+SLICE_NS = 2_000_000
+SLICE_BYTES = 1 << 20
+PIECE_BYTES = 128 << 10
+#: An operator may raise the rate while a move waits because of it.
+LOOK_AT_RATE_MS = 500
+#: So much is read from the disk on a worker at once, and so much is written before it is synced on a worker.
+READ_AHEAD_BYTES = 8 << 20
+FLUSH_BYTES = 64 << 20
+#: Flushes on a worker before the one on the event loop: with flush.messages=1 a busy log is always a few records further on.
+FLUSHES_BESIDE_APPENDS = 3
+
+Key = tuple[bytes, int]
+#: What a move waits for before its next step.
+Wait: TypeAlias = Callable[[], Awaitable[object]]
+
+
+@dataclass(slots=True, eq=False)
+class Move:
+    """A future log that is copied, and the partition whose log it is to replace."""
+
+    partition: Partition
+    future: Log
+    target: LogDir
+    #: Set when the metadata of the partition has changed, and when the move has ended.
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: bool = False
+    #: `Log.truncations` of the current log when the two logs were made to agree.
+    aligned: int = -1
+    errand_done: bool = False
+    read_ahead_to: int = 0
+    start_written: int = -1
+    flushes: int = 0
+
+    @property
+    def key(self) -> Key:
+        return self.partition.topic_id, self.partition.index
+
+
+class LogMoves:
+    """The moves of one node. They take turns in copying."""
+
+    def __init__(
+        self,
+        world: World,
+        configs: BrokerConfigs,
+        logs: Logs,
+        log_removal: LogRemoval,
+        assignments: Assignments | None,
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._world = world
+        self._configs = configs
+        self._logs = logs
+        self._log_removal = log_removal
+        self._assignments = assignments
+        self._image = image
+        windows = Windows(
+            configs["alter.log.dirs.replication.quota.window.num"],
+            configs["alter.log.dirs.replication.quota.window.size.seconds"] * 1_000,
+        )
+        self._throttle = Throttle(world.clock, windows)
+        self._slice = asyncio.Lock()
+        self._moves: dict[Key, Move] = {}
+        self._closed = False
+
+    # -- Beginning and ending ----------------------------------------------------------------------------------------
+
+    def start(self, partition: Partition, target: LogDir) -> None:
+        """Moves the replica to `target`; an earlier move elsewhere ends.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        future = self._logs.future(partition.topic_id, partition.index)
+        if future is not None and self._logs.directory_of(future) is not target:
+            self.cancel(partition)
+            future = None
+        current = partition.log
+        if current is None or partition.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is offline")
+        if self._logs.directory_of(current) is target:
+            return
+        if future is None:
+            if self._logs.offline_directories:
+                # As in Kafka: one of them may have a future log already.
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a log directory is offline")
+            try:
+                future = self._logs.create_future(current, target, self._world.clock.wall_ms())
+            except StorageFailure as failure:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        self._begin(partition, future)
+
+    def resume(self, partition: Partition) -> None:
+        """The partition's metadata has changed, or a future log was found at the start."""
+        future = self._logs.future(partition.topic_id, partition.index)
+        if future is not None and not partition.offline:
+            self._begin(partition, future)
+
+    def _begin(self, partition: Partition, future: Log) -> None:
+        key = (partition.topic_id, partition.index)
+        if (running := self._moves.get(key)) is not None:
+            running.news.set()
+        elif not self._closed:
+            move = self._moves[key] = Move(partition, future, self._logs.directory_of(future))
+            log.info("Moving %s to %s", partition, move.target.path)
+            self._world.spawn(self._run(move), f"move {partition}")
+
+    def cancel(self, partition: Partition) -> None:
+        """Ends the move of this partition, if there is one, and deletes the copy."""
+        if (move := self._moves.get((partition.topic_id, partition.index))) is not None:
+            self._end(move)
+        if (future := self._logs.future(partition.topic_id, partition.index)) is not None:
+            log.info("The move of %s to %s has ended", partition, self._logs.directory_of(future).path)
+            self._logs.drop_future(future, self._world.clock.wall_ms())
+            self._log_removal.rename()
+
+    def directory_failed(self, directory: LogDir) -> None:
+        """Ends the moves from and to this directory; the files of a copy stay as they are."""
+        for move in list(self._moves.values()):
+            current = move.partition.log
+            if move.target is directory:
+                self._end(move)
+                self._logs.forget_future(move.future)
+            elif current is None or self._logs.directory_of(current) is directory:
+                self._end(move)
+
+    def close(self) -> None:
+        """The node is stopping: nothing is copied or replaced any more. The next start goes on."""
+        self._closed = True
+        for move in list(self._moves.values()):
+            self._end(move)
+
+    def expects(self, partition: Partition, directory_id: bytes) -> bool:
+        """Returns True if the metadata may name this directory already, because a move there is about to end."""
+        move = self._moves.get((partition.topic_id, partition.index))
+        return move is not None and move.asked and move.target.directory_id == directory_id
+
+    def _end(self, move: Move) -> None:
+        del self._moves[move.key]
+        move.news.set()
+        current = move.partition.log
+        if move.asked and current is not None and self._assignments is not None:
+            # The controller may know the new directory already: a failure of the present one would not be noticed.
+            self._assignments.assign(*move.key, self._logs.directory_of(current).directory_id)
+
+    # -- Copying -----------------------------------------------------------------------------------------------------
+
+    async def _run(self, move: Move) -> None:
+        try:
+            while self._moves.get(move.key) is move:
+                async with self._slice:
+                    if self._moves.get(move.key) is not move:
+                        return
+                    began_ns = self._world.clock.mono_ns()
+                    wait = self._step(move)
+                    await pause(self._world.clock, (self._world.clock.mono_ns() - began_ns) / 1e6)
+                if wait is not None:
+                    await wait()
+        except (KafkaError, StorageFailure) as failure:
+            log.error("%s was not moved to %s: %s", move.partition, move.target.path, failure)
+            self._failed(move)
+        except Exception:
+            log.exception("%s was not moved to %s", move.partition, move.target.path)
+            self._failed(move)
+
+    def _failed(self, move: Move) -> None:
+        """Deletes the copy, unless a directory has failed: then `directory_failed` ends the move."""
+        current = move.partition.log
+        if self._moves.get(move.key) is not move or current is None:
+            return
+        if move.target.online and self._logs.directory_of(current).online:
+            self.cancel(move.partition)
+
+    def _step(self, move: Move) -> Wait | None:
+        """Copies a slice; if there is nothing left to copy, asks the controller, or replaces the log. Nothing else runs meanwhile."""
+        current, future, now_ms = move.partition.log, move.future, self._world.clock.wall_ms()
+        assert current is not None
+        if current.has_files and not current.recovery_point and current.log_end_offset:
+            # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
+            return self._on_worker(partial(current.flush, now_ms))
+        if move.aligned != current.truncations:
+            future_copy.align(current, future)
+            move.aligned = current.truncations
+        future_copy.follow_start(current, future, now_ms)
+        if future.deleted_files:
+            gone, future.deleted_files = future.deleted_files, []
+            return self._on_worker(partial(self._remove, gone))
+        if move.read_ahead_to <= future.log_end_offset < current.log_end_offset:
+            ahead = future_copy.read_ahead(current, future.log_end_offset, READ_AHEAD_BYTES)
+            move.read_ahead_to = future.log_end_offset + 1 if ahead is None else ahead.to_offset
+            if ahead is not None:
+                return self._on_worker(ahead.read)
+        copied, until_ns, bytes_max = 0, self._world.clock.mono_ns() + SLICE_NS, min(SLICE_BYTES, self._configs[RATE])
+        while copied < bytes_max and self._world.clock.mono_ns() < until_ns:
+            size = min(PIECE_BYTES, bytes_max)
+            some = future_copy.copy_some(current, future, size, now_ms, errand_done=move.errand_done)
+            move.errand_done = False
+            if not isinstance(some, int):
+                move.errand_done = True
+                return self._on_worker(some)
+            if not some:
+                return self._caught_up(move, current, now_ms)
+            copied += some
+            self._throttle.record(some)
+        return partial(self._rest, move)
+
+    async def _rest(self, move: Move) -> None:
+        if move.future.unflushed_bytes >= FLUSH_BYTES:
+            await self._world.workers.run(move.future.flush, self._world.clock.wall_ms())
+        while self._moves.get(move.key) is move:
+            self._throttle.bytes_per_second = self._configs[RATE]
+            pause_ms = self._throttle.pause_ms()
+            if not pause_ms:
+                break
+            await pause(self._world.clock, min(pause_ms, LOOK_AT_RATE_MS))
+
+    def _caught_up(self, move: Move, current: Log, now_ms: int) -> Wait | None:
+        future = move.future
+        if not self._is_settled(move, current):
+            if move.flushes < FLUSHES_BESIDE_APPENDS:
+                move.flushes += 1
+                return partial(self._settle, move)
+            current.flush(now_ms)
+            future.flush(now_ms)
+            if not self._is_settled(move, current):
+                move.flushes = 0
+                return partial(self._settle, move)
+        if not self._is_accepted(move):
+            self._ask(move)
+            move.news.clear()
+            return move.news.wait
+        self._logs.replace(current, future, now_ms)
+        del self._moves[move.key]
+        move.partition.log_replaced(future)
+        self._log_removal.rename()
+        log.info("%s has moved to %s", move.partition, move.target.path)
+        return None
+
+    def _is_settled(self, move: Move, current: Log) -> bool:
+        """Returns True if a crash right after the replacement would lose nothing that the current log would keep."""
+        return (
+            move.future.log_start_offset == move.start_written
+            and future_copy.is_flushed(current, move.future)
+            and self._logs.names_free(move.future)
+        )
+
+    async def _settle(self, move: Move) -> None:
+        start = move.future.log_start_offset
+        await self._world.workers.run(self._sync, move)
+        move.start_written = start
+
+    def _sync(self, move: Move) -> None:
+        now_ms = self._world.clock.wall_ms()
+        if (current := move.partition.log) is not None and current.config.flush_messages == future_copy.EVERY_RECORD:
+            current.flush(now_ms)
+        move.future.flush(now_ms)
+        if self._logs.write_log_starts(move.target):
+            raise DiskFull(move.target.path, "the log start offset could not be written")
+        self._logs.rename_deleted()
+
+    def _is_accepted(self, move: Move) -> bool:
+        image = self._image()
+        if self._assignments is None or not knows_directories(image):
+            return True
+        registration = image.topics.partition(*move.key)
+        return (
+            registration is not None
+            and registration.directory(move.partition.node_id) == move.target.directory_id
+            and move.asked
+        )
+
+    def _ask(self, move: Move) -> None:
+        if not move.asked:
+            move.asked = True
+            assert self._assignments is not None
+            self._assignments.assign(*move.key, move.target.directory_id)
+
+    def _on_worker(self, function: Callable[[], object]) -> Wait:
+        return partial(self._world.workers.run, function)
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
+            self._world.files.remove(path)

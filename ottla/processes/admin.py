@@ -1,0 +1,109 @@
+"""The admin listener of a machine: `/healthz`, `/readyz` and `/metrics` of all its processes.
+
+Each process has an admin listener of its own on a loopback port, which is asked when this one is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.processes.exposition import merge
+from ottla.server.admin import AdminServer, Answer, Check, verdict
+from ottla.server.metrics import Registry
+from ottla.server.prometheus import CONTENT_TYPE
+from ottla.server.world import World
+
+#: Less than the timeouts of orchestrators' probes with some retries, more than a busy event loop's lateness.
+ANSWER_TIMEOUT_S = 2.0
+#: A scrape is made in slices on the process's event loop (server/prometheus.py); Prometheus itself waits for 10 s.
+SCRAPE_TIMEOUT_S = 5.0
+
+
+class Process(Protocol):
+    """What the admin listener wants to know of a process."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def admin_port(self) -> int: ...
+    @property
+    def restarts(self) -> int: ...
+    @property
+    def why_down(self) -> str | None:
+        """None while the process runs."""
+
+
+class _Response(NamedTuple):
+    status: int
+    text: str
+
+
+class MachineAdmin(AdminServer):
+    """Answers with 200 only if all processes do."""
+
+    def __init__(self, world: World, host: str, port: int, processes: Sequence[Process]) -> None:
+        super().__init__(world, host, port, Registry(), lambda: (), lambda: ())
+        self._processes = processes
+
+    async def answer(self, path: str) -> Answer:
+        if path in ("/healthz", "/readyz"):
+            return verdict(await asyncio.gather(*(_check(each, path) for each in self._processes)))
+        if path == "/metrics":
+            return Answer(200, await self._merged(), CONTENT_TYPE)
+        return await super().answer(path)
+
+    async def _merged(self) -> bytes:
+        """Metrics of the processes that answer; `ottla_process_up` says which do not."""
+        answers = await asyncio.gather(*(_ask(each, "/metrics", SCRAPE_TIMEOUT_S) for each in self._processes))
+        texts = {
+            each.node_id: found.text
+            for each, found in zip(self._processes, answers, strict=True)
+            if found is not None and found.status == 200
+        }
+        return (_own_metrics(self._processes, texts.keys()) + merge(texts)).encode()
+
+
+def _own_metrics(processes: Sequence[Process], up: Collection[int]) -> str:
+    lines = [
+        "# HELP ottla_process_up Whether this process of the machine answers.",
+        "# TYPE ottla_process_up gauge",
+        *(f'ottla_process_up{{node_id="{each.node_id}"}} {int(each.node_id in up)}' for each in processes),
+        "# HELP ottla_process_restarts_total How often the supervisor started this process again.",
+        "# TYPE ottla_process_restarts_total counter",
+        *(f'ottla_process_restarts_total{{node_id="{each.node_id}"}} {each.restarts}' for each in processes),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+async def _check(process: Process, path: str) -> Check:
+    name = f"node {process.node_id} ({process.name})"
+    if process.why_down is not None:
+        return Check(name, False, process.why_down)
+    found = await _ask(process, path, ANSWER_TIMEOUT_S)
+    if found is None:
+        return Check(name, False, "does not answer")
+    failed = [line[4:] for line in found.text.splitlines() if line.startswith("[-] ")]
+    return Check(name, found.status == 200, "; ".join(failed))
+
+
+async def _ask(process: Process, path: str, timeout_s: float) -> _Response | None:
+    """Returns None where there is no answer in time."""
+    if process.why_down is not None:
+        return None
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection("127.0.0.1", process.admin_port)
+            try:
+                writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+                data = await reader.read(-1)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return None
+    head, _, body = data.partition(b"\r\n\r\n")
+    words = head.split(b" ", 2)
+    return _Response(int(words[1]), body.decode()) if len(words) == 3 else None

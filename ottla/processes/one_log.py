@@ -1,0 +1,68 @@
+"""One log of several processes: whole lines, each with the name of the process before it, in the order of that process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+#: A longer line is divided. The longest that a node writes are lists of partitions.
+LINE_BYTES_MAX = 1 << 20
+READ_BYTES = 1 << 16
+
+
+class Lines:
+    """Divides the output of one process into lines with a prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.encode()
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Returns the lines that are complete with this chunk."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > LINE_BYTES_MAX:
+            lines.append(self._rest)
+            self._rest = b""
+        return b"".join(b"%b%b\n" % (self._prefix, line) for line in lines)
+
+    def end(self) -> bytes:
+        """Returns the last line if the process died within it."""
+        return self.feed(b"\n") if self._rest else b""
+
+
+class OneLog:
+    """Writes what comes out of several pipes to one file descriptor. A thread per pipe waits: neither a slow terminal nor a
+    full disk stops the supervisor's event loop, and the nodes drop lines instead of waiting (server/log_setup.py)."""
+
+    def __init__(self, to_fd: int) -> None:
+        self._to_fd = to_fd
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def pipe(self, name: str) -> int:
+        """Returns the end to write to, which its user closes; the other end is read until no process has it open."""
+        read_fd, write_fd = os.pipe()
+        thread = threading.Thread(
+            target=self._copy, args=(read_fd, Lines(f"[{name}] ")), name=f"log of {name}", daemon=True
+        )
+        thread.start()
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        return write_fd
+
+    def join(self, timeout_s: float) -> None:
+        """Waits until all pipes are closed and their lines written."""
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _copy(self, read_fd: int, lines: Lines) -> None:
+        while chunk := os.read(read_fd, READ_BYTES):
+            self._write(lines.feed(chunk))
+        self._write(lines.end())
+        os.close(read_fd)
+
+    def _write(self, text: bytes) -> None:
+        # A reader that has gone (`| head`) takes its lines with it, not the processes.
+        with self._lock, suppress(OSError):
+            while text:
+                text = text[os.write(self._to_fd, text) :]

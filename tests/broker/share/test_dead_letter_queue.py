@@ -1,0 +1,220 @@
+"""Dead letters whose topic is led by another broker: what is sent, what is tried again and how often, and how much is read for copies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.partition import Partition
+from ottla.broker.share.dead_letter_queue import ATTEMPTS_MAX, COPY_BYTES_MAX, READ_BYTES, DeadLetterQueue
+from ottla.broker.share.group_settings import GroupSettings
+from ottla.broker.share.in_flight import Batch, Run
+from ottla.broker.share.record_state import RecordState
+from ottla.broker.share.share_partition import ShareSettings
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.record import Record
+from ottla.server.config.load import NodeConfig
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+from tests.broker.cluster.test_topic_creation import NODE
+from tests.broker.groups.inline_work import InlineWorkers
+from tests.broker.share.test_led_partition import Broker as Led
+
+NONE = ErrorCode.NONE
+QUEUE, QUEUE_ID = "dlq.t", b"queue".ljust(16, b"-")
+#: The leader of all partitions of the dead-letter topic.
+ELSEWHERE = 2
+TOPIC = 2
+
+
+class Hurried:
+    """A clock whose timers go off in the next turn; it keeps their delays."""
+
+    def __init__(self) -> None:
+        self.pauses_ms: list[float] = []
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Any:
+        self.pauses_ms.append(delay_ms)
+        return asyncio.get_running_loop().call_soon(callback)
+
+    def wall_ms(self) -> int:
+        return 1_000
+
+    def mono_ms(self) -> int:
+        return 0
+
+
+class Brokers:
+    """This broker with the records, the leader of the dead-letter topic, and the controller."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.clock = Hurried()
+        self.metadata = MetadataCache(1, "cluster")
+        #: What the leader answers, in turn; NONE afterwards.
+        self.answers: list[ErrorCode] = []
+        self.produced: list[tuple[int, ProduceRequest]] = []
+        self.creations: list[CreateTopicsRequest] = []
+        self.creation_error = NONE
+        self.done = 0
+        self.copies_records = False
+        properties = NODE | {"errors.deadletterqueue.auto.create.topics.enable": "true"}
+        self.tasks: list[Coroutine[Any, Any, Any]] = []
+        world = World(self.clock, None, None, None, InlineWorkers(), lambda task, name: self.tasks.append(task))
+        self.queue = DeadLetterQueue(
+            world,
+            BrokerConfigs(NodeConfig(properties)),
+            self.metadata,
+            None,
+            self,
+            Controller(self),
+            TimerWheel(self.clock),
+        )
+
+    def create_queue(self, partitions: int = 2) -> None:
+        delta = MetadataDelta(self.metadata.image)
+        delta.replay(TopicRecord(name=QUEUE, topic_id=QUEUE_ID))
+        for index in range(partitions):
+            delta.replay(
+                PartitionRecord(
+                    partition_id=index, topic_id=QUEUE_ID, replicas=[ELSEWHERE], isr=[ELSEWHERE], leader=ELSEWHERE
+                )
+            )
+        for name, value in (("errors.deadletterqueue.group.enable", "true"), ("max.message.bytes", str(1 << 24))):
+            delta.replay(ConfigRecord(resource_type=TOPIC, resource_name=QUEUE, name=name, value=value))
+        self.metadata.image = delta.apply(1, 1)
+
+    async def request(self, node_id: int, request: ProduceRequest) -> ProduceResponse:
+        self.produced.append((node_id, request))
+        code = self.answers.pop(0) if self.answers else NONE
+        if code == ErrorCode.NETWORK_EXCEPTION:
+            raise KafkaError(code)
+        return ProduceResponse(
+            responses=[TopicProduceResponse(partition_responses=[PartitionProduceResponse(error_code=code)])]
+        )
+
+    def settings(self) -> GroupSettings:
+        return GroupSettings(ShareSettings(), False, "earliest", QUEUE, self.copies_records)
+
+    def bury(self, first: int, last: int) -> None:
+        """Returns once all is done."""
+        run = Run(first, last, RecordState.ARCHIVING, 1, Batch(last - first + 1))
+        self.queue.write("g", self.partition, [run], self.settings, self.count)
+        (task,) = self.tasks
+        asyncio.run(task)
+        assert self.done == 1
+
+    def count(self) -> None:
+        self.done += 1
+
+    def letters(self) -> list[list[Record]]:
+        """Those of each request."""
+        return [
+            [record for batch in iter_batches(bytes(request.topic_data[0].partition_data[0].records)) for record in batch.records()]
+            for _, request in self.produced
+        ]  # fmt: skip
+
+
+class Controller:
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    async def request(self, request: CreateTopicsRequest, timeout_ms: int) -> CreateTopicsResponse:
+        self._brokers.creations.append(request)
+        if not self._brokers.creation_error:
+            self._brokers.create_queue()
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name=QUEUE, error_code=self._brokers.creation_error)])
+
+
+@pytest.fixture
+def led(tmp_path: Path) -> Iterator[Led]:
+    made = Led(tmp_path)
+    yield made
+    made.log.close()
+
+
+@pytest.fixture
+def brokers(led: Led) -> Brokers:
+    return Brokers(led.partition)
+
+
+def test_letters_go_to_the_leader_of_their_partition_and_again_after_a_lost_connection(brokers: Brokers) -> None:
+    brokers.create_queue()
+    brokers.partition.index = 3
+    brokers.answers = [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    brokers.bury(5, 6)
+    assert [node_id for node_id, _ in brokers.produced] == [ELSEWHERE] * 3
+    request = brokers.produced[-1][1]
+    (topic,) = request.topic_data
+    assert (request.acks, topic.name, topic.topic_id, topic.partition_data[0].index) == (-1, QUEUE, QUEUE_ID, 1)
+    assert [len(letters) for letters in brokers.letters()] == [2, 2, 2]
+    assert brokers.queue.counts.dead_letters["g"] == 2
+    assert brokers.queue.counts.dead_letter_requests["g"] == 3
+    assert brokers.queue.counts.dead_letter_failures["g"] == 0
+
+
+def test_letters_are_given_up_after_half_a_minute_of_attempts(brokers: Brokers) -> None:
+    brokers.create_queue()
+    brokers.answers = [ErrorCode.NOT_ENOUGH_REPLICAS] * 100
+    brokers.bury(5, 5)
+    assert len(brokers.produced) == ATTEMPTS_MAX
+    assert 15_000 < sum(brokers.clock.pauses_ms) < 60_000
+    assert brokers.queue.counts.dead_letter_failures["g"] == 1
+
+
+def test_an_error_that_does_not_pass_ends_the_attempts(brokers: Brokers) -> None:
+    brokers.create_queue()
+    brokers.answers = [ErrorCode.MESSAGE_TOO_LARGE]
+    brokers.bury(5, 5)
+    assert len(brokers.produced) == 1
+    assert brokers.queue.counts.dead_letter_failures["g"] == 1
+
+
+def test_a_missing_topic_is_created_as_kafka_creates_it(brokers: Brokers) -> None:
+    brokers.bury(5, 5)
+    (request,) = brokers.creations
+    (topic,) = request.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == (QUEUE, -1, -1)
+    assert {config.name: config.value for config in topic.configs} == {
+        "errors.deadletterqueue.group.enable": "true",
+        "message.timestamp.type": "CreateTime",
+    }
+    assert len(brokers.produced) == 1
+
+
+def test_a_topic_that_the_controller_refuses_is_not_asked_for_again(brokers: Brokers) -> None:
+    brokers.creation_error = ErrorCode.POLICY_VIOLATION
+    brokers.bury(5, 5)
+    assert len(brokers.creations) == 1 and not brokers.produced
+    assert brokers.queue.counts.dead_letter_failures["g"] == 1
+
+
+def test_what_is_read_for_the_copies_of_one_batch_is_bounded(led: Led, brokers: Brokers) -> None:
+    brokers.create_queue()
+    brokers.copies_records = True
+    size = 4 * READ_BYTES
+    count = 3 * COPY_BYTES_MAX // size
+    for _ in range(count):
+        led.produce(b"v" * size)
+    brokers.bury(0, count)  # the last of these is not in the log
+    letters = brokers.letters()
+    copied = [sum(len(letter.value or b"") for letter in each) for each in letters]
+    assert len(letters) >= 3 and max(copied) <= COPY_BYTES_MAX
+    values = [letter.value for each in letters for letter in each]
+    assert [len(value or b"") for value in values] == [size] * count + [0]

@@ -1,0 +1,47 @@
+"""One scrape of several nodes."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla.processes.exposition import merge
+
+ONE = """# HELP up Is it up.
+# TYPE up gauge
+up 1.0
+# HELP bytes_total Bytes.
+# TYPE bytes_total counter
+bytes_total{topic="a b{c}",x="\\"1\\" 2"} 7.0
+"""
+OTHER = """# HELP bytes_total Bytes.
+# TYPE bytes_total counter
+bytes_total{topic="z"} 3e+06
+bytes_total 9
+# HELP late Late.
+# TYPE late gauge
+"""
+
+
+def test_samples_of_all_nodes_stand_under_one_header_with_their_node() -> None:
+    assert merge({1: ONE, 1001: OTHER}).splitlines() == [
+        "# HELP up Is it up.",
+        "# TYPE up gauge",
+        'up{node_id="1"} 1.0',
+        "# HELP bytes_total Bytes.",
+        "# TYPE bytes_total counter",
+        'bytes_total{node_id="1",topic="a b{c}",x="\\"1\\" 2"} 7.0',
+        'bytes_total{node_id="1001",topic="z"} 3e+06',
+        'bytes_total{node_id="1001"} 9',
+        "# HELP late Late.",
+        "# TYPE late gauge",
+    ]
+
+
+def test_prometheus_can_read_it() -> None:
+    families = {each.name: each for each in text_string_to_metric_families(merge({1: ONE, 1001: OTHER}))}
+    assert [(s.labels["node_id"], s.value) for s in families["bytes"].samples] == [
+        ("1", 7),
+        ("1001", 3e6),
+        ("1001", 9),
+    ]
+    assert merge({}) == ""

@@ -1,0 +1,340 @@
+"""Moves of a replica between log directories: seeded histories with crashes, known mistakes that they notice, directed ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from unittest import mock
+
+import pytest
+
+from ottla.broker.replication import log_moves
+from ottla.storage import future_copy
+from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log import Log
+from ottla.storage.log_dirs import LogDir
+from ottla.storage.logs import Logs
+from tests.effort import seeds
+from tests.sim.disk import Killed
+from tests.sim.loop import run
+from tests.sim.move_history import TOPIC_ID, MovingNode, run_history
+
+SEEDS = seeds(60, long=3000)
+NOTICED_WITHIN = 60
+CALLS_OF_A_MOVE_MAX = 400
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a move takes many turns, and much comes between two of them."""
+    monkeypatch.setattr(log_moves, "PIECE_BYTES", 700)
+    monkeypatch.setattr(log_moves, "SLICE_BYTES", 2000)
+
+
+def play(seed: int) -> None:
+    try:
+        run(run_history(seed))
+    except BaseException as error:
+        error.add_note(f"seed {seed}")
+        raise
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 30))
+def test_whatever_happens_while_a_replica_moves_no_record_is_lost(first: int) -> None:
+    for seed in range(first, min(first + 30, SEEDS)):
+        play(seed)
+
+
+async def filled(node: MovingNode, appends: int = 20) -> MovingNode:
+    for _ in range(appends):
+        await node.do("append")
+    return node
+
+
+async def crash_in_a_move(call: int, power: bool) -> bool:
+    """The process dies at this call of a move under appends; returns False if it was over before."""
+    node = await filled(MovingNode(call), 8)
+    for name in ("elect", "delete_records", "flush", "append"):
+        await node.do(name)
+    node.move_to("/b")
+    node.host.disk.kill_after(call)
+    with suppress(Killed):
+        for _ in range(8):
+            await node.do("append")
+            await asyncio.sleep(0.01)
+        await node.finished()
+    crashed = node.host.disk.killed
+    node.repair()
+    if crashed:
+        await node.crash(power=power)
+        await node.do("append")
+    if not node.future_directories() and node.directory == "a":
+        node.move_to("/b")  # not even the directory of the copy was on the disk
+    await node.finished()
+    assert node.directory == "b"
+    node.check()
+    return crashed
+
+
+def crash_at_any_call(power: bool) -> None:
+    for call in range(1, CALLS_OF_A_MOVE_MAX):
+        if not run(crash_in_a_move(call, power)):
+            assert call > 20, "a move makes more calls"
+            return
+    raise AssertionError("the move did not end")
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_a_crash_at_any_call_of_a_move_loses_nothing_and_the_move_goes_on(power: bool) -> None:
+    crash_at_any_call(power)
+
+
+def almost_all(
+    current: Log,
+    future: Log,
+    bytes_max: int,
+    now_ms: int,
+    *,
+    errand_done: bool = False,
+    copy: Callable[..., object] = future_copy.copy_some,
+) -> object:
+    missing = current.log_end_offset - future.log_end_offset
+    return 0 if missing <= 3 and future.size else copy(current, future, bytes_max, now_ms, errand_done=errand_done)
+
+
+def forgotten(logs: Logs, future: Log, now_ms: int) -> None:
+    del logs._futures[(future.topic_id, future.partition)]
+
+
+def only_if_all(
+    logs: Logs, only: LogDir | None = None, write: Callable[..., list[LogDir]] = Logs.write_log_starts
+) -> list[LogDir]:
+    return write(logs) if only is None else []
+
+
+MUTANTS: dict[str, tuple[object, str, object]] = {
+    "the log is replaced before the future log has caught up": (future_copy, "copy_some", almost_all),
+    "epochs are not taken over": (LeaderEpochs, "replace", lambda epochs, entries, assigned: None),
+    "the future log is kept after the end of the move": (Logs, "drop_future", forgotten),
+    "the log start is not followed": (future_copy, "follow_start", lambda current, future, now_ms: None),
+    "log starts are not written before": (Logs, "write_log_starts", only_if_all),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mistake_in_moving_is_noticed(mutant: str) -> None:
+    where, name, wrong = MUTANTS[mutant]
+    with mock.patch.object(where, name, wrong), pytest.raises((AssertionError, KeyError)):
+        for seed in range(NOTICED_WITHIN):
+            play(seed)
+
+
+def test_the_old_log_keeps_its_name_until_the_new_one_is_on_the_disk_and_so_does_what_is_flushed() -> None:
+    async def main() -> None:
+        node = await filled(MovingNode(1), 8)
+        await node.do("flush")
+        await node.do("append")
+        flushed, end = node.log.recovery_point, node.log.log_end_offset
+        names: list[tuple[str, str, int]] = []
+
+        def note(kind: str, path: str) -> None:
+            if path in ("/a", "/b") or (kind == "rename" and path.count("/") == 2):
+                names.append((kind, path[:6], node.log.recovery_point))
+
+        node.host.disk.on_call = note
+        node.move_to("/b")
+        await node.finished()
+        renamed = names.index(("rename", "/a/t-0", flushed))
+        assert names[renamed - 2 : renamed + 2] == [
+            ("rename", "/b/t-0", flushed),
+            ("sync directory", "/b", flushed),
+            ("rename", "/a/t-0", flushed),
+            ("sync directory", "/a", flushed),
+        ]
+        node.log.flush()
+        assert node.log.recovery_point == end > flushed
+
+    run(main())
+
+
+def test_of_two_logs_with_the_partitions_name_the_one_that_was_appended_to_is_kept() -> None:
+    """The process was killed after the future log took the name, and before the old log was renamed."""
+
+    async def main() -> None:
+        node = await filled(MovingNode(1))
+        with mock.patch.object(Logs, "rename_deleted"):
+            node.move_to("/b")
+            for _ in range(100):
+                await node.do("wait")
+            assert node.directory == "b"
+            await node.do("append")
+            await node.crash(power=False)
+        assert node.directory == "b"
+        await node.finished()
+        node.check()
+        assert node.host.disk.list_dir("/b").count("t-0") == 1
+
+    run(main())
+
+
+def test_a_replica_that_goes_back_at_once_waits_for_the_name_of_its_former_log() -> None:
+    async def main() -> None:
+        node = await filled(MovingNode(1))
+        for path in ("/b", "/a", "/b"):
+            node.move_to(path)
+            for _ in range(1000):
+                if f"/{node.directory}" != path:
+                    await asyncio.sleep(0.001)
+                    node.look()
+        await node.finished()
+        node.check()
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_replica_that_goes_back_at_once_keeps_its_log_start_if_a_power_loss_takes_the_new_name(seed: int) -> None:
+    """The former log is the partition's log again, so its log start must be on the disk as long as it has its name."""
+
+    async def main() -> None:
+        node = await filled(MovingNode(seed))
+        for name in ("flush", "elect"):
+            await node.do(name)
+        node.promise.start = node.log.delete_records(node.log.log_end_offset - 3)
+        assert not node.logs.write_log_starts()
+        with mock.patch.object(Logs, "rename_deleted"):
+            node.move_to("/b")
+            for _ in range(100):
+                await node.do("wait")
+            assert node.directory == "b" and node.logs.deleted_to_rename
+            node.move_to("/a")
+            await node.crash(power=True)
+
+    run(main())
+
+
+def test_a_move_takes_the_time_that_its_rate_gives_it_until_that_is_raised() -> None:
+    async def main() -> None:
+        node = await filled(MovingNode(1, rate=1000), 30)
+        size, loop = node.log.size, asyncio.get_running_loop()
+        assert size > 20_000
+        began = loop.time()
+        node.move_to("/b")
+        await asyncio.sleep(10)
+        future = node.logs.future(TOPIC_ID, 0)
+        assert future is not None and 5_000 < future.size < 14_000, future
+        node.limit(1_000_000)
+        await node.finished()
+        assert loop.time() - began < 15
+        assert node.directory == "b"
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(3, 9))
+def test_a_log_that_was_never_flushed_is_on_the_disk_before_a_copy_of_it_is(seed: int) -> None:
+    """A power loss would take the log with its log start, which DeleteRecords has set, and leave what was copied before."""
+
+    async def main() -> None:
+        node = await filled(MovingNode(seed, rate=1000), 10)
+        end = node.log.log_end_offset
+        node.move_to("/b")
+        await asyncio.sleep(1)
+        future = node.logs.future(TOPIC_ID, 0)
+        assert future is not None and 0 < future.log_end_offset < end
+        await node.do("append")
+        await node.do("elect")
+        start = node.log.delete_records(end)
+        assert start == end and not node.logs.write_log_starts()
+        await node.crash(power=True)
+        assert node.directory == "a" and node.log.log_start_offset == end
+
+    run(main())
+
+
+def test_a_full_disk_ends_the_move_and_deletes_the_copy() -> None:
+    async def main() -> None:
+        node = await filled(MovingNode(1), 40)
+        node.host.disk.room_bytes = node.host.disk.used_bytes() + 3000
+        node.move_to("/b")
+        await node.finished()
+        assert node.directory == "a" and not node.moves._moves
+        node.repair()
+        await node.do("append")
+        node.check()
+        node.move_to("/b")
+        await node.finished()
+        assert node.directory == "b"
+
+    run(main())
+
+
+def test_a_damaged_log_is_not_moved_and_its_copy_is_deleted() -> None:
+    async def main() -> None:
+        node = await filled(MovingNode(1), 20)
+        await node.stop()
+        path = next(path for path in sorted(node.host.disk.tree("/a/t-0")) if path.endswith(".log"))
+        node.host.disk._must(path).data[80] ^= 1
+        node.move_to("/b")
+        await asyncio.sleep(5)
+        assert node.directory == "a" and not node.moves._moves and not node.logs.futures()
+        assert not node.logs.offline_directories
+
+    run(main())
+
+
+@pytest.mark.parametrize("failing", ["/a", "/b"])
+def test_a_directory_that_fails_during_a_move_ends_it_and_the_log_stays_where_it_is(failing: str) -> None:
+    async def main() -> None:
+        node = await filled(MovingNode(1, rate=5000), 40)
+        node.move_to("/b")
+        await asyncio.sleep(2)
+        assert node.logs.future(TOPIC_ID, 0) is not None
+        directory = next(directory for directory in node.logs.directories if directory.path == failing)
+        node.logs.directory_failed(directory, StorageFailure(failing, "simulated"))
+        node.moves.directory_failed(directory)
+        await asyncio.sleep(30)
+        assert node.directory == "a" and not node.moves._moves
+        assert (node.logs.future(TOPIC_ID, 0) is None) == (failing == "/b")
+        node.check()
+        await node.crash(power=False)
+        await node.finished()
+        assert node.directory == "b", "both directories are back, and the move goes on"
+
+    run(main())
+
+
+def test_a_producers_retry_is_a_duplicate_even_if_its_first_attempt_was_never_copied() -> None:
+    """Producer states are not only a function of the batches that are left: retention and DeleteRecords remove some."""
+
+    async def main() -> None:
+        node = await filled(MovingNode(1, LogConfig(segment_bytes=2000, file_delete_delay_ms=0, retention_ms=-1)), 10)
+        node.log.roll(node.world.clock.wall_ms())
+        node.log.delete_records(node.log.log_end_offset)
+        node.logs.apply_retention(node.world.clock.wall_ms())
+        node.move_to("/b")
+        await node.finished()
+        last = node.batches[-1]
+        retried = node._build(last.sequence, last.fill, 10)
+        assert node.partition.append(retried, 1, node.world.clock.wall_ms()).duplicate
+
+    run(main())
+
+
+def test_a_busy_log_that_is_flushed_with_each_record_moves_nevertheless() -> None:
+    async def main() -> None:
+        node = await filled(
+            MovingNode(1, LogConfig(segment_bytes=20_000, flush_messages=1, producer_id_expiration_ms=NEVER))
+        )
+        node.move_to("/b")
+        for _ in range(300):
+            await node.do("append")
+            await asyncio.sleep(0.002)
+        assert node.directory == "b"
+        await node.finished()
+        await node.crash(power=True)
+
+    run(main())
