@@ -138,7 +138,7 @@ class ShortProduce:
         first, last, append_time, log_start, *_ = appended
         if self._acks == -1 and not partition.is_committed(last):
             body = (index, first, append_time, log_start)
-            connection.wait(DelayedShortProduce(self, connection, correlation_id, partition, last, body), 0)
+            DelayedShortProduce(self, connection, correlation_id, partition, last, body)
             connection.stamp_ns = self._mono_ns()
             return True
         frame = self._pack(
@@ -189,6 +189,7 @@ class DelayedShortProduce(Held):
         self._body = body
         self._started_ns = connection.stamp_ns
         self._slot = short.wheel.add(self, short.timeout_ms)
+        connection.wait(self, 0)  # first: `when_committed` may call back at once
         self._wait = partition.when_committed(last_offset, self._committed)
 
     def _committed(self, error: ErrorCode) -> None:
