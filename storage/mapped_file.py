@@ -35,6 +35,7 @@ _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_longlong]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 if sys.platform == "linux":
     _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
 _populate_works = sys.platform == "linux"
@@ -133,7 +134,10 @@ class OsMappedFile:
             _populate_works = False  # kernels before 5.14: ordinary page faults have the same effect, slower
 
     def populate(self, start: int, end: int) -> None:
-        """Reads the pages under [start, end); it takes 1 us if they are in memory.
+        """Reads the pages under [start, end) unless they are in memory.
+
+        MADV_POPULATE_READ looks at each page also when all are mapped: 46 us per MB, a third of what the socket write costs.
+        mincore takes 2 us per MB then, and 22 before the first access.
 
         Raises:
             StorageFailure: the disk cannot read them, and access to them would kill the process (SIGBUS).
@@ -142,13 +146,22 @@ class OsMappedFile:
         if begin >= end:
             return
         if _populate_works:
-            if _libc.madvise(self._address + begin, end - begin, MADV_POPULATE_READ) == 0:
+            if (
+                self._in_memory(begin, end)
+                or _libc.madvise(self._address + begin, end - begin, MADV_POPULATE_READ) == 0
+            ):
                 return
             code = ctypes.get_errno()
             if code != errno.EINVAL:
                 failed = code if code != errno.EFAULT else errno.EIO
                 raise StorageFailure(self.path, OSError(failed, f"bytes {start} to {end} cannot be read"))
         self._read_through(begin, end)
+
+    def _in_memory(self, start: int, end: int) -> bool:
+        """Returns True if the page cache has all pages. It is exact for files that this process may write (Linux 5.2)."""
+        pages = bytearray(-(-(end - start) // PAGE_BYTES))
+        found = _libc.mincore(self._address + start, end - start, ctypes.byref(ctypes.c_char.from_buffer(pages)))
+        return found == 0 and 0 not in pages
 
     def _read_through(self, start: int, end: int) -> None:
         """Populates the pages without madvise: a read brings them into the page cache, from where the mapping gets them."""

@@ -126,14 +126,16 @@ class SegmentFile:
         return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, reach)
 
     def offset_behind(self, start: int, end: int) -> int:
-        """Returns the offset where a reader continues after [start, end), which are complete batches; another batch follows."""
+        """Returns the offset where a reader continues after [start, end), which are complete batches; another batch follows.
+
+        `checked_end` has brought these batches into memory.
+        """
         if start >= self.in_memory_from:
             base: int = WALK.unpack_from(self.view(), end)[0]
             return base
-        for _, following, _, last in self.walk(start):  # the batch at `end` may be damaged
-            if following >= end:
-                return last + 1
-        raise AssertionError(f"no batch ends at byte {end}")
+        # The batch at `end` is not looked at: it may be damaged.
+        *_, (*_, last) = walk(self.view(), start, end, self.log_path, self.base_offset, self.limit)
+        return last + 1
 
     def offset_at(self, position: int) -> int:
         """Returns the base offset of the batch that starts at `position`."""

@@ -61,7 +61,7 @@ class ConnectionLimits:
         self.socket_options = SocketOptions(
             max(values["socket.listen.backlog.size"], LISTEN_BACKLOG),
             # Kafka's default of 100 KiB would disable the kernel's auto-tuning, which is better for long round trips.
-            values["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in set_names else -1,
+            values["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in set_names else None,
             values["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in set_names else -1,
         )
         for name, limits in self.by_listener.items():

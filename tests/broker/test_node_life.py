@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +16,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.records.batch import BatchView
 from tests.broker.conftest import ROOT, Node, eventually, start_node, stop_node
 
 
@@ -155,6 +160,35 @@ def test_retention_removes_old_segments_and_moves_the_start(nodes: list[Node], t
     consumer.close()
     log_dir = node.dir / "data" / "aging-0"
     eventually(lambda: len(list(log_dir.glob("*.log"))) == 1, "the files to go")
+
+
+def test_a_slow_reader_gets_all_it_asked_for_although_the_files_are_deleted_meanwhile(
+    nodes: list[Node], tmp_path: Path
+) -> None:
+    """The response is views of a mapped file; the transport writes as much of them as the socket takes, again and again."""
+    node = start(nodes, tmp_path, log_retention_check_interval_ms="100", log_segment_delete_delay_ms="0")
+    node.create("vanishing")
+    sent = [random.Random(number).randbytes(900_000) for number in range(9)]
+    producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 0})
+    for value in sent:
+        producer.produce("vanishing", value)
+        producer.flush(10)
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10 << 20)
+    with node.wire() as wire:
+        wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        request = FetchRequest(session_epoch=-1, topics=[FetchTopic(topic="vanishing", partitions=[partition])])
+        fetched = wire.send(request, 12)
+        assert len(wire.sock.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)) == 4, "the response has begun"
+        with node.wire() as other:
+            other.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="vanishing")], timeout_ms=5000))
+        eventually(lambda: not list((node.dir / "data").rglob("vanishing*/*.log")), "the files to go")
+        records = memoryview(wire.receive(*fetched).responses[0].partitions[0].records)
+    received, position = [], 0
+    while position < len(records):
+        view = BatchView(records, position)
+        received += [record.value for record in view.records()]
+        position += view.size
+    assert received == sent
 
 
 def test_the_node_ends_when_ottla_dev_is_killed(tmp_path: Path) -> None:

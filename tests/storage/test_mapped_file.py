@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ottla.storage.mapped_file import WRITE_DESCRIPTORS_MAX, OsMappedFile, WriteDescriptors
+import pytest
+
+from ottla.storage.errors import StorageFailure
+from ottla.storage.mapped_file import PAGE_BYTES, WRITE_DESCRIPTORS_MAX, OsMappedFile, WriteDescriptors
 
 
 def mapped_files(tmp_path: Path, count: int, descriptors: WriteDescriptors) -> list[OsMappedFile]:
@@ -30,3 +33,17 @@ def test_the_descriptors_for_large_writes_are_bounded_and_the_one_used_longest_a
     for file in files:
         descriptors.close(file)
     assert len(os.listdir("/proc/self/fd")) == open_before
+
+
+def test_pages_are_read_from_the_disk_when_one_of_them_is_not_in_memory(tmp_path: Path) -> None:
+    path, size = tmp_path / "0.log", 64 * PAGE_BYTES
+    path.write_bytes(b"")
+    os.truncate(path, size)
+    file = OsMappedFile(str(path), 0, False, WriteDescriptors())
+    assert not file._in_memory(0, size), "a hole has no pages yet"
+    file.populate(0, size)
+    assert file._in_memory(0, size)
+    os.truncate(path, PAGE_BYTES)  # as pages that were evicted, and that the disk cannot read
+    assert file._in_memory(0, PAGE_BYTES)
+    with pytest.raises(StorageFailure, match="cannot be read"):
+        file.populate(0, size)

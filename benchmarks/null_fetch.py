@@ -1,0 +1,120 @@
+"""The smallest server that can send fetched gigabytes: `python -m benchmarks.null_fetch` prints what one costs it, in CPU seconds.
+
+It answers Fetch v4 by fixed positions with 1 MB slices of a mapped file, the header and the slice in one write: no log, no
+index, no other request. The client is that of the row "20 consumers of one partition". No broker in Python can cost less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import mmap
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import Struct
+
+import uvloop
+
+from benchmarks import raw
+from benchmarks.usage import cpu_seconds
+
+SLICE_BYTES = 1 << 20
+#: 256 MB: more than the processor's caches hold, as a log is.
+SLICES = 256
+CONNECTIONS = (1, 20)
+READ_BYTES = 64 << 10
+TOPIC = "t"
+HEADER = Struct(">ihhih").unpack_from  # size, API key, version, correlation id, length of the client id
+# replica, max wait, min bytes, max bytes, isolation; topics, the topic's name; partitions, index
+BEFORE_OFFSET = Struct(">iiiibih1sii").size
+OFFSET = Struct(">q").unpack_from
+#: size, correlation id, throttle time; topics, the topic's name; partitions, index, error, watermarks, no aborted ones, length
+ANSWER = Struct(">iiiih1siihqqii")
+#: base offset, length, epoch, magic, CRC, attributes, last offset delta
+BATCH = Struct(">qiibIhi")
+
+
+def write_slices(directory: str) -> mmap.mmap:
+    """Writes and maps the file. Slice n is one batch, of one record at offset n."""
+    body = os.urandom(SLICE_BYTES - BATCH.size)
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for number in range(SLICES):
+            file.write(BATCH.pack(number, SLICE_BYTES - 12, 0, 2, 0, 0, 0) + body)
+        file.flush()
+        return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+
+
+class Client(asyncio.BufferedProtocol):
+    def __init__(self, log: memoryview) -> None:
+        self.log = log
+        self.buffer = bytearray(READ_BYTES)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
+        self.writelines = transport.writelines
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The client has one request in flight: each read is one frame."""
+        size, _, _, correlation_id, client_id_bytes = HEADER(self.buffer)
+        assert size + 4 == nbytes, "half a frame"
+        (offset,) = OFFSET(self.buffer, 14 + client_id_bytes + BEFORE_OFFSET)
+        at = offset % SLICES * SLICE_BYTES
+        head = ANSWER.pack(
+            ANSWER.size - 4 + SLICE_BYTES, correlation_id, 0, 1, 1, TOPIC.encode(), 1, 0, 0, SLICES, SLICES, -1, SLICE_BYTES
+        )  # fmt: skip
+        self.writelines((head, self.log[at : at + SLICE_BYTES]))
+
+
+async def serve() -> None:
+    """Prints the port that it took."""
+    log = memoryview(write_slices(os.environ.get("TMPDIR", "/tmp")))
+    server = await asyncio.get_running_loop().create_server(lambda: Client(log), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+@contextmanager
+def null_fetch_server() -> Iterator[tuple[int, int]]:
+    """Starts the server in a process of its own; yields its port and pid."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.null_fetch", "--serve"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline()), process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measure(port: int, pid: int, connections: int, seconds: float) -> dict[str, float]:
+    """MB/s, and the server's CPU seconds of a GB in `cpu`."""
+    raw.fan_out(("127.0.0.1", port), TOPIC, 1, 0.3)  # the page faults of the first access
+    before = cpu_seconds([pid])
+    result = raw.fan_out(("127.0.0.1", port), TOPIC, connections, seconds)
+    return result | {"cpu": (cpu_seconds([pid]) - before) / result["bytes"] * 1e9}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.null_fetch", description=__doc__)
+    parser.add_argument("--serve", action="store_true", help="be the server, until killed")
+    parser.add_argument("--seconds", type=float, default=3.0)
+    args = parser.parse_args()
+    if args.serve:
+        uvloop.run(serve())
+        return
+    with null_fetch_server() as (port, pid):
+        for connections in CONNECTIONS:
+            found = measure(port, pid, connections, args.seconds)
+            print(f"{connections} connections: {found['cpu']:.3f} s/GB at {found['mb_per_s']:,.0f} MB/s")
+
+
+if __name__ == "__main__":
+    main()
