@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import mmap
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import uvloop
 
 from benchmarks import raw
 from benchmarks.usage import cpu_seconds
+from ottla.server.network.transport import NEAR_SEND_BUFFER_BYTES
 
 SLICE_BYTES = 1 << 20
 #: 256 MB: more than the processor's caches hold, as a log is.
@@ -55,6 +57,7 @@ class Client(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, NEAR_SEND_BUFFER_BYTES)
         self.writelines = transport.writelines
 
     def get_buffer(self, sizehint: int) -> bytearray:
