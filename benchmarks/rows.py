@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -34,6 +35,15 @@ class Row:
         """Rows may look at two figures of one run."""
         return f"{self.load} {self.options}"
 
+    @property
+    def is_rate(self) -> bool:
+        return self.unit.endswith("/s")
+
+    @property
+    def null_module(self) -> str:
+        """What takes this load in place of a server: its figure is the ceiling of the client on this machine. "": nothing does."""
+        return "" if self.options.get("tls") else NULL_MODULES.get(self.load, "")
+
 
 PRODUCE = {"partitions": 6, "count": 500_000, "size": 1000}
 SMALL = {"partitions": 6, "size": 100, "count": 2_000_000}
@@ -48,8 +58,7 @@ REPLICATED = {"replication": 3, "configs": {"min.insync.replicas": "2"}}
 PRODUCE_3 = {**REPLICATED, "partitions": 6, "count": 200_000, "size": 1000}
 TRANSACTIONS = {**REPLICATED, "partitions": 3, "seconds": 10}
 MANY_3 = {**REPLICATED, "partitions": 6, "connections": 32, "seconds": 5}
-#: The connections of the null server's load beside rows that have none.
-NULL_CONNECTIONS = 64
+NULL_MODULES = {"one_record": "null_server", "produce": "null_broker", "end_to_end": "null_broker"}
 
 WRITTEN, WRITTEN_TLS = "produce 1 KB, 6 partitions, 64 KB batches", "produce 1 KB over TLS"
 WRITTEN_ONE, WRITTEN_TEXT = "produce 1 KB, 1 partition, 16 KB batches, linger 0", "produce 1 KB of text, zstd"
@@ -116,37 +125,70 @@ def verdict(ratio: float, at_least: float | None, at_most: float | None) -> str:
 
 
 def table(rows: list[Row], samples: Samples) -> list[str]:
-    """One line a row. The null server's figures and the stolen time are of the same minutes."""
-    lines = [
-        "| load | Kafka | Ottla | ratio | Kafka CPU | Ottla CPU | ratio | null server | stolen |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    """One line a row. What is measured without a server and the stolen time are of the same minutes."""
+    heads = (
+        "load",
+        "Kafka",
+        "Ottla",
+        "ratio",
+        "Kafka CPU",
+        "Ottla CPU",
+        "ratio",
+        "client's cores",
+        "without a server",
+        "turns, stolen",
+    )
+    lines = [_line(heads), _line(["---"] * len(heads))]
     by_name = medians(samples)
     for row in rows:
         ours, theirs, null = (by_name[row.name].get(server) for server in ("ottla", "kafka", "null"))
-        assert ours is not None and null is not None
+        assert ours is not None
         ratio = cpu_ratio = ""
         if theirs is not None:
             ratio = verdict(ours[row.figure] / theirs[row.figure], row.at_least, row.at_most)
             if row.cpu_per is not None:
                 cpu_ratio = verdict(ours["cpu"] / theirs["cpu"], None, row.cpu_at_most)
-        beside = f"{null['cpu']:.1f} us/req"
-        if row.load == "one_record":
-            beside += f", ours {verdict(ours['cpu'] / null['cpu'], None, row.null_at_most)}"
-        cells = [_figure(theirs, row), _figure(ours, row), ratio, _cpu(theirs, row), _cpu(ours, row), cpu_ratio]
-        lines.append(f"| {row.name} | {' | '.join(cells)} | {beside} | {_stolen(samples[row.name])} |")
+        clients = "; ".join(f"{each['client']:.2f}" for each in (theirs, ours) if each is not None)
+        cells = [
+            _figure(theirs, row),
+            _figure(ours, row),
+            ratio,
+            _cpu(theirs, row),
+            _cpu(ours, row),
+            cpu_ratio,
+            clients,
+        ]
+        lines.append(_line([row.name, *cells, _without(null, ours, row), _turns(samples[row.name])]))
     return lines
 
 
-def _stolen(by_server: dict[str, list[Figures]]) -> str:
-    """The worst of all runs: above STOLEN_PERCENT_MAX they say little about the servers."""
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _without(null: Figures | None, ours: Figures, row: Row) -> str:
+    """For raw sockets the null server's CPU; for librdkafka how fast its client is where nothing is done."""
+    if null is None:
+        return ""
+    if row.load == "one_record":
+        return f"{_cpu(null, row)}, ours {verdict(ours['cpu'] / null['cpu'], None, row.null_at_most)}"
+    return f"{_figure(null, row)} ({null['client']:.2f} cores), ours {ours[row.figure] / null[row.figure]:.2f}x"
+
+
+def _turns(by_server: dict[str, list[Figures]]) -> str:
+    """How many runs of a server, and the worst stolen time of them: above STOLEN_PERCENT_MAX they say little about the servers."""
     worst = max(run["stolen"] for runs in by_server.values() for run in runs)
-    return f"{worst:.0f} %{', TOO MUCH' if worst > STOLEN_PERCENT_MAX else ''}"
+    return f"{len(by_server['ottla'])}; {worst:.0f} %{', TOO MUCH' if worst > STOLEN_PERCENT_MAX else ''}"
 
 
 def _figure(figures: Figures | None, row: Row) -> str:
-    return "" if figures is None else f"{figures[row.figure]:,.2f} {row.unit}"
+    return "" if figures is None else f"{_number(figures[row.figure])} {row.unit}"
 
 
 def _cpu(figures: Figures | None, row: Row) -> str:
     return "" if figures is None or row.cpu_per is None else f"{figures['cpu']:.2f} {UNITS[row.cpu_per]}"
+
+
+def _number(value: float) -> str:
+    """Three digits say what one more turn would say again."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
