@@ -11,10 +11,10 @@ import select
 import struct
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.usage import ClientTime
@@ -28,34 +28,56 @@ SETTLE_SECONDS = 1.0
 BODY = bytes(100)
 
 
+@dataclass
+class Received:
+    """The delays in ms of the messages in their order, and the cores that receiving kept busy; known when it has ended."""
+
+    delays_ms: list[float] = field(default_factory=list)
+    cores: float = 0.0
+
+
 def end_to_end(o: Options) -> dict[str, float]:
     from confluent_kafka import Producer
 
-    with (receiving_thread if o.get("one_process") else receiving_process)(o) as delays_ms:
+    with receiving(o) as received:
         producer = Producer({"bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": 0, **o["security"]})
         client = ClientTime()
-        begin, sent = time.perf_counter(), 0
-        while time.perf_counter() - begin < WARM_SECONDS + o["seconds"]:
+        sent = 0
+        while client.seconds < WARM_SECONDS + o["seconds"]:
             producer.produce(o["topic"], struct.pack("q", time.perf_counter_ns()) + BODY)
             sent += 1
             producer.poll(0)
             # Not in poll(): it rounds a timeout below a millisecond down to none, so that a loop of it keeps a core busy.
-            while (wait := begin + sent / o["rate"] - time.perf_counter()) > 0:
+            while (wait := sent / o["rate"] - client.seconds) > 0:
                 time.sleep(wait)
         producer.flush(10)
         cores = client.cores
-    counted = sorted(delays_ms[int(o["rate"] * WARM_SECONDS) :])
+    counted = sorted(received.delays_ms[int(o["rate"] * WARM_SECONDS) :])
     return {
         "p50_ms": counted[len(counted) // 2],
         "p99_ms": counted[int(len(counted) * 0.99)],
-        "p999_ms": counted[int(len(counted) * 0.999)],
-        "errors": sent - len(delays_ms),
-        "client": cores,
+        "errors": sent - len(received.delays_ms),
+        "client": cores + received.cores,
     }
 
 
-def receive(o: Options, started: Callable[[], object], ended: Callable[[], bool]) -> list[float]:
-    """The delays in ms of the messages that come until it has ended, in their order."""
+@contextmanager
+def receiving(o: Options) -> Iterator[Received]:
+    """A consumer from before the first message until after the last."""
+    command = [sys.executable, "-m", "benchmarks.end_to_end", json.dumps(o)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    received = Received()
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n", "the consumer did not start"
+    time.sleep(SETTLE_SECONDS)
+    yield received
+    time.sleep(SETTLE_SECONDS)
+    out, _ = process.communicate("\n", timeout=60)
+    received.delays_ms, received.cores = json.loads(out)
+
+
+def receive(o: Options) -> Received:
+    """Until standard input has a line."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({
@@ -66,52 +88,17 @@ def receive(o: Options, started: Callable[[], object], ended: Callable[[], bool]
     for partition in partitions:
         partition.offset = consumer.get_watermark_offsets(partition, 10)[1]
     consumer.assign(partitions)
-    started()
-    delays_ms = []
-    while not ended():
+    print("started", flush=True)
+    delays_ms, client = [], ClientTime()
+    while not select.select([sys.stdin], [], [], 0)[0]:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
             delays_ms.append((time.perf_counter_ns() - struct.unpack_from("q", message.value())[0]) / 1e6)
+    cores = client.cores
     consumer.close()
-    return delays_ms
-
-
-@contextmanager
-def receiving_process(o: Options) -> Iterator[list[float]]:
-    """The list is filled at the end."""
-    command = [sys.executable, "-m", "benchmarks.end_to_end", json.dumps(o)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    delays_ms: list[float] = []
-    assert process.stdout is not None
-    assert process.stdout.readline() == "started\n", "the consumer did not start"
-    time.sleep(SETTLE_SECONDS)
-    yield delays_ms
-    time.sleep(SETTLE_SECONDS)
-    out, _ = process.communicate("\n", timeout=60)
-    delays_ms += json.loads(out)
-
-
-@contextmanager
-def receiving_thread(o: Options) -> Iterator[list[float]]:
-    delays_ms: list[float] = []
-    started, ended = threading.Event(), threading.Event()
-    thread = threading.Thread(target=lambda: delays_ms.extend(receive(o, started.set, ended.is_set)))
-    thread.start()
-    started.wait(60)
-    time.sleep(SETTLE_SECONDS)
-    yield delays_ms
-    time.sleep(SETTLE_SECONDS)
-    ended.set()
-    thread.join()
-
-
-def main() -> None:
-    def ended() -> bool:
-        return bool(select.select([sys.stdin], [], [], 0)[0])
-
-    found = receive(json.loads(sys.argv[1]), lambda: print("started", flush=True), ended)
-    print(json.dumps(found), flush=True)
+    return Received(delays_ms, cores)
 
 
 if __name__ == "__main__":
-    main()
+    found = receive(json.loads(sys.argv[1]))
+    print(json.dumps([found.delays_ms, found.cores]), flush=True)

@@ -46,7 +46,7 @@ class Waiting:
     def __init__(self) -> None:
         self.next_offset = 0
         self.wanted: tuple[Client, int, bytes, int] | None = None
-        self.batches: list[bytes] | None = None  # a list as soon as somebody consumes
+        self.batches: list[bytes] | None = None  # a list from the first Fetch on
 
     def produced(self, batch: memoryview) -> None:
         if self.batches is None:
