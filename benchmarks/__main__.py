@@ -25,7 +25,7 @@ PRIVATE_MEGABYTES_GOAL = 60
 #: A JVM compiles what it has run often: three of them on two cores do a tenth of their work in their first half minute.
 WARM_SECONDS_MAX = {1: 180, 3: 400}
 #: With `--quick` Kafka is warmed up as long as four minutes allow, and Ottla, which compiles nothing, is not.
-QUICK_WARM_SECONDS = {1: 25, 3: 50}
+QUICK_WARM_SECONDS = {1: 40, 3: 60}
 
 
 def starts(nodes: int, with_kafka: bool, runs: int) -> list[str]:

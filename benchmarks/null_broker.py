@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from struct import Struct, pack_into
+from struct import Struct, pack, pack_into
 from typing import cast
 
 import uvloop
@@ -31,8 +31,8 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
-#: One version of each, so that requests can be read by fixed positions.
-VERSIONS = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 4, ApiKey.LIST_OFFSETS: 1, ApiKey.METADATA: 4, ApiKey.API_VERSIONS: 0}
+#: One version of each, so that requests can be read by fixed positions; librdkafka takes zstd for a Fetch from v10 on.
+VERSIONS = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 10, ApiKey.LIST_OFFSETS: 1, ApiKey.METADATA: 4, ApiKey.API_VERSIONS: 0}
 UNSUPPORTED_VERSION = 35
 PARTITIONS = 6
 BUFFER_BYTES = 8 << 20
@@ -45,7 +45,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.next_offset = 0
-        self.wanted: tuple[Client, int, bytes, int] | None = None
+        self.wanted: tuple[Client, int, int, bytes, int] | None = None
         self.batches: list[bytes] | None = None  # a list from the first Fetch on
 
     def produced(self, batch: memoryview) -> None:
@@ -59,18 +59,15 @@ class Waiting:
     def answer(self) -> None:
         if self.wanted is None or not self.batches:
             return
-        (client, correlation_id, topic, partition), self.wanted = self.wanted, None
-        records = b"".join(self.batches)
-        self.batches = []
-        head = Struct(f">iiiih{len(topic)}siihqqii")
-        end = self.next_offset
-        client.write(
-            head.pack(
-                head.size - 4 + len(records),
-                *(correlation_id, 0, 1, len(topic), topic, 1, partition, 0, end, end, -1, len(records)),
-            )
-            + records
+        (client, version, correlation_id, topic, partition), self.wanted = self.wanted, None
+        records, self.batches = b"".join(self.batches), []
+        # throttle time; error and session; one topic; one partition: index, error, watermarks; log start; no aborted ones
+        body = pack(">ii", correlation_id, 0) + (bytes(6) if version >= 7 else b"") + pack(">ih", 1, len(topic)) + topic
+        body += pack(">iihqq", 1, partition, 0, self.next_offset, self.next_offset) + (
+            bytes(8) if version >= 5 else b""
         )
+        body += pack(">ii", -1, len(records)) + records
+        client.write(pack(">i", len(body)) + body)
 
 
 class Client(asyncio.BufferedProtocol):
@@ -108,10 +105,11 @@ class Client(asyncio.BufferedProtocol):
                 self.waiting.produced(frame[at + 8 :])
                 body = b"\0\0\0\1" + topic + b"\0\0\0\1" + partition + b"\0\0" + bytes(8) + b"\xff" * 8 + bytes(12)
             case ApiKey.FETCH:
-                at += 4 + 4 + 4 + 4 + 1 + 4  # replica id, wait, minimum, maximum, isolation level, one topic
+                # replica id, wait, minimum, maximum, isolation level; session; one topic
+                at += 17 + (8 if version >= 7 else 0) + 4
                 size = INT16(frame, at)[0]
                 name, at = bytes(frame[at + 2 : at + 2 + size]), at + 2 + size + 4
-                self.waiting.wanted = self, correlation_id, name, INT32(frame, at)[0]
+                self.waiting.wanted = self, version, correlation_id, name, INT32(frame, at)[0]
                 self.waiting.batches = self.waiting.batches or []
                 self.waiting.answer()
                 return
@@ -124,32 +122,22 @@ class Client(asyncio.BufferedProtocol):
                 body = encode(ApiVersionsResponse(UNSUPPORTED_VERSION if version else 0, keys), 0)
             case _:
                 raise ValueError(f"API {key} is not advertised")
-        self.write(Struct(">ii").pack(4 + len(body), correlation_id) + body)
+        self.write(pack(">ii", 4 + len(body), correlation_id) + body)
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
         """Every topic that is asked for exists, and has PARTITIONS partitions."""
-        partitions = [
-            MetadataResponsePartition(partition_index=i, leader_id=1, replica_nodes=[1], isr_nodes=[1])
-            for i in range(PARTITIONS)
-        ]
+        own = {"leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
+        partitions = [MetadataResponsePartition(partition_index=i, **own) for i in range(PARTITIONS)]
         topics = [MetadataResponseTopic(name=topic.name, partitions=partitions) for topic in request.topics or []]
         broker = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
         return MetadataResponse(brokers=[broker], cluster_id="null", controller_id=1, topics=topics)
 
     def offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        topics = [
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(
-                        partition_index=p.partition_index, timestamp=-1, offset=self.waiting.next_offset
-                    )
-                    for p in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-        return ListOffsetsResponse(topics=topics)
+        """The end of the one log."""
+        [topic] = request.topics
+        index, end = topic.partitions[0].partition_index, self.waiting.next_offset
+        partition = ListOffsetsPartitionResponse(partition_index=index, offset=end)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=[partition])])
 
 
 async def serve(port: int) -> None:
