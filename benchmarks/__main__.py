@@ -1,6 +1,7 @@
 """`make bench`: every load on both servers in turns, and tables for docs/PERFORMANCE.md. Needs the machine to itself.
 
-What happens is reported on standard error; standard output has the tables alone. The other benchmarks are modules of their own
+What happens is reported on standard error; standard output has the tables alone, and .bench/table-short.md those of README.md.
+The other benchmarks are modules of their own
 (docs/PERFORMANCE.md, "What measures what").
 """
 
@@ -13,8 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.rows import ROWS, Row, quick, table
+from benchmarks.rows import ROWS, Row, quick
 from benchmarks.servers import Server, kafka_first_ack_seconds, ottla_first_ack_seconds, start_kafka, start_ottla
+from benchmarks.tables import short_table, table
 from benchmarks.turns import WarmUp, sample, warm_up
 from benchmarks.usage import MachineTime, anonymous_megabytes, private_megabytes
 from tools.apache_kafka import missing
@@ -56,8 +58,8 @@ def idle(servers: list[Server]) -> list[str]:
     return lines
 
 
-def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> list[str]:
-    """One table: so many nodes of Ottla against as many of Kafka."""
+def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> tuple[list[str], list[str]]:
+    """One table, and its short form: so many nodes of Ottla against as many of Kafka."""
     rows = [row for row in ROWS[nodes] if args.only in row.name]
     if args.quick:
         rows = [quick(row) for row in rows if not row.load.startswith("java")]
@@ -72,23 +74,16 @@ def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> list[str]:
             servers.append(start_kafka(nodes))
         lines += idle(servers)
         warm = {server.name: warm_up_of(server, [quick(row) for row in rows], nodes, args.quick) for server in servers}
-        found = table(rows, sample(rows, servers, runs))
+        samples = sample(rows, servers, runs)
         if not args.quick:
             lines += [line.replace("idle", "after the loads,", 1) for line in idle(servers)]
     finally:
         for server in servers:
             server.stop()
-    head = conditions(nodes, runs, args.quick, warm, clock)
-    return [
-        f"## {nodes} {'node' if nodes == 1 else 'nodes'}",
-        "",
-        head,
-        "",
-        *found,
-        "",
-        *(f"- {line}" for line in lines),
-        "",
-    ]
+    name = f"{nodes} {'node' if nodes == 1 else 'nodes'}"
+    title = [f"## {name}", "", conditions(nodes, runs, args.quick, warm, clock), ""]
+    whole = [*title, *table(rows, samples), "", *(f"- {line}" for line in lines), ""]
+    return whole, [*title, *short_table(rows, samples), ""]
 
 
 def warm_up_of(server: Server, rows: list[Row], nodes: int, is_quick: bool) -> WarmUp:
@@ -128,10 +123,12 @@ def main() -> None:
     reason = "left out by --no-kafka" if args.no_kafka else missing()
     if reason:
         print(f"Apache Kafka is left out: {reason}", file=sys.stderr)
-    text = "\n".join(line for nodes in args.nodes or sorted(ROWS) for line in bench(nodes, args, reason is None))
-    print(text)
+    found = [bench(nodes, args, reason is None) for nodes in args.nodes or sorted(ROWS)]
+    whole, short = ("\n".join(line for tables in found for line in tables[form]) for form in (0, 1))
+    print(whole)
     args.out.parent.mkdir(exist_ok=True)
-    args.out.write_text(text)
+    args.out.write_text(whole)
+    args.out.with_stem(f"{args.out.stem}-short").write_text(short)
 
 
 if __name__ == "__main__":

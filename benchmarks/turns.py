@@ -61,8 +61,8 @@ def timed(row: Row, load: str, options: dict[str, Any], pids: list[int]) -> Figu
     result["stolen"] = clock.stolen_percent()
     if row.cpu_per == "GB":
         result["cpu"] = used / result["bytes"] * 1e9
-    elif row.cpu_per == "request":
-        result["cpu"] = used / result["requests"] * 1e6
+    elif row.cpu_per is not None:
+        result["cpu"] = used / result["requests"] * (1e6 if row.cpu_per == "request" else 1e3)
     return result
 
 

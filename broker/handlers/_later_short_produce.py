@@ -63,8 +63,8 @@ class DelayedShortProduce(Held):
 class FollowingShortProduce(Held):
     """Leaves after the Fetches that wait for its records: the first of a turn only, so that producers do not wait for each other.
 
-    Each write to a socket wakes a client and takes 20 us. Messages at 500 a second reach their consumer within 0.13 ms in place of
-    0.18 so, of 0.25 and 0.30 with librdkafka (`python -m benchmarks.latency`).
+    Each write to a socket wakes its client and takes 20 us. At 500 messages a second a record is in its consumer's socket after
+    0.08 ms in place of 0.13, and the p99 of that is 0.24 in place of 0.41 (docs/PERFORMANCE.md, "Where the p99 goes").
     """
 
     __slots__ = ("_connection", "_frame", "_short", "_started_ns")
