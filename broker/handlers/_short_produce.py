@@ -146,7 +146,7 @@ class ShortProduce:
             self._nbytes, correlation_id, self._head, index, 0, first, append_time, log_start, self._tail
         )
         wakeups = self._wakeups
-        if wakeups.pending and wakeups.afterwards is None:
+        if self._acks == -1 and wakeups.pending and wakeups.afterwards is None:
             wakeups.afterwards = FollowingShortProduce(self, connection, frame)
             connection.stamp_ns = self._mono_ns()
             return True

@@ -103,15 +103,37 @@ def test_a_producer_that_leaves_before_the_fetch_is_answered_gets_nothing_and_th
         producing = Producer(random.Random(1), {})
         row = PartitionProduceData(index=0, records=batch([b"x"], timestamp=EPOCH_MS))
         topics = [TopicProduceData(name=TOPIC, partition_data=[row])]
-        producer, _ = open_connection(leader, "produce", order)
+        producer, acknowledged = open_connection(leader, "produce", order)
         reader, writes = open_connection(leader, "fetch", order)
         leader.host.lane.context.run(deliver, producer, producing.framed(topics), 1 << 20)
+        await asyncio.wait_for(acknowledged.has_written.wait(), 1)
         leader.host.lane.context.run(deliver, reader, fetch(1), 1 << 20)
         order.clear()
         leader.host.lane.context.run(deliver, producer, producing.framed(topics), 1 << 20)
         producer.connection_lost(None)
         await asyncio.wait_for(writes.has_written.wait(), 1)
-        await asyncio.sleep(0.1)
         assert order == ["fetch"]
+
+    run(main())
+
+
+def test_an_acknowledgement_with_acks_1_does_not_wait_for_fetches() -> None:
+    async def main() -> None:
+        harness = await one_broker()
+        leader = harness.leader()
+        order: list[str] = []
+        producing = Producer(random.Random(1), {}, acks=1)
+        row = PartitionProduceData(index=0, records=batch([b"x"], timestamp=EPOCH_MS))
+        topics = [TopicProduceData(name=TOPIC, partition_data=[row])]
+        producer, acknowledged = open_connection(leader, "produce", order)
+        reader, writes = open_connection(leader, "fetch", order)
+        leader.host.lane.context.run(deliver, producer, producing.framed(topics), 1 << 20)
+        await asyncio.wait_for(acknowledged.has_written.wait(), 1)
+        leader.host.lane.context.run(deliver, reader, fetch(1), 1 << 20)
+        order.clear()
+        writes.has_written.clear()
+        leader.host.lane.context.run(deliver, producer, producing.framed(topics), 1 << 20)
+        await asyncio.wait_for(writes.has_written.wait(), 1)
+        assert order == ["produce", "fetch"]
 
     run(main())
