@@ -62,7 +62,6 @@ unit: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(PY) -m benchmarks $(ARGS)
-	$(PY) -m benchmarks.spark  # says so and passes where Spark cannot run
 
 compat: $(VENV)/dev
 	$(PY) -m tests.compat $(ARGS)

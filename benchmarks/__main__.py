@@ -1,123 +1,33 @@
-"""`make bench`: every load on both servers in turns, medians, and how the goals are met. Needs the machine to itself."""
+"""`make bench`: every load on both servers in turns, and tables for docs/PERFORMANCE.md. Needs the machine to itself.
+
+What happens is reported on standard error; standard output has the tables alone, and .bench/table-short.md those of README.md.
+The other benchmarks are modules of their own
+(docs/PERFORMANCE.md, "What measures what").
+"""
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
-import re
+import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-from benchmarks.rows import NULL_CONNECTIONS, ROWS, Figures, Row, Samples, quick, table
-from benchmarks.servers import (
-    NullServer,
-    Server,
-    kafka_first_ack_seconds,
-    ottla_first_ack_seconds,
-    start_kafka,
-    start_ottla,
-)
-from benchmarks.usage import MachineTime, anonymous_megabytes, cpu_seconds, private_megabytes
+from benchmarks.rows import ROWS, Row, quick
+from benchmarks.servers import Server, kafka_first_ack_seconds, ottla_first_ack_seconds, start_kafka, start_ottla
+from benchmarks.tables import short_table, table
+from benchmarks.turns import WarmUp, sample, warm_up
+from benchmarks.usage import MachineTime, anonymous_megabytes, private_megabytes
 from tools.apache_kafka import missing
 
 #: From starting the processes on empty directories to the first acknowledged Produce.
 START_SECONDS_GOAL = {1: 0.6, 3: 2.0}
 PRIVATE_MEGABYTES_GOAL = 60
-#: A JVM compiles what it has run often: three of them on two cores do a tenth of their work in their first half minute. With
-#: `--quick` (True) the warm-up ends early, and the figures favour us.
-WARM_SECONDS_MAX = {False: 180, True: 20}
-#: A rate stands still when a round does not improve it by more than this.
-STILL = 1.05
-#: Of each run against the null server.
-NULL_SECONDS = 1.5
-
-
-def run_load(name: str, options: dict[str, Any]) -> Figures:
-    command = [sys.executable, "-m", "benchmarks.loads", name, json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise RuntimeError(f"load {name} failed: {done.stderr[-800:]}")
-    result: Figures = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-def measure(server: Server, row: Row, round_: int) -> Figures:
-    """One run of one load on one server: its figures, the server's CPU per GB or per request in `cpu`, and the time stolen."""
-    written = row.reads or row.name
-    topic = f"bench-{re.sub(r'[^a-z0-9]+', '-', written.lower())}-{round_}"
-    options = {**row.options, "bootstrap": server.bootstrap, "topic": topic}
-    if row.options.get("tls"):
-        options |= {"bootstrap": server.tls.bootstrap, "ca": server.tls.ca_file}
-    if not row.reads:
-        run_load("create", options)
-    clock, before = MachineTime.now(), cpu_seconds(server.pids)
-    result = run_load(row.load, options)
-    used = cpu_seconds(server.pids) - before
-    result["stolen"] = clock.stolen_percent()
-    if row.cpu_per == "GB":
-        result["cpu"] = used / result["bytes"] * 1e9
-    elif row.cpu_per == "request":
-        result["cpu"] = used / result["requests"] * 1e6
-    if result["errors"]:
-        print(f"  ! {server.name}: {result['errors']:.0f} errors in {row.name}", file=sys.stderr)
-    return result
-
-
-def measure_null(null: NullServer, row: Row) -> Figures:
-    """The null server with the row's connections, or many: what a request costs on this machine in this minute."""
-    connections = row.options["connections"] if row.load == "one_record" else NULL_CONNECTIONS
-    clock, before = MachineTime.now(), cpu_seconds([null.pid])
-    result = run_load("null", {"port": null.port, "connections": connections, "seconds": NULL_SECONDS})
-    result["cpu"] = (cpu_seconds([null.pid]) - before) / result["requests"] * 1e6
-    result["stolen"] = clock.stolen_percent()
-    return result
-
-
-def warm_up(rows: list[Row], server: Server, seconds_max: float) -> None:
-    """The loads themselves, again and again, until no rate is better than the best before it. Nothing is counted."""
-    loads = {row.run: row for row in rows if not row.load.startswith("java")}
-    best = dict.fromkeys(loads, 0.0)
-    until = time.monotonic() + seconds_max
-    for round_ in itertools.count(1):
-        still = True
-        for run, row in loads.items():
-            rate = measure(server, row, -round_).get(row.figure, 0.0)
-            if row.at_most is None and rate > best[run] * STILL:
-                still = False
-            best[run] = max(best[run], rate)
-            if time.monotonic() > until:
-                return
-        if still:
-            return
-
-
-def sample(rows: list[Row], servers: list[Server], runs: int, warm_seconds: float) -> Samples:
-    """The servers take turns so that a drift of the machine meets both."""
-    samples: Samples = {row.name: {server.name: [] for server in servers} | {"null": []} for row in rows}
-    for server in servers:
-        warm_up(rows, server, warm_seconds)
-    with NullServer() as null:
-        for round_ in range(runs):
-            shared: dict[str, Figures] = {}
-            for row in rows:
-                for server in servers:
-                    run = f"{server.name} {row.run}"
-                    result = shared[run] = shared[run] if run in shared else measure(server, row, round_)
-                    samples[row.name][server.name].append(result)
-                    report(f"[{round_}] {row.name} | {server.name}", result)
-                samples[row.name]["null"].append(measure_null(null, row))
-                report(f"[{round_}] {row.name} | null", samples[row.name]["null"][-1])
-    return samples
-
-
-def report(what: str, result: Figures) -> None:
-    figures = "  ".join(f"{k}={v:,.2f}" for k, v in result.items() if k not in ("bytes", "requests", "errors"))
-    print(f"  {what}: {figures}", file=sys.stderr, flush=True)
+#: A JVM compiles what it has run often: three of them on two cores do a tenth of their work in their first half minute.
+WARM_SECONDS_MAX = {1: 180, 3: 400}
+#: With `--quick` Kafka is warmed up as long as four minutes allow, and Ottla, which compiles nothing, is not.
+QUICK_WARM_SECONDS = {1: 40, 3: 60}
 
 
 def starts(nodes: int, with_kafka: bool, runs: int) -> list[str]:
@@ -130,7 +40,7 @@ def starts(nodes: int, with_kafka: bool, runs: int) -> list[str]:
     theirs = [kafka_first_ack_seconds(nodes) for _ in range(min(runs, 3))]
     return [
         line,
-        f"  Kafka: format {statistics.median(f for f, _ in theirs):.2f} s, then {statistics.median(s for _, s in theirs):.2f} s",
+        f"Kafka: format {statistics.median(f for f, _ in theirs):.2f} s, then {statistics.median(s for _, s in theirs):.2f} s",
     ]
 
 
@@ -148,34 +58,64 @@ def idle(servers: list[Server]) -> list[str]:
     return lines
 
 
-def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> list[str]:
-    """One table: so many nodes of Ottla against as many of Kafka."""
+def bench(nodes: int, args: argparse.Namespace, with_kafka: bool) -> tuple[list[str], list[str]]:
+    """One table, and its short form: so many nodes of Ottla against as many of Kafka."""
     rows = [row for row in ROWS[nodes] if args.only in row.name]
     if args.quick:
         rows = [quick(row) for row in rows if not row.load.startswith("java")]
     needed = {row.reads for row in rows} - {row.name for row in rows} - {""}
     assert not needed, f"these rows write what others read: {needed}"
     lines = [] if args.no_start or args.quick else starts(nodes, with_kafka, 5 if nodes == 1 else 3)
+    clock, runs = MachineTime.now(), 1 if args.quick else args.runs
     servers: list[Server] = []
     try:
         servers.append(start_ottla(nodes))
         if with_kafka:
             servers.append(start_kafka(nodes))
         lines += idle(servers)
-        found = table(rows, sample(rows, servers, 1 if args.quick else args.runs, WARM_SECONDS_MAX[args.quick]))
-        lines += [line.replace("idle", "after the loads,", 1) for line in idle(servers)]
+        warm = {server.name: warm_up_of(server, [quick(row) for row in rows], nodes, args.quick) for server in servers}
+        samples = sample(rows, servers, runs)
+        if not args.quick:
+            lines += [line.replace("idle", "after the loads,", 1) for line in idle(servers)]
     finally:
         for server in servers:
             server.stop()
-    return [f"## {nodes} {'node' if nodes == 1 else 'nodes'}", "", *found, "", *lines, ""]
+    name = f"{nodes} {'node' if nodes == 1 else 'nodes'}"
+    title = [f"## {name}", "", conditions(nodes, runs, args.quick, warm, clock), ""]
+    whole = [*title, *table(rows, samples), "", *(f"- {line}" for line in lines), ""]
+    return whole, [*title, *short_table(rows, samples), ""]
+
+
+def warm_up_of(server: Server, rows: list[Row], nodes: int, is_quick: bool) -> WarmUp:
+    if is_quick:
+        return warm_up(rows, server, QUICK_WARM_SECONDS[nodes]) if server.name == "kafka" else WarmUp()
+    return warm_up(rows, server, WARM_SECONDS_MAX[nodes])
+
+
+def conditions(nodes: int, runs: int, is_quick: bool, warm: dict[str, WarmUp], clock: MachineTime) -> str:
+    """What has to be known before the figures are believed."""
+    date = time.strftime("%Y-%m-%d %H:%M")
+    turns = "one short turn of each load: figures to compare, not to quote" if is_quick else f"medians of {runs} turns"
+    replicas = (
+        "; replication factor 3, acks=all, min.insync.replicas=2, both clusters run at the same time"
+        if nodes == 3
+        else ""
+    )
+    warmed = "; ".join(f"{name.capitalize()}: {state}" for name, state in warm.items())
+    return (
+        f"{date}, {os.cpu_count()} cores for servers and clients, {turns}{replicas}. {warmed}. Stolen {clock.stolen_percent():.1f} % "
+        f"of the whole time, load average {os.getloadavg()[0]:.1f} at the end."
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--nodes", type=int, action="append", choices=sorted(ROWS), help="default: one, then three")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default="", help="rows whose name holds this text")
-    parser.add_argument("--quick", action="store_true", help="one short run of each row, in four minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="one short run of each row but Java's, all in four minutes"
+    )
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-start", action="store_true", help="leave out the start-up figures")
     parser.add_argument("--out", type=Path, default=Path(".bench/table.md"))
@@ -183,10 +123,12 @@ def main() -> None:
     reason = "left out by --no-kafka" if args.no_kafka else missing()
     if reason:
         print(f"Apache Kafka is left out: {reason}", file=sys.stderr)
-    text = "\n".join(line for nodes in args.nodes or sorted(ROWS) for line in bench(nodes, args, reason is None))
-    print(text)
+    found = [bench(nodes, args, reason is None) for nodes in args.nodes or sorted(ROWS)]
+    whole, short = ("\n".join(line for tables in found for line in tables[form]) for form in (0, 1))
+    print(whole)
     args.out.parent.mkdir(exist_ok=True)
-    args.out.write_text(text)
+    args.out.write_text(whole)
+    args.out.with_stem(f"{args.out.stem}-short").write_text(short)
 
 
 if __name__ == "__main__":

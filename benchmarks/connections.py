@@ -22,7 +22,7 @@ import threading
 import time
 from pathlib import Path
 
-from benchmarks.loop import PING, Node, Pings, read_frame
+from benchmarks.watched import PING, Node, Pings, read_frame
 
 PROCESSES = 4
 FLOODING = 32

@@ -21,8 +21,8 @@ from typing import Any
 
 from immutables import Map
 
-from benchmarks.loop import Node
 from benchmarks.usage import cpu_seconds
+from benchmarks.watched import Node
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.target import input_of, new_target
 from ottla.broker.groups.shard import replay_consumer_record

@@ -21,11 +21,11 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.__main__ import run_load
 from benchmarks.connections import allow_files, settled_mb
-from benchmarks.loop import PING
 from benchmarks.servers import Server, start_kafka, start_ottla
+from benchmarks.turns import run_load
 from benchmarks.usage import cpu_seconds
+from benchmarks.watched import PING
 from ottla.testing import Cluster
 from tools.apache_kafka import missing
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks import raw
+from benchmarks.end_to_end import end_to_end
+from benchmarks.usage import ClientTime
 
 Options = dict[str, Any]
 
@@ -53,7 +53,7 @@ def produce(o: Options) -> dict[str, float]:
         nonlocal failed
         failed += error is not None
 
-    begin = time.perf_counter()
+    client = ClientTime()
     for _ in range(count):
         while True:
             try:
@@ -62,12 +62,13 @@ def produce(o: Options) -> dict[str, float]:
             except BufferError:
                 producer.poll(0.01)
     left = producer.flush(120)
-    took = time.perf_counter() - begin
+    took, cores = client.seconds, client.cores
     return {
         "records_per_s": count / took,
         "mb_per_s": count * size / took / 1e6,
         "errors": failed + left,
         "bytes": count * size,
+        "client": cores,
     }
 
 
@@ -89,69 +90,30 @@ def consume(o: Options) -> dict[str, float]:
     })  # fmt: skip
     consumer.assign([TopicPartition(o["topic"], p, 0) for p in range(o["partitions"])])
     got = size = 0
-    begin = None
+    client = None
     deadline = time.monotonic() + 120
     while got < o["count"] and time.monotonic() < deadline:
         messages = consumer.consume(10_000, 1.0)
-        if messages and begin is None:
-            begin = time.perf_counter()
+        if messages and client is None:
+            client = ClientTime()
         for message in messages:
             if message.error() is None:
                 got += 1
                 size += len(message.value())
-    assert begin is not None
-    took = time.perf_counter() - begin
+    assert client is not None, "no message came"
+    took, cores = client.seconds, client.cores
     consumer.close()
-    return {"records_per_s": got / took, "mb_per_s": size / took / 1e6, "errors": o["count"] - got, "bytes": size}
-
-
-def end_to_end(o: Options) -> dict[str, float]:
-    """Messages at a steady rate; the time from produce() to the consumer's poll() returning it."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": o["bootstrap"],
-            "group.id": "bench-latency",
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 500,
-            **security(o),
-        }
-    )
-    partitions = [TopicPartition(o["topic"], p) for p in range(o["partitions"])]
-    for partition in partitions:
-        partition.offset = consumer.get_watermark_offsets(partition, 10)[1]
-    consumer.assign(partitions)
-    delays_ms: list[float] = []
-    stop = threading.Event()
-
-    def receive() -> None:
-        while not stop.is_set():
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                delays_ms.append((time.perf_counter_ns() - struct.unpack_from("q", message.value())[0]) / 1e6)
-
-    thread = threading.Thread(target=receive)
-    thread.start()
-    producer = Producer({"bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": 0, **security(o)})
-    time.sleep(1)  # the consumer's first long poll is under way
-    begin, sent = time.perf_counter(), 0
-    while time.perf_counter() - begin < o["seconds"]:
-        producer.produce(o["topic"], struct.pack("q", time.perf_counter_ns()) + bytes(100))
-        sent += 1
-        while (wait := begin + sent / o["rate"] - time.perf_counter()) > 0:
-            producer.poll(min(wait, 0.001))
-    producer.flush(10)
-    time.sleep(1)
-    stop.set()
-    thread.join()
-    consumer.close()
-    delays_ms.sort()
     return {
-        "p50_ms": delays_ms[len(delays_ms) // 2],
-        "p99_ms": delays_ms[int(len(delays_ms) * 0.99)],
-        "errors": sent - len(delays_ms),
+        "records_per_s": got / took,
+        "mb_per_s": size / took / 1e6,
+        "errors": o["count"] - got,
+        "bytes": size,
+        "client": cores,
     }
+
+
+def latency(o: Options) -> dict[str, float]:
+    return end_to_end({**o, "security": security(o)})
 
 
 def one_record(o: Options) -> dict[str, float]:
@@ -176,6 +138,7 @@ def fan_out(o: Options) -> dict[str, float]:
 def java_produce(o: Options) -> dict[str, float]:
     """kafka-producer-perf-test.sh: the Java client, as its users measure it."""
     props = [f"bootstrap.servers={o['bootstrap']}", "acks=all", "linger.ms=5", "batch.size=65536"]
+    client = ClientTime()
     line = last_line(
         "kafka-producer-perf-test", "--topic", o["topic"], "--num-records", str(o["count"]), "--record-size", str(o["size"]),
         "--throughput", "-1", "--producer-props", *props,
@@ -183,11 +146,12 @@ def java_produce(o: Options) -> dict[str, float]:
     found = re.search(r"records sent, ([0-9.]+) records/sec", line)
     assert found, line
     per_s = float(found[1])
-    return {"mb_per_s": per_s * o["size"] / 1e6, "bytes": o["count"] * o["size"], "errors": 0}
+    return {"mb_per_s": per_s * o["size"] / 1e6, "bytes": o["count"] * o["size"], "errors": 0, "client": client.cores}
 
 
 def java_consume(o: Options) -> dict[str, float]:
     """kafka-consumer-perf-test.sh, of the records that the producer's has written."""
+    client = ClientTime()
     line = last_line(
         "kafka-consumer-perf-test", "--bootstrap-server", o["bootstrap"], "--topic", o["topic"], "--messages", str(o["count"]),
         "--hide-header", "--group", f"bench-{time.time()}",
@@ -199,6 +163,7 @@ def java_consume(o: Options) -> dict[str, float]:
         "mb_per_s": fetch_records_per_s * o["size"] / 1e6,
         "bytes": records * o["size"],
         "errors": max(0, o["count"] - records),
+        "client": client.cores,
     }
 
 
@@ -221,21 +186,21 @@ def transactions(o: Options) -> dict[str, float]:
 
     producer = Producer({"bootstrap.servers": o["bootstrap"], "transactional.id": o["topic"], "linger.ms": 0})
     producer.init_transactions(60)
-    count, begin = 0, time.perf_counter()
-    while time.perf_counter() - begin < o["seconds"]:
+    count, client = 0, ClientTime()
+    while client.seconds < o["seconds"]:
         producer.begin_transaction()
         for partition in range(o["partitions"]):
             producer.produce(o["topic"], b"x" * 100, partition=partition)
         producer.commit_transaction(60)
         count += 1
-    return {"per_s": count / (time.perf_counter() - begin), "requests": count, "errors": 0}
+    return {"per_s": count / client.seconds, "requests": count, "errors": 0, "client": client.cores}
 
 
 LOADS: dict[str, Callable[[Options], dict[str, float]]] = {
     "create": create,
     "produce": produce,
     "consume": consume,
-    "end_to_end": end_to_end,
+    "end_to_end": latency,
     "fan_out": fan_out,
     "java_consume": java_consume,
     "java_produce": java_produce,

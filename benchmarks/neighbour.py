@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.__main__ import run_load
+from benchmarks.turns import run_load
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
 from ottla.testing import Cluster

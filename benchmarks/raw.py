@@ -9,6 +9,8 @@ import time
 
 import crc32c
 
+from benchmarks.usage import ClientTime
+
 
 def _varint(n: int) -> bytes:
     n = (n << 1) ^ (n >> 63)
@@ -88,8 +90,8 @@ def one_in_flight(leaders: list[tuple[str, int]], topic: str, connections: int, 
         conn.sendall(frame)
     done = errors = 0
     delays: list[float] = []
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < seconds:
+    client = ClientTime()
+    while client.seconds < seconds:
         for key, _ in selector.select(0.5):
             state = key.data
             reply = state[2] + state[0].recv(4096)
@@ -102,11 +104,12 @@ def one_in_flight(leaders: list[tuple[str, int]], topic: str, connections: int, 
             delays.append(now - state[3])
             state[2], state[3] = b"", now
             state[0].sendall(state[1])
-    took = time.perf_counter() - begin
+    took, cores = client.seconds, client.cores
     delays.sort()
     return {
         "requests": done,
         "per_s": done / took,
+        "client": cores,
         "errors": errors,
         "p50_ms": delays[len(delays) // 2] * 1e3,
         "p99_ms": delays[int(len(delays) * 0.99)] * 1e3,
@@ -155,8 +158,8 @@ def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: floa
         selector.register(conn, selectors.EVENT_READ, Reading(conn, topic))
         conn.sendall(fetch_frame(topic, 0, 0))
     got = errors = requests = 0
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < seconds:
+    client = ClientTime()
+    while client.seconds < seconds:
         for key, _ in selector.select(0.5):
             reading: Reading = key.data
             if not reading.read():
@@ -168,8 +171,8 @@ def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: floa
             offset = next_offset(reading.view, position, end)
             reading.have = 0
             reading.conn.sendall(fetch_frame(topic, 0, max(0, offset)))
-    took = time.perf_counter() - begin
-    return {"mb_per_s": got / took / 1e6, "bytes": got, "requests": requests, "errors": errors}
+    took, cores = client.seconds, client.cores
+    return {"mb_per_s": got / took / 1e6, "bytes": got, "requests": requests, "errors": errors, "client": cores}
 
 
 class Reading:

@@ -1,8 +1,7 @@
-"""What is measured, and the goals: one row a load. Ratios are ours to Kafka's."""
+"""What `make bench` measures, and the goals: one row a load. Ratios are ours to Kafka's; tables.py prints them."""
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -22,7 +21,7 @@ class Row:
     unit: str
     at_least: float | None = None
     at_most: float | None = None
-    cpu_per: str | None = None  # "GB" or "request"; of all nodes together
+    cpu_per: str | None = None  # "GB", "request" or "transaction"; of all nodes together
     cpu_at_most: float | None = None
     #: The row whose topic this one reads.
     reads: str = ""
@@ -33,6 +32,15 @@ class Row:
     def run(self) -> str:
         """Rows may look at two figures of one run."""
         return f"{self.load} {self.options}"
+
+    @property
+    def is_rate(self) -> bool:
+        return self.unit.endswith("/s")
+
+    @property
+    def null_module(self) -> str:
+        """What takes this load in place of a server: its figure is the ceiling of the client on this machine. "": nothing does."""
+        return "" if self.options.get("tls") else NULL_MODULES.get(self.load, "")
 
 
 PRODUCE = {"partitions": 6, "count": 500_000, "size": 1000}
@@ -48,8 +56,7 @@ REPLICATED = {"replication": 3, "configs": {"min.insync.replicas": "2"}}
 PRODUCE_3 = {**REPLICATED, "partitions": 6, "count": 200_000, "size": 1000}
 TRANSACTIONS = {**REPLICATED, "partitions": 3, "seconds": 10}
 MANY_3 = {**REPLICATED, "partitions": 6, "connections": 32, "seconds": 5}
-#: The connections of the null server's load beside rows that have none.
-NULL_CONNECTIONS = 64
+NULL_MODULES = {"one_record": "null_server", "produce": "null_broker", "end_to_end": "null_broker"}
 
 WRITTEN, WRITTEN_TLS = "produce 1 KB, 6 partitions, 64 KB batches", "produce 1 KB over TLS"
 WRITTEN_ONE, WRITTEN_TEXT = "produce 1 KB, 1 partition, 16 KB batches, linger 0", "produce 1 KB of text, zstd"
@@ -76,7 +83,7 @@ ROWS: dict[int, list[Row]] = {
         Row(WRITTEN, "produce", PRODUCE_3, "mb_per_s", "MB/s", 1.0, None, "GB", 0.6),
         Row("one-record Produce, 1 connection", "one_record", {**REPLICATED, **ONE}, "per_s", "req/s", 2.0, None, "request"),
         Row("one-record Produce, 32 connections", "one_record", MANY_3, "per_s", "req/s", 1.5, None, "request", 0.7),
-        Row("transactions over 3 partitions, 1 producer", "transactions", TRANSACTIONS, "per_s", "txn/s", None, None, "request"),
+        Row("transactions over 3 partitions, 1 producer", "transactions", TRANSACTIONS, "per_s", "txn/s", None, None, "transaction"),
         Row("end to end at 500 msg/s, p50", "end_to_end", {**REPLICATED, **STEADY}, "p50_ms", "ms"),
         Row("end to end at 500 msg/s, p99", "end_to_end", {**REPLICATED, **STEADY}, "p99_ms", "ms", None, 0.5),
     ],
@@ -89,64 +96,3 @@ def quick(row: Row) -> Row:
     """The same row in less time; the JVM of a Java client would still be starting."""
     less = {key: type(value)(value * QUICK) or 1 for key, value in row.options.items() if key in ("count", "seconds")}
     return replace(row, options=row.options | less)
-
-
-#: In a run with more of it than this the hypervisor decides about the figures.
-STOLEN_PERCENT_MAX = 10
-UNITS = {"GB": "s/GB", "request": "us/req"}
-
-
-def medians(samples: Samples) -> dict[str, dict[str, Figures]]:
-    return {
-        name: {
-            server: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            for server, runs in by_server.items()
-            if runs
-        }
-        for name, by_server in samples.items()
-    }
-
-
-def verdict(ratio: float, at_least: float | None, at_most: float | None) -> str:
-    if at_least is not None:
-        return f"{ratio:.2f}x (goal >= {at_least}x{'' if ratio >= at_least else ', MISSED'})"
-    if at_most is not None:
-        return f"{ratio:.2f}x (goal <= {at_most}x{'' if ratio <= at_most else ', MISSED'})"
-    return f"{ratio:.2f}x"
-
-
-def table(rows: list[Row], samples: Samples) -> list[str]:
-    """One line a row. The null server's figures and the stolen time are of the same minutes."""
-    lines = [
-        "| load | Kafka | Ottla | ratio | Kafka CPU | Ottla CPU | ratio | null server | stolen |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    by_name = medians(samples)
-    for row in rows:
-        ours, theirs, null = (by_name[row.name].get(server) for server in ("ottla", "kafka", "null"))
-        assert ours is not None and null is not None
-        ratio = cpu_ratio = ""
-        if theirs is not None:
-            ratio = verdict(ours[row.figure] / theirs[row.figure], row.at_least, row.at_most)
-            if row.cpu_per is not None:
-                cpu_ratio = verdict(ours["cpu"] / theirs["cpu"], None, row.cpu_at_most)
-        beside = f"{null['cpu']:.1f} us/req"
-        if row.load == "one_record":
-            beside += f", ours {verdict(ours['cpu'] / null['cpu'], None, row.null_at_most)}"
-        cells = [_figure(theirs, row), _figure(ours, row), ratio, _cpu(theirs, row), _cpu(ours, row), cpu_ratio]
-        lines.append(f"| {row.name} | {' | '.join(cells)} | {beside} | {_stolen(samples[row.name])} |")
-    return lines
-
-
-def _stolen(by_server: dict[str, list[Figures]]) -> str:
-    """The worst of all runs: above STOLEN_PERCENT_MAX they say little about the servers."""
-    worst = max(run["stolen"] for runs in by_server.values() for run in runs)
-    return f"{worst:.0f} %{', TOO MUCH' if worst > STOLEN_PERCENT_MAX else ''}"
-
-
-def _figure(figures: Figures | None, row: Row) -> str:
-    return "" if figures is None else f"{figures[row.figure]:,.2f} {row.unit}"
-
-
-def _cpu(figures: Figures | None, row: Row) -> str:
-    return "" if figures is None or row.cpu_per is None else f"{figures['cpu']:.2f} {UNITS[row.cpu_per]}"

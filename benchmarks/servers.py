@@ -76,13 +76,13 @@ class TlsListener:
 
 
 class NullServer:
-    """benchmarks/null_server.py in a process of its own."""
+    """benchmarks/null_server.py or benchmarks/null_broker.py in a process of its own."""
 
-    def __init__(self) -> None:
-        self.port = NULL_PORT
+    def __init__(self, module: str) -> None:
+        self._module, self.port = module, NULL_PORT
 
     def __enter__(self) -> NullServer:
-        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.null_server", str(self.port)])
+        self._process = subprocess.Popen([sys.executable, "-m", f"benchmarks.{self._module}", str(self.port)])
         self.pid = self._process.pid
         until = time.monotonic() + START_SECONDS_MAX
         while True:

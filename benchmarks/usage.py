@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,3 +58,24 @@ class MachineTime:
         """Of the time since then, what the hypervisor gave to other machines."""
         now = MachineTime.now()
         return 100 * (now.stolen - self.stolen) / max(1, now.all - self.all)
+
+
+class ClientTime:
+    """How busy this process is, its threads and the children included that have ended."""
+
+    def __init__(self) -> None:
+        self._begin, self._used = time.perf_counter(), _used_seconds()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._begin
+
+    @property
+    def cores(self) -> float:
+        """Cores busy since then, on average."""
+        return (_used_seconds() - self._used) / self.seconds
+
+
+def _used_seconds() -> float:
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in both)

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.broker.components import BrokerComponents
+from ottla.broker.handlers._later_short_produce import DelayedShortProduce, FollowingShortProduce
 from ottla.broker.handlers._produce_forms import body_before_index, response_form
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -20,7 +21,7 @@ from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.primitives import ZERO_UUID, Pieces, read_uvarint_rest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, TRANSACTIONAL_BIT
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
-from ottla.server.network.connection import Connection, Held
+from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.frames import Buffer
 from ottla.server.network.short_path import MISSES_MAX
@@ -30,7 +31,6 @@ from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.partition import Partition
     from ottla.server.network.dispatch import Dispatcher
     from ottla.server.network.route import Route
 
@@ -53,7 +53,7 @@ class ShortProduce:
 
     __slots__ = (
         "_acks", "_authorizer", "_by_id", "_by_name", "_head", "_is_flexible", "_misses", "_mono_ns", "_name", "_nbytes", "_pack",
-        "_prefix", "_prefix_end", "_quotas", "_route", "_start", "_tail", "_topic_id", "_turn", "_wall_ms", "timeout_ms", "wheel",
+        "_prefix", "_prefix_end", "_quotas", "_route", "_start", "_tail", "_topic_id", "_turn", "_wakeups", "_wall_ms", "timeout_ms", "wheel",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,7 @@ class ShortProduce:
         self._wall_ms = broker.world.clock.wall_ms
         self._turn = broker.long_work.turn
         self._quotas = broker.quotas
+        self._wakeups = broker.replicas.wakeups
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
         self._mono_ns = dispatcher.mono_ns
         self._route = route
@@ -144,6 +145,11 @@ class ShortProduce:
         frame = self._pack(
             self._nbytes, correlation_id, self._head, index, 0, first, append_time, log_start, self._tail
         )
+        wakeups = self._wakeups
+        if self._acks == -1 and wakeups.pending and wakeups.afterwards is None:
+            wakeups.afterwards = FollowingShortProduce(self, connection, frame)
+            connection.stamp_ns = self._mono_ns()
+            return True
         connection.reply(frame, NO_PARTS, len(frame))
         now_ns = self._mono_ns()
         self._route.count(now_ns - connection.stamp_ns)
@@ -165,54 +171,6 @@ class ShortProduce:
         return self._pack(
             self._nbytes, correlation_id, self._head, index, error, first, append_time, log_start, self._tail
         )
-
-
-class DelayedShortProduce(Held):
-    """Waits for the high watermark, or for timeout.ms: `DelayedProduce` of one partition, and the place of its response."""
-
-    __slots__ = ("_body", "_connection", "_correlation_id", "_short", "_slot", "_started_ns", "_wait")
-
-    def __init__(
-        self,
-        short: ShortProduce,
-        connection: Connection,
-        correlation_id: int,
-        partition: Partition,
-        last_offset: int,
-        body: tuple[int, int, int, int],
-    ) -> None:
-        self.parts = None
-        self.nbytes = 0
-        self._short = short
-        self._connection = connection
-        self._correlation_id = correlation_id
-        self._body = body
-        self._started_ns = connection.stamp_ns
-        self._slot = short.wheel.add(self, short.timeout_ms)
-        connection.wait(self, 0)  # first: `when_committed` may call back at once
-        self._wait = partition.when_committed(last_offset, self._committed)
-
-    def _committed(self, error: ErrorCode) -> None:
-        self._short.wheel.remove(self, self._slot)
-        self._complete(error)
-
-    def expire(self) -> None:
-        self._wait.cancel()
-        self._complete(ErrorCode.REQUEST_TIMED_OUT)
-
-    def cancel(self) -> None:
-        self._wait.cancel()
-        self._short.wheel.remove(self, self._slot)
-
-    def _complete(self, error: ErrorCode) -> None:
-        connection, short = self._connection, self._short
-        if connection.closed:
-            return
-        frame = short.response(self._correlation_id, self._body, error)
-        self.parts = [frame]
-        self.nbytes = len(frame)
-        short.count(self._started_ns)
-        connection.ready(self, 0)
 
 
 class ShortProduces:

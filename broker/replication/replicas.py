@@ -95,7 +95,7 @@ class Replicas:
         self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
         self._configs = configs
         self._clock = world.clock
-        self._wakeups = Wakeups(world.clock)
+        self.wakeups = Wakeups(world.clock)
         windows = Windows(
             configs["replication.quota.window.num"], configs["replication.quota.window.size.seconds"] * 1_000
         )
@@ -175,7 +175,7 @@ class Replicas:
                 topic,
                 index,
                 topic_id,
-                self._wakeups,
+                self.wakeups,
                 self._group_flush,
                 self._configs["replica.lag.time.max.ms"],
                 self.isr_changes,

@@ -7,6 +7,7 @@ and each partition has the list of the operations that wait for it (replication/
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ottla.server.clock import Clock
@@ -22,14 +23,19 @@ class Wakeups:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._pending: dict[DelayedOperation, None] = {}
+        #: Those of this turn, and what one Produce of it may set to be called after them.
+        self.pending: dict[DelayedOperation, None] = {}
+        self.afterwards: Callable[[], None] | None = None
 
     def schedule(self, operation: DelayedOperation) -> None:
-        if not self._pending:
+        if not self.pending:
             self.clock.call_later(0, self._run)
-        self._pending[operation] = None
+        self.pending[operation] = None
 
     def _run(self) -> None:
-        pending, self._pending = self._pending, {}
+        pending, self.pending = self.pending, {}
+        afterwards, self.afterwards = self.afterwards, None
         for waiting in pending:
             isolated(waiting.wake)
+        if afterwards is not None:
+            isolated(afterwards)

@@ -1,0 +1,104 @@
+"""Messages at a steady rate, and the time from produce() to the consumer's poll() returning each of them.
+
+The consumer is a process of its own, as it is for users: two threads of one process of Python also wait for each other's GIL.
+`python -m benchmarks.end_to_end '{"bootstrap": ...}'` is that process.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.usage import ClientTime
+
+Options = dict[str, Any]
+#: What is sent before does not count: it waits until the producer has found the leader and connected to it.
+WARM_SECONDS = 1.0
+#: For the consumer's first long poll, and for the last message.
+SETTLE_SECONDS = 1.0
+#: The bytes beside the time of sending.
+BODY = bytes(100)
+
+
+@dataclass
+class Received:
+    """The delays in ms of the messages in their order, and the cores that receiving kept busy; known when it has ended."""
+
+    delays_ms: list[float] = field(default_factory=list)
+    cores: float = 0.0
+
+
+def end_to_end(o: Options) -> dict[str, float]:
+    from confluent_kafka import Producer
+
+    with receiving(o) as received:
+        producer = Producer({"bootstrap.servers": o["bootstrap"], "acks": "all", "linger.ms": 0, **o["security"]})
+        client = ClientTime()
+        sent = 0
+        while client.seconds < WARM_SECONDS + o["seconds"]:
+            producer.produce(o["topic"], struct.pack("q", time.perf_counter_ns()) + BODY)
+            sent += 1
+            producer.poll(0)
+            # Not in poll(): it rounds a timeout below a millisecond down to none, so that a loop of it keeps a core busy.
+            while (wait := sent / o["rate"] - client.seconds) > 0:
+                time.sleep(wait)
+        producer.flush(10)
+        cores = client.cores
+    counted = sorted(received.delays_ms[int(o["rate"] * WARM_SECONDS) :])
+    return {
+        "p50_ms": counted[len(counted) // 2],
+        "p99_ms": counted[int(len(counted) * 0.99)],
+        "errors": sent - len(received.delays_ms),
+        "client": cores + received.cores,
+    }
+
+
+@contextmanager
+def receiving(o: Options) -> Iterator[Received]:
+    """A consumer from before the first message until after the last."""
+    command = [sys.executable, "-m", "benchmarks.end_to_end", json.dumps(o)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    received = Received()
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n", "the consumer did not start"
+    time.sleep(SETTLE_SECONDS)
+    yield received
+    time.sleep(SETTLE_SECONDS)
+    out, _ = process.communicate("\n", timeout=60)
+    received.delays_ms, received.cores = json.loads(out)
+
+
+def receive(o: Options) -> Received:
+    """Until standard input has a line."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({
+        "bootstrap.servers": o["bootstrap"], "group.id": "bench-latency", "enable.auto.commit": False, "fetch.wait.max.ms": 500,
+        **o["security"],
+    })  # fmt: skip
+    partitions = [TopicPartition(o["topic"], p) for p in range(o["partitions"])]
+    for partition in partitions:
+        partition.offset = consumer.get_watermark_offsets(partition, 10)[1]
+    consumer.assign(partitions)
+    print("started", flush=True)
+    delays_ms, client = [], ClientTime()
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            delays_ms.append((time.perf_counter_ns() - struct.unpack_from("q", message.value())[0]) / 1e6)
+    cores = client.cores
+    consumer.close()
+    return Received(delays_ms, cores)
+
+
+if __name__ == "__main__":
+    found = receive(json.loads(sys.argv[1]))
+    print(json.dumps([found.delays_ms, found.cores]), flush=True)

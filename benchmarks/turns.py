@@ -1,0 +1,122 @@
+"""The runs behind the tables of `make bench`: warm-up of both servers, then every load on each of them in turns."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.rows import Figures, Row, Samples
+from benchmarks.servers import NullServer, Server
+from benchmarks.usage import MachineTime, cpu_seconds
+
+#: A rate stands still when a round does not improve it by more than this, this many rounds in a row.
+STILL, STILL_ROUNDS = 1.05, 2
+#: Of each run against the null server.
+NULL_SECONDS = 1.5
+
+
+def run_load(name: str, options: dict[str, Any]) -> Figures:
+    command = [sys.executable, "-m", "benchmarks.loads", name, json.dumps(options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise RuntimeError(f"load {name} failed: {done.stderr[-800:]}")
+    result: Figures = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure(server: Server, row: Row, round_: int) -> Figures:
+    """One run of one load on one server: its figures, the server's CPU per GB or per request in `cpu`, and the time stolen."""
+    written = row.reads or row.name
+    topic = f"bench-{re.sub(r'[^a-z0-9]+', '-', written.lower())}-{round_}"
+    options = {**row.options, "bootstrap": server.bootstrap, "topic": topic}
+    if row.options.get("tls"):
+        options |= {"bootstrap": server.tls.bootstrap, "ca": server.tls.ca_file}
+    if not row.reads:
+        run_load("create", options)
+    result = timed(row, row.load, options, server.pids)
+    if result.get("errors"):
+        print(f"  ! {server.name}: {result['errors']:.0f} errors in {row.name}", file=sys.stderr)
+    return result
+
+
+def measure_null(row: Row) -> Figures:
+    """The same client without a server: the null server for raw sockets, the null broker for librdkafka."""
+    with NullServer(row.null_module) as null:
+        options = {**row.options, "topic": "t", "bootstrap": f"127.0.0.1:{null.port}", "port": null.port}
+        if row.load == "one_record":
+            return timed(row, "null", {**options, "seconds": NULL_SECONDS}, [null.pid])
+        return timed(row, row.load, options, [null.pid])
+
+
+def timed(row: Row, load: str, options: dict[str, Any], pids: list[int]) -> Figures:
+    clock, before = MachineTime.now(), cpu_seconds(pids)
+    result = run_load(load, options)
+    used = cpu_seconds(pids) - before
+    result["stolen"] = clock.stolen_percent()
+    if row.cpu_per == "GB":
+        result["cpu"] = used / result["bytes"] * 1e9
+    elif row.cpu_per is not None:
+        result["cpu"] = used / result["requests"] * (1e6 if row.cpu_per == "request" else 1e3)
+    return result
+
+
+@dataclass
+class WarmUp:
+    """How long a server had the loads before anything was counted."""
+
+    seconds: float = 0.0
+    rounds: int = 0
+    #: No load was faster than before by more than STILL for STILL_ROUNDS rounds.
+    stands_still: bool = False
+
+    def __str__(self) -> str:
+        if not self.seconds:
+            return "no warm-up"
+        state = "stood still" if self.stands_still else "were still rising or its time was over"
+        return f"{self.seconds:.0f} s of warm-up ({self.rounds} whole rounds of the loads; its rates {state})"
+
+
+def warm_up(rows: list[Row], server: Server, seconds_max: float) -> WarmUp:
+    """The loads themselves, again and again, until no rate is better than the best before it."""
+    loads = {row.run: row for row in rows if not row.load.startswith("java")}
+    best = dict.fromkeys(loads, 0.0)
+    begin, still_rounds = time.monotonic(), 0
+    for round_ in itertools.count(1):
+        still_rounds += 1
+        for run, row in loads.items():
+            if time.monotonic() - begin > seconds_max:
+                return WarmUp(time.monotonic() - begin, round_ - 1)
+            rate = measure(server, row, -round_)[row.figure]
+            if row.is_rate and rate > best[run] * STILL:
+                still_rounds = 0
+            best[run] = max(best[run], rate)
+        report(f"warm-up {round_} | {server.name}", {row.name: best[run] for run, row in loads.items() if row.is_rate})
+        if still_rounds >= STILL_ROUNDS:
+            return WarmUp(time.monotonic() - begin, round_, True)
+    raise AssertionError("unreachable")
+
+
+def sample(rows: list[Row], servers: list[Server], runs: int) -> Samples:
+    """The servers take turns so that a drift of the machine meets both."""
+    samples: Samples = {row.name: {name: [] for name in (*(s.name for s in servers), "null")} for row in rows}
+    for round_ in range(runs):
+        shared: dict[tuple[str, str], Figures] = {}
+        for row in rows:
+            for server in (*servers, None) if row.null_module else servers:
+                name = "null" if server is None else server.name
+                if (name, row.run) not in shared:
+                    shared[name, row.run] = measure_null(row) if server is None else measure(server, row, round_)
+                samples[row.name][name].append(shared[name, row.run])
+                report(f"[{round_}] {row.name} | {name}", shared[name, row.run])
+    return samples
+
+
+def report(what: str, result: Figures) -> None:
+    figures = "  ".join(f"{k}={v:,.2f}" for k, v in result.items() if k not in ("bytes", "requests", "errors"))
+    print(f"  {what}: {figures}", file=sys.stderr, flush=True)
