@@ -11,11 +11,13 @@ from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.tasks import Tasks
 from ottla.broker.share import share_partition
 from ottla.broker.share.coordinator.shard import PartitionState, ShareShard
+from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.in_flight import InFlight
 from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.record_state import TERMINAL, RecordState, released
 from ottla.broker.share.share_partition import SharePartition, ShareSettings, Update
 from ottla.broker.share.state import ShareState, StateUpdate
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
 
 _load = vars(SharePartition)["load"].__func__
@@ -101,6 +103,24 @@ def read_to_the_end(self: LedSharePartition, max_bytes: int, max_records: int) -
         log.high_watermark = high_watermark
 
 
+def bury_nothing(self: DeadLetterQueue, group_id: str, partition: Any, runs: Any, settings: Any, done: Any) -> None:
+    async def later() -> None:
+        done()
+
+    self._world.spawn(later(), "buries nothing")
+
+
+async def append_and_go_on(self: DeadLetterQueue, queue: Any, batch: bytes) -> ErrorCode:
+    self._replicas.lookup(queue.topic, queue.topic_id, queue.partition).append(batch, 1, self._world.clock.wall_ms())
+    return ErrorCode.NONE
+
+
+def load_nothing_dead(cls: Any, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
+    loaded: SharePartition = _load(cls, settings, state, start_offset)
+    loaded._dead.clear()
+    return loaded
+
+
 def nothing(*given: Any, **named: Any) -> None:
     return None
 
@@ -137,6 +157,21 @@ SHARE: Rows = {
         "the delivery count that is written is one too low",
         "58",
         ((SharePartition, "_begin", count_less),),
+    ),
+    "dead-letters-not-written": (
+        "records that are given up are archived without a dead letter",
+        "57",
+        ((DeadLetterQueue, "write", bury_nothing),),
+    ),
+    "dead-letters-before-commit": (
+        "a record is archived once its dead letter is in the log of the topic's leader",
+        "57",
+        ((DeadLetterQueue, "_append", append_and_go_on),),
+    ),
+    "dead-letters-left-after-load": (
+        "a new leader does not write the dead letters of ARCHIVING records",
+        "56",
+        ((SharePartition, "load", classmethod(load_nothing_dead)),),
     ),
     "share-locks-end-early": (
         "all locks of a share partition time out with the first",
