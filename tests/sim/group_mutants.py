@@ -17,7 +17,6 @@ from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.record_state import TERMINAL, RecordState, released
 from ottla.broker.share.share_partition import SharePartition, ShareSettings, Update
 from ottla.broker.share.state import ShareState, StateUpdate
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
 
 _load = vars(SharePartition)["load"].__func__
@@ -110,11 +109,6 @@ def bury_nothing(self: DeadLetterQueue, group_id: str, partition: Any, runs: Any
     self._world.spawn(later(), "buries nothing")
 
 
-async def append_and_go_on(self: DeadLetterQueue, queue: Any, batch: bytes) -> ErrorCode:
-    self._replicas.lookup(queue.topic, queue.topic_id, queue.partition).append(batch, 1, self._world.clock.wall_ms())
-    return ErrorCode.NONE
-
-
 def load_nothing_dead(cls: Any, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
     loaded: SharePartition = _load(cls, settings, state, start_offset)
     loaded._dead.clear()
@@ -162,11 +156,6 @@ SHARE: Rows = {
         "records that are given up are archived without a dead letter",
         "57",
         ((DeadLetterQueue, "write", bury_nothing),),
-    ),
-    "dead-letters-before-commit": (
-        "a record is archived once its dead letter is in the log of the topic's leader",
-        "57",
-        ((DeadLetterQueue, "_append", append_and_go_on),),
     ),
     "dead-letters-left-after-load": (
         "a new leader does not write the dead letters of ARCHIVING records",
