@@ -157,7 +157,9 @@ def _fetching(
         batch_size=request.batch_size,
         strict=request.share_acquire_mode == STRICT,
     )
-    return ShareFetching(session.key.member_id, led, errors, limits, broker.wheel)
+    leaders = broker.share_leaders
+    answered = leaders.counts.fetch_begun(session.key.group_id, leaders.clock)
+    return ShareFetching(session.key.member_id, led, errors, limits, broker.wheel, answered)
 
 
 def _takes_none(request: ShareFetchRequest) -> bool:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ottla.broker.coordinator.context import LoadTimes
 from ottla.broker.share.share_partition import Acknowledgement
+from ottla.server.clock import Clock
+
+BITS_MAX = 31
+
+
+class Histogram:
+    """How many values had how many bits (`quantile_of_buckets`), and the sum of all of them."""
+
+    __slots__ = ("buckets", "total")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (BITS_MAX + 1)
+        self.total = 0
+
+    def add(self, value: int) -> None:
+        self.buckets[min(value.bit_length(), BITS_MAX)] += 1
+        self.total += value
 
 
 @dataclass(slots=True)
@@ -20,6 +37,19 @@ class ShareCounts:
     dead_letter_requests: Counter[str] = field(default_factory=Counter)
     dead_letter_failures: Counter[str] = field(default_factory=Counter)
     load_times: LoadTimes = field(default_factory=LoadTimes)
+    #: Of each ShareFetch, by group: the percentage of its partitions of which it acquired records, and the time until then.
+    fetch_ratios: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
+    acquire_times_ms: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
+
+    def fetch_begun(self, group_id: str, clock: Clock) -> Callable[[int], None]:
+        """To be called with the percentage when the fetch is answered."""
+        began_ms = clock.mono_ms()
+
+        def answered(percentage: int) -> None:
+            self.fetch_ratios[group_id].add(percentage)
+            self.acquire_times_ms[group_id].add(clock.mono_ms() - began_ms)
+
+        return answered
 
     def acknowledge(self, acknowledgements: Iterable[Acknowledgement]) -> None:
         for first, last, types in acknowledgements:

@@ -6,7 +6,7 @@ acquired in the same turn of the event loop, so there are no locks between the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.broker.replication.fetch_response import LEADER_MOVED
@@ -40,7 +40,7 @@ def failed(index: int, error: KafkaError) -> PartitionData:
 class ShareFetching:
     """A delayed ShareFetch, completed by new records, released records, or its timer."""
 
-    __slots__ = ("_errors", "_led", "_limits", "_member_id", "_reply", "_slot", "_wheel")
+    __slots__ = ("_answered", "_errors", "_led", "_limits", "_member_id", "_reply", "_slot", "_wheel")
 
     def __init__(
         self,
@@ -49,13 +49,15 @@ class ShareFetching:
         errors: Results,
         limits: Limits,
         wheel: TimerWheel,
+        answered: Callable[[int], None],
     ) -> None:
-        """`errors` of the partitions that are not `led`."""
+        """`errors` of the partitions that are not `led`; `answered` is given the percentage of all that records were acquired of."""
         self._member_id = member_id
         self._led = led
         self._errors = errors
         self._limits = limits
         self._wheel = wheel
+        self._answered = answered
         self._reply: Reply[Results] | None = None
         self._slot = -1
 
@@ -135,12 +137,14 @@ class ShareFetching:
         )
         if not (is_last or has_error or (read and found_bytes >= limits.min_bytes)):
             return None
-        left = limits.max_records
+        left, acquired = limits.max_records, 0
         for at, fetched in read.items():
             if left <= 0:
                 break
             results[at], count = self._acquire(self._led[at], at.partition, fetched, left)
             left -= count
+            acquired += count > 0
+        self._answered(100 * acquired // (len(self._led) + len(self._errors)))
         return results
 
     def _acquire(

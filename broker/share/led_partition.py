@@ -19,7 +19,7 @@ from typing import Protocol
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import DelayedOperation, Wakeups
-from ottla.broker.share.counts import ShareCounts
+from ottla.broker.share.counts import Histogram, ShareCounts
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.group_settings import GroupSettings
 from ottla.broker.share.in_flight import Run
@@ -88,8 +88,8 @@ class LedSharePartition:
     """A share partition from its loading to the end of its leadership."""
 
     __slots__ = (
-        "_is_burying", "_is_watching", "_leadership", "_slot", "_timer_ms", "error", "key", "leader_epoch", "partition", "phase", "state",
-        "timed_out", "waiting",
+        "_is_burying", "_is_watching", "_leadership", "_slot", "_timer_ms", "batch_sizes", "error", "key", "leader_epoch", "partition",
+        "phase", "state", "timed_out", "waiting",
     )  # fmt: skip
 
     state: SharePartition  # since it is ACTIVE
@@ -104,6 +104,8 @@ class LedSharePartition:
         self.waiting: dict[DelayedOperation, None] = {}
         #: Records whose acquisition lock has timed out.
         self.timed_out = 0
+        #: The records of each batch at its first delivery.
+        self.batch_sizes = Histogram()
         self._leadership = leadership
         self._is_burying = False
         self._is_watching = False
@@ -214,6 +216,9 @@ class LedSharePartition:
             strict=strict,
             aborted=aborted,
         )
+        for first, last, count in acquired:
+            if count == 1:
+                self.batch_sizes.add(last - first + 1)
         if acquired:
             self._set_timer(now_ms + self.state.settings.lock_duration_ms)
         return acquired

@@ -20,6 +20,8 @@ pytestmark = [
 
 #: A tool that has to succeed: gives what it printed.
 Tool = Callable[..., str]
+#: Tools of 4.3.1 that catch every exception, a timeout too, print it and exit with 0: what they failed to list looks like nothing.
+EXITS_WITH_0 = ("kafka-share-groups",)
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,9 @@ def tool(session: ToolSession, bootstrap: str) -> Tool:
     def run(name: str, *args: str, stdin: str = "") -> str:
         done = session.run(name, "--bootstrap-server", bootstrap, *args, stdin=stdin)
         assert done.returncode == 0, f"{name} {' '.join(args)}: {done.stdout}{done.stderr}"
+        assert name not in EXITS_WITH_0 or "Error: " not in done.stdout, (
+            f"{name} {' '.join(args)}: {done.stdout}{done.stderr}"
+        )
         return done.stdout
 
     return run
@@ -160,9 +165,8 @@ def test_share_groups_are_listed_described_reset_and_deleted(tool: Tool, bootstr
     )
     assert sum(line.split()[:2] == [group, topic] for line in reset.splitlines()) == 2, reset
     rows = [line.split() for line in tool("kafka-share-groups", "--describe", "--group", group).splitlines()]
-    assert sorted(row[2] for row in rows if topic in row) == ["0", "1"], (
-        rows
-    )  # without a row, a partition has no offset
+    # A partition without an offset has a row with "-", and one whose leader answers an error has none.
+    assert sorted(row[2] for row in rows if topic in row) == ["0", "1"], rows
     assert sum(int(row[4]) for row in rows if topic in row) == 10, rows
     assert "Successful" in tool("kafka-share-groups", "--delete-offsets", "--group", group, "--topic", topic)
     assert "successful" in tool("kafka-share-groups", "--delete", "--group", group)

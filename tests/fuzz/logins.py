@@ -92,7 +92,7 @@ def tokens(data: bytes) -> None:
         return
     names = sorted(MECHANISMS)
     exchange = MECHANISMS[names[data[0] % len(names)]]()
-    for token in _pieces(data[1:]):
+    for token in pieces(data[1:]):
         outcome = exchange.evaluate(token)
         if not isinstance(outcome, bytes | Slow):
             return
@@ -110,7 +110,7 @@ def answers(data: bytes) -> None:
     ]
     client = clients[data[0] % len(clients)]
     client.answer(b"")
-    for challenge in _pieces(data[1:]):
+    for challenge in pieces(data[1:]):
         # More iterations than these are refused or take their time, and are tests of their own.
         if client.is_slow and b"i=4096" not in challenge:
             return
@@ -118,7 +118,7 @@ def answers(data: bytes) -> None:
             return
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
+def pieces(data: bytes) -> Iterator[bytes]:
     pos = 0
     while len(data) - pos >= 2:
         (size,) = struct.unpack_from(">H", data, pos)
@@ -126,22 +126,22 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         pos += 2 + size
 
 
-def _with_lengths(parts: list[bytes]) -> bytes:
+def with_lengths(parts: list[bytes]) -> bytes:
     return b"".join(struct.pack(">H", len(part)) + part for part in parts)
 
 
 def token_seeds() -> Iterator[bytes]:
     for place, name in enumerate(sorted(MECHANISMS)):
-        yield bytes((place,)) + _with_lengths(TOKENS[name])
-    yield bytes((sorted(MECHANISMS).index("SCRAM-SHA-256"),)) + _with_lengths([b"n,,n=token,r=c,tokenauth=true"])
-    yield bytes((0,)) + _with_lengths([b"n,,\1auth=Bearer no\1\1", b"\1"])
+        yield bytes((place,)) + with_lengths(TOKENS[name])
+    yield bytes((sorted(MECHANISMS).index("SCRAM-SHA-256"),)) + with_lengths([b"n,,n=token,r=c,tokenauth=true"])
+    yield bytes((0,)) + with_lengths([b"n,,\1auth=Bearer no\1\1", b"\1"])
 
 
 def answer_seeds() -> Iterator[bytes]:
-    yield b"\0" + _with_lengths([b""])
+    yield b"\0" + with_lengths([b""])
     for place in (1, 2):
-        yield bytes((place,)) + _with_lengths([b"r=cs,s=AAAA,i=4096", b"v=AAAA"])
-    yield b"\3" + _with_lengths([b'{"status":"invalid_token"}'])
+        yield bytes((place,)) + with_lengths([b"r=cs,s=AAAA,i=4096", b"v=AAAA"])
+    yield b"\3" + with_lengths([b'{"status":"invalid_token"}'])
 
 
 # -- Frames --------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz import appends, batches, files, handshakes, logins, logs, nodes, state, texts, wire
+from tests.fuzz import appends, batches, files, handshakes, kerberos, logins, logs, nodes, state, texts, wire
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
@@ -14,6 +14,7 @@ TARGETS: dict[str, Target] = {
         *files.TARGETS,
         *logs.TARGETS,
         *logins.TARGETS,
+        *kerberos.TARGETS,
         *handshakes.TARGETS,
         *state.TARGETS,
         *texts.TARGETS,

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ottla.broker.share.led_partition import Phase
+from tests.sim import dead_letters
 from tests.sim.clients import consumer_members, share_members, streams_members
+from tests.sim.clients.admin import Admin
 from tests.sim.clients.consumer_members import ConsumerGroup, ConsumerMember
 from tests.sim.clients.share_ledger import ShareLedger
 from tests.sim.clients.share_members import ShareGroup, ShareMember
@@ -26,9 +28,17 @@ class GroupMembers:
     """`is_able`: the cluster has the features from its beginning, and no scene takes up the time of the seed."""
 
     def __init__(
-        self, seed: int, cluster: SimCluster, partitions: Sequence[TopicPartition], make: Make, *, is_able: bool
+        self,
+        seed: int,
+        cluster: SimCluster,
+        partitions: Sequence[TopicPartition],
+        make: Make,
+        *,
+        is_able: bool,
+        dead_letters: bool,
     ) -> None:
-        self._cluster, self._partitions = cluster, list(partitions)
+        self._cluster, self._partitions, self._seed = cluster, list(partitions), seed
+        self._dead_letters = dead_letters
         #: The newest leader epoch of each partition that any node has known.
         self._epochs: dict[TopicPartition, int] = {}
         self.consumers: list[ConsumerMember] = []
@@ -71,6 +81,12 @@ class GroupMembers:
             member = make(StreamsMember, f"f{number}", rng)
             member.group, member.process = group, rng.choice("xy") if number else "x"
             self.streams.append(member)
+
+    async def prepare(self, admin: Admin) -> None:
+        """Before the clients start."""
+        if self.share and self._dead_letters:
+            copies = random.Random(f"copies {self._seed}").random() < 0.5
+            await dead_letters.prepare(admin, self._cluster, self.share[0].group.name, copies=copies)
 
     # -- The end -----------------------------------------------------------------------------------------------------
 
@@ -121,10 +137,13 @@ class GroupMembers:
         everything: Mapping[TopicPartition, Mapping[int, bytes]],
         committed: Mapping[TopicPartition, Mapping[int, bytes]],
     ) -> None:
-        """The share group has had everything."""
+        """The share group has had everything, and what it gave up has its dead letter."""
         if self.share:
             group = self.share[0].group
-            group.ledger.check(committed if "share.isolation.level" in group.configs else everything)
+            logs = committed if "share.isolation.level" in group.configs else everything
+            group.ledger.check(logs)
+            if self._dead_letters:
+                dead_letters.check(group.ledger, dead_letters.written(self._cluster), logs)
 
     # -- Leaders -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.tasks import Tasks
 from ottla.broker.share import share_partition
 from ottla.broker.share.coordinator.shard import PartitionState, ShareShard
+from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.in_flight import InFlight
 from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.record_state import TERMINAL, RecordState, released
@@ -101,6 +102,19 @@ def read_to_the_end(self: LedSharePartition, max_bytes: int, max_records: int) -
         log.high_watermark = high_watermark
 
 
+def bury_nothing(self: DeadLetterQueue, group_id: str, partition: Any, runs: Any, settings: Any, done: Any) -> None:
+    async def later() -> None:
+        done()
+
+    self._world.spawn(later(), "buries nothing")
+
+
+def load_nothing_dead(cls: Any, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
+    loaded: SharePartition = _load(cls, settings, state, start_offset)
+    loaded._dead.clear()
+    return loaded
+
+
 def nothing(*given: Any, **named: Any) -> None:
     return None
 
@@ -137,6 +151,16 @@ SHARE: Rows = {
         "the delivery count that is written is one too low",
         "58",
         ((SharePartition, "_begin", count_less),),
+    ),
+    "dead-letters-not-written": (
+        "records that are given up are archived without a dead letter",
+        "57",
+        ((DeadLetterQueue, "write", bury_nothing),),
+    ),
+    "dead-letters-left-after-load": (
+        "a new leader does not write the dead letters of ARCHIVING records",
+        "56",
+        ((SharePartition, "load", classmethod(load_nothing_dead)),),
     ),
     "share-locks-end-early": (
         "all locks of a share partition time out with the first",

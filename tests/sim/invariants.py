@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
 
 METADATA = (b"__cluster_metadata", 0)
-#: Where a replica's log was looked at: who, in which life, which of its logs.
-Reader = tuple[int, int]
+#: Where a replica's log was looked at: who, in which life, in which directory (one that has moved is read again).
+Reader = tuple[int, int, str]
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ class Invariants:
             raise Violation(
                 "5", f"{node} is in sync or eligible for {partition} and ends at {log.log_end_offset} of {known.end}"
             )
-        place = ((number, node.life), key)
+        place = ((number, node.life, log.directory), key)
         self._in_sync_to[place] = known.read(log, self._in_sync_to.get(place, 0), known.end, adds=False)
 
     def _replica(self, node: SimNode, key: tuple[bytes, int]) -> Partition | None:
@@ -280,7 +280,7 @@ class Invariants:
         return self.committed.setdefault(key, Committed())
 
     def _read(self, number: str, node: SimNode, key: tuple[bytes, int], log: Log, high_watermark: int) -> None:
-        place = ((node.number, node.life), key)
+        place = ((node.number, node.life, log.directory), key)
         begin = self._read_to.get(place, 0)
         if high_watermark <= begin:
             return

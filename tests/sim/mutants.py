@@ -18,6 +18,7 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.broker.node import BrokerNode
 from ottla.broker.replication import fetching, isr_proposals, partition, read
 from ottla.broker.replication.fetch_session import FetchSession
+from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_state import PartitionState
 from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
@@ -27,7 +28,7 @@ from ottla.controller.raft import driver, roles
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage import replay
+from ottla.storage import future_copy, replay
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import Log
 from ottla.storage.producer_state import ProducerState
@@ -68,6 +69,7 @@ _read = read.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
 _log_read = Log.read
+_copy_some = future_copy.copy_some
 _fetch_response = fetching.Fetching.response
 
 
@@ -212,6 +214,11 @@ async def publish_from_the_start(self: Any, introduce_publisher: Callable[[], Aw
     await _start_broker(self, caught_up)
 
 
+def copy_all_but_the_last(current: Log, future: Log, *args: Any, **kwargs: Any) -> Any:
+    batches = list(current.batches(future.log_end_offset, current.log_end_offset))
+    return _copy_some(current, future, *args, **kwargs) if len(batches) > 1 else 0
+
+
 def _mutant(text: str, *patches: tuple[Any, str, Any]) -> Mutant:
     return Mutant(text, patches)
 
@@ -291,6 +298,18 @@ CONSUMER_GROUPS = {
         frozenset({"38", "42"}),
     ),
 }
+LOG_DIRECTORIES = {
+    "moved-before-the-controller-knows": Mutant(
+        "a replica is in its new directory before the controller has registered it there",
+        ((LogMoves, "_is_accepted", always),),
+        frozenset({"59"}),
+    ),
+    "moved-without-the-last-records": Mutant(
+        "a copy replaces its log before it has the last records",
+        ((future_copy, "copy_some", copy_all_but_the_last),),
+        frozenset({"1", "3", "4", "5", "45"}),
+    ),
+}
 CONTROLLER = {
     "no-compare-and-set": _mutant(
         "AlterPartition does not look at the epochs", (alter_partition, "_check_epochs", any_epoch_of_partition)
@@ -350,7 +369,7 @@ for family, rows in ((CONTROLLER, controller_mutants.CONTROLLER), (QUORUM, contr
 MUTANTS: dict[str, Mutant] = {
     name: replace(mutant, by=frozenset(controller_mutants.BY.get(name, "").split()))
     for name, mutant in {**REPLICATION, **CONTROLLER, **QUORUM, **COORDINATORS}.items()
-} | {**CONSUMER_GROUPS, **SHARE_GROUPS, **STREAMS_GROUPS}
+} | {**LOG_DIRECTORIES, **CONSUMER_GROUPS, **SHARE_GROUPS, **STREAMS_GROUPS}
 
 
 @contextmanager

@@ -6,7 +6,10 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import ModuleType
 
+from ottla.broker.replication import log_moves
+from ottla.broker.share import dead_letter_queue
 from ottla.controller.decisions import leaving
 from ottla.controller.metadata import publisher
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
@@ -18,12 +21,28 @@ from tests.sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SimCluster, SimNode
 
 BOTH = "broker,controller"
 TWO_DIRECTORIES = "/data/a,/data/b"
+UNSTABLE_FEATURES = "unstable.feature.versions.enable"
 NEWEST_METADATA_VERSION = 30
 #: How long a slow disk's calls take, at most; others take 5 ms.
 SLOW_DISK_SECONDS = (0.03, 0.15)
-#: With small slices: what is done in a turn of the loop, and how long that takes.
-SMALL_SLICE_UNITS = 10
+#: With small slices: how long a turn of the loop takes.
 SMALL_SLICE_MS = 2.0
+#: Of the seeds with one log directory: those that have two, because replicas move between them.
+MOVE_SHARE = 0.2
+#: Of the seeds that may have a share group: those in which it has a dead-letter topic.
+DEAD_LETTER_SHARE = 0.5
+
+#: Bounds of the real code, for the time of a run.
+Bounds = dict[tuple[ModuleType, str], int]
+#: A move of a few KB takes many turns, and dead letters are tried until the last fault is over.
+ALWAYS: Bounds = {
+    (log_moves, "PIECE_BYTES"): 700,
+    (log_moves, "SLICE_BYTES"): 2000,
+    (dead_letter_queue, "ATTEMPTS_MAX"): 1_000,
+    (dead_letter_queue, "RETRY_MS_MAX"): 2_000,
+}
+#: What is done in a turn of the loop.
+SMALL_SLICES: Bounds = {(publisher, "UNITS_A_TURN"): 10, (leaving, "PARTITIONS_PER_TURN"): 1}
 
 
 @dataclass(frozen=True)
@@ -37,6 +56,10 @@ class Plan:
     first_voters: tuple[int, ...] = ()
     #: Each record of the metadata is replayed, and each partition takes its role, in a turn of its own.
     small_slices: bool = False
+    #: Replicas move between the log directories of a broker (AlterReplicaLogDirs).
+    moves: bool = False
+    #: A share group has a dead-letter topic (KIP-1191), which takes share.version 2.
+    dead_letters: bool = False
 
     @property
     def flushes(self) -> bool:
@@ -86,19 +109,30 @@ def choose(rng: random.Random, seed: int) -> Plan:
         settings["log.flush.interval.messages"] = "1"
     # By chance of its own, so that the rest of a seed is what it was.
     small_slices = random.Random(f"slices {seed}").random() < 0.25
-    return Plan(roles, settings, min_isr, metadata_version, first_voters, small_slices)
+    chance = random.Random(f"moves {seed}")
+    moves = chance.random() < MOVE_SHARE or "log.dirs" in settings
+    if moves:
+        settings |= {"log.dirs": TWO_DIRECTORIES}
+        if (rate := chance.choice((None, "5000", "20000"))) is not None:
+            settings["replica.alter.log.dirs.io.max.bytes.per.second"] = rate
+    dead_letters = metadata_version is None and random.Random(f"dead letters {seed}").random() < DEAD_LETTER_SHARE
+    if dead_letters:
+        settings[UNSTABLE_FEATURES] = "true"
+    return Plan(roles, settings, min_isr, metadata_version, first_voters, small_slices, moves, dead_letters)
 
 
 @asynccontextmanager
 async def slices(plan: Plan) -> AsyncIterator[None]:
     """For the time of the block."""
-    before = publisher.UNITS_A_TURN, leaving.PARTITIONS_PER_TURN
-    if plan.small_slices:
-        publisher.UNITS_A_TURN, leaving.PARTITIONS_PER_TURN = SMALL_SLICE_UNITS, 1
+    bounds = ALWAYS | (SMALL_SLICES if plan.small_slices else {})
+    before = {(module, name): getattr(module, name) for module, name in bounds}
+    for (module, name), bound in bounds.items():
+        setattr(module, name, bound)
     try:
         yield
     finally:
-        publisher.UNITS_A_TURN, leaving.PARTITIONS_PER_TURN = before
+        for (module, name), bound in before.items():
+            setattr(module, name, bound)
 
 
 def _roles(rng: random.Random) -> tuple[dict[int, str], tuple[int, ...]]:

@@ -29,7 +29,7 @@ from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.faults import Faults
 from tests.sim.history import History, TopicPartition
 from tests.sim.invariants import Invariants
-from tests.sim.plan import TWO_DIRECTORIES, Plan
+from tests.sim.plan import TWO_DIRECTORIES, UNSTABLE_FEATURES, Plan
 
 SCENE_SHARE = 0.75
 STEP_SECONDS_MAX, WHOLE_SECONDS_MAX = 12.0, 20.0
@@ -76,7 +76,13 @@ def staged(plan: Plan, seed: int) -> Plan:
     if scene is None:
         return plan
     chance = random.Random(f"scene {seed}")
-    lost = ("log.flush.interval.messages", "min.insync.replicas", "transaction.state.log.min.isr", "log.dirs")
+    lost = (
+        "log.flush.interval.messages",
+        "min.insync.replicas",
+        "transaction.state.log.min.isr",
+        "log.dirs",
+        UNSTABLE_FEATURES,
+    )
     settings = {name: value for name, value in plan.settings.items() if name not in lost}
     settings |= {
         "broker.session.timeout.ms": str(scene.session_ms),
@@ -93,6 +99,8 @@ def staged(plan: Plan, seed: int) -> Plan:
         metadata_version=None,
         first_voters=(),
         small_slices=slices,
+        moves=False,
+        dead_letters=False,
     )
 
 

@@ -16,17 +16,19 @@ from tests.sim.clients.admin import UNCLEAN, Admin
 from tests.sim.clients.connection import Client
 from tests.sim.clients.consumer import READ_COMMITTED, Consumer
 from tests.sim.clients.group import OffsetKeeper
+from tests.sim.clients.log_dir_mover import LogDirMover
 from tests.sim.clients.members import Group, Member, unsettled
 from tests.sim.clients.producer import Producer
 from tests.sim.clients.session_reader import SessionReader
 from tests.sim.clients.transactions import Transactions
 from tests.sim.cluster import BROKER_PORT, SimCluster
+from tests.sim.directory_checks import misplaced
 from tests.sim.faults import Faults
 from tests.sim.group_members import GroupMembers
 from tests.sim.history import History, TopicPartition, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
-from tests.sim.plan import SLOW_DISK_SECONDS, SMALL_SLICE_MS, choose, format_nodes, settings_of, slices
+from tests.sim.plan import SLOW_DISK_SECONDS, SMALL_SLICE_MS, TWO_DIRECTORIES, choose, format_nodes, settings_of, slices
 from tests.sim.replication_checks import ReplicationChecks
 from tests.sim.scenes import PRODUCER_PAUSE_SECONDS, SCENE_SHARE, Scenes, scene_of, staged
 
@@ -40,6 +42,7 @@ HEAL_SECONDS_MAX = 45.0
 QUIET_SECONDS, QUIET_RECORDS_MAX = 3.0, 12
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 TOPICS = {"orders": 2, "events": 1}
 
 
@@ -141,6 +144,7 @@ class Simulation:
             await self._until("the share group has read all", lambda: self.groups.unread() is None, number="56")
             await self._end_of(self.groups.share)
             await self._until("all is well", lambda: self._unwell() is None)
+            await self._until("every replica has one place", lambda: self._misplaced() is None, number="59")
             await self._readable()
             check_history(self.history, self.consumers, self.invariants)
             self.groups.check(*(consumer.seen for consumer in self.consumers[-2:]))
@@ -265,7 +269,14 @@ class Simulation:
             self.partitions,
             self._client,
             is_able=self.plan.metadata_version is None and scene_of(self.seed) is None,
+            dead_letters=self.plan.dead_letters,
         )
+        if self.plan.moves:
+            mover = self._client(LogDirMover, "moves", random.Random(f"mover {self.seed}"))
+            assert isinstance(mover, LogDirMover)
+            mover.paths = TWO_DIRECTORIES.split(",")
+            internal = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
+            mover.partitions = [*self.partitions, *((topic, index) for topic in internal for index in range(2))]
         return list(self._all_clients)
 
     def _consumer(self, name: str, level: int) -> Consumer:
@@ -280,6 +291,7 @@ class Simulation:
             creating = self.admin.spawn(self.admin.create(topic, count, configs, 3), "creates topics")
             if not await creating:
                 raise Violation("54", f"{topic} is not created")
+        await self.groups.prepare(self.admin)
 
     # -- The end -----------------------------------------------------------------------------------------------------
 
@@ -328,7 +340,8 @@ class Simulation:
         end = self._time() + HEAL_SECONDS_MAX
         while not is_so():
             if self._time() > end:
-                why = self._unwell() or (unsettled(self.members) if self.members else None)
+                why = self._misplaced() if number == "59" else None
+                why = why or self._unwell() or (unsettled(self.members) if self.members else None)
                 why = why or self.groups.unsettled() or self.groups.unread()
                 raise Violation(number, f"{what}: not within {HEAL_SECONDS_MAX:.0f} s: {why}")
             await asyncio.sleep(0.2)
@@ -355,6 +368,13 @@ class Simulation:
         if left := self.admin.gone & names:
             raise Violation("25", f"{left} have been deleted and are there")
         return None
+
+    def _misplaced(self) -> str | None:
+        active = self.cluster.active_controller
+        if active is None or active.server is None:
+            return "there is no active controller"
+        image = active.server.metadata.loader.image
+        return next((why for node in self.cluster.brokers if (why := misplaced(node, image)) is not None), None)
 
     async def _quiet(self) -> None:
         """54: with nothing left to decide the controller writes NoOpRecords and no more."""

@@ -31,7 +31,14 @@ SCRAM_SHA_256 = 1
 Succeeds = Callable[[SimNode], Awaitable[bool]]
 
 
-async def last_success(harness: SimClusterHarness, succeeds: Succeeds, change: Awaitable[object]) -> float:
+async def last_success(
+    harness: SimClusterHarness,
+    succeeds: Succeeds,
+    change: Awaitable[object],
+    *,
+    seconds: float = 3,
+    look_seconds: float = LOOK_SECONDS,
+) -> float:
     """Returns the seconds from the change's acknowledgement to the last success at any broker; all of them succeed before."""
     loop, brokers = asyncio.get_running_loop(), harness.cluster.brokers
     last, ended = dict.fromkeys(brokers, 0.0), False
@@ -40,14 +47,14 @@ async def last_success(harness: SimClusterHarness, succeeds: Succeeds, change: A
         while not ended:
             if await succeeds(node):
                 last[node] = loop.time()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(look_seconds)
 
     users = [asyncio.ensure_future(use(node)) for node in brokers]
     await asyncio.sleep(1)
     assert all(at > 0 for at in last.values())
     await change
     acknowledged = loop.time()
-    await asyncio.sleep(3)
+    await asyncio.sleep(seconds)
     ended = True
     await asyncio.gather(*users)
     return max(last.values()) - acknowledged

@@ -158,6 +158,10 @@ def test_what_becomes_of_records_is_in_the_metrics_under_kafkas_names(node: Node
         return metrics(admin_port)[name] - before.get(name, 0)
 
     assert now(f"kafka_server_sharepartitionmetrics_inflightmessagecount{of}") == 2
+    assert now(f"kafka_server_sharepartitionmetrics_inflightbatchmessagecount_sum{of}") == 4
+    ratio = f'kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_sum{{group="{share.group}"}}'
+    assert now(ratio) == 100, "one fetch has got records of its only partition"
+    assert now(ratio.replace("requesttopicpartitionsfetchratio_sum", "topicpartitionsacquiretimems_count")) >= 1
     acknowledged = "kafka_server_sharegroupmetrics_recordacknowledgements_total"
     counts = {kind: now(f'{acknowledged}{{ackType="{kind}"}}') for kind in ("Accept", "Release", "Reject", "Renew")}
     assert counts == {"Accept": 1, "Release": 1, "Reject": 1, "Renew": 0}

@@ -89,7 +89,8 @@ class Broker:
 
     def fetch(self, member: str, wait_ms: int = 0, min_bytes: int = 1) -> Answer[Results]:
         limits = Limits(wait_ms, min_bytes, 1 << 20, 500, 500, strict=False)
-        return ShareFetching(member, {AT: self.led}, {}, limits, self.wheel).start()
+        answered = self.counts.fetch_begun("g", self.clock)
+        return ShareFetching(member, {AT: self.led}, {}, limits, self.wheel, answered).start()
 
     def acknowledge(self, member: str, first: int, last: int, kind: int) -> list[KafkaError | None]:
         """The outcome, as soon as it is there."""

@@ -59,8 +59,10 @@ class Delivery:
     seen: float = 0.0
     locks: dict[Session, Lock] = field(default_factory=dict)
     accepted: float | None = None
-    #: A member has sent that it accepts or rejects the record; it may have been lost.
-    is_decided: bool = False
+    #: The member held it when its acceptance was confirmed: of a record that the group is past, any answer is NONE.
+    is_accepted_in_time: bool = False
+    #: What members have sent of the record that ends its deliveries (`FINAL`); it may have been lost.
+    decisions: set[int] = field(default_factory=set)
 
 
 class ShareLedger:
@@ -138,7 +140,7 @@ class ShareLedger:
             locks.append(known.locks.get(session))
             if kind != AcknowledgeType.RENEW:
                 known.locks.pop(session, None)
-                known.is_decided = known.is_decided or kind in FINAL
+                known.decisions |= {kind} & FINAL
         return locks
 
     def acknowledged(
@@ -146,25 +148,24 @@ class ShareLedger:
         session: Session,
         partition: TopicPartition,
         batches: Iterable[Batch],
+        locks: Iterable[Lock | None],
         answered: Answered,
         lock_seconds: float,
     ) -> None:
         """The answer says that it is done."""
-        for place, kind in places(partition, batches):
+        for (place, kind), lock in zip(places(partition, batches), locks, strict=True):
             known = self.deliveries[place]
             if answered.leadership is not None:
                 self._contest(session, place, known, answered)
             if kind == AcknowledgeType.ACCEPT and known.accepted is None:
                 known.accepted = answered.received
+                known.is_accepted_in_time = _is_held(lock, answered)
             elif kind == AcknowledgeType.RENEW and session in known.locks:
                 known.locks[session] = known.locks[session]._replace(until=answered.sent + lock_seconds)
 
     def refused(self, session: Session, locks: Iterable[Lock | None], answered: Answered, why: str) -> None:
         """The answer says that the member does not hold one of the records."""
-        if answered.leadership is not None and all(
-            lock is not None and lock.until > answered.received and lock.leadership == answered.leadership
-            for lock in locks
-        ):
+        if all(_is_held(lock, answered) for lock in locks):
             raise Violation("55", f"{session.member} holds what it acknowledges, and is answered {why}")
 
     # -- The end -----------------------------------------------------------------------------------------------------
@@ -182,13 +183,20 @@ class ShareLedger:
                     raise Violation(
                         "2", f"{known.value!r} was delivered at {offset} of {topic}-{index}, there is {value!r}"
                     )
-                elif not known.is_decided and known.count + lost < self.limit:
+                elif not known.decisions and known.count + lost < self.limit:
                     raise Violation(
                         "57", f"{value!r} at {offset} of {topic}-{index} was given up after {known.count} deliveries"
                     )
         for topic, index, offset in self.deliveries:
             if self.deliveries[topic, index, offset].value and offset not in logs[topic, index]:
                 raise Violation("31", f"the group was given {offset} of {topic}-{index}, which no reader may see")
+
+
+def _is_held(lock: Lock | None, answered: Answered) -> bool:
+    """Certainly, until the answer came."""
+    if lock is None or answered.leadership is None:
+        return False
+    return lock.until > answered.received and lock.leadership == answered.leadership
 
 
 def places(partition: TopicPartition, batches: Iterable[Batch]) -> Iterator[tuple[Place, int]]:

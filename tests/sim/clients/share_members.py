@@ -333,7 +333,7 @@ class ShareMember(Client):
     ) -> None:
         self.history.note(f"{self.name} acknowledges {partition} {batches} -> {code.name}")
         if code is ErrorCode.NONE:
-            self.group.ledger.acknowledged(session, partition, batches, answered, lock_seconds)
+            self.group.ledger.acknowledged(session, partition, batches, locks, answered, lock_seconds)
         elif code in NOT_HELD:
             self.group.ledger.refused(session, locks, answered, code.name)
         elif not code.retriable:
