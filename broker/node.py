@@ -27,6 +27,7 @@ from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.publisher import BrokerPublisher
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
+from ottla.broker.replication.rejoining import Rejoining
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
@@ -132,6 +133,8 @@ class BrokerNode:
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [group_metadata.on_metadata_update, share_state.on_metadata_update]
         self.publisher.listeners += [held_answers.on_metadata_update, topic_creation.on_metadata_update]
+        rejoining = Rejoining(self.replicas, self.components.fetch_sessions)
+        self.publisher.listeners.append(rejoining.on_metadata_update)
         self.publisher.listeners += [self.channels.on_metadata_update, self.components.telemetry.on_metadata_update]
         self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
         self._log_cleaner = LogCleaner(world, configs, logs)
