@@ -133,8 +133,6 @@ class BrokerNode:
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [group_metadata.on_metadata_update, share_state.on_metadata_update]
         self.publisher.listeners += [held_answers.on_metadata_update, topic_creation.on_metadata_update]
-        rejoining = Rejoining(self.replicas, self.components.fetch_sessions)
-        self.publisher.listeners.append(rejoining.on_metadata_update)
         self.publisher.listeners += [self.channels.on_metadata_update, self.components.telemetry.on_metadata_update]
         self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
         self._log_cleaner = LogCleaner(world, configs, logs)
@@ -158,6 +156,7 @@ class BrokerNode:
         `introduce_publisher` introduces the publisher to the current metadata and all changes. It is called once the metadata has
         this broker's own registration: older metadata may still name it leader of records that were lost in a crash.
         """
+        self.publisher.listeners.append(Rejoining(self.replicas, self.components.fetch_sessions).on_metadata_update)
         await self._scheduled_tasks.start()
         await self._log_cleaner.start()
         self.lifecycle.start()
