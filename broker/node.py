@@ -27,6 +27,7 @@ from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.publisher import BrokerPublisher
 from ottla.broker.replication.fetch_session_cache import FetchSessionCache
+from ottla.broker.replication.rejoining import Rejoining
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
@@ -155,6 +156,7 @@ class BrokerNode:
         `introduce_publisher` introduces the publisher to the current metadata and all changes. It is called once the metadata has
         this broker's own registration: older metadata may still name it leader of records that were lost in a crash.
         """
+        self.publisher.listeners.append(Rejoining(self.replicas, self.components.fetch_sessions).on_metadata_update)
         await self._scheduled_tasks.start()
         await self._log_cleaner.start()
         self.lifecycle.start()

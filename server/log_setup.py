@@ -10,10 +10,17 @@ import logging
 import logging.handlers
 import queue
 import sys
+import threading
+import traceback
+from contextlib import suppress
 from typing import TextIO
 
 #: The limit of events in the queue. Further ones are counted and dropped: logging must not block requests.
 QUEUED_MAX = 10_000
+#: Lines of one write; a slow stream gets no larger pieces.
+WRITTEN_AT_ONCE = 500
+#: A line appears after this time at the latest.
+REST_S = 0.02
 FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 #: Names from clients (client ids, topics) must not look like further lines.
@@ -31,7 +38,7 @@ class OneLine(logging.Formatter):
 class Enqueue(logging.handlers.QueueHandler):
     """Queues events for the writing thread, and counts those that are dropped because the queue is full."""
 
-    def __init__(self, events: queue.Queue[logging.LogRecord]) -> None:
+    def __init__(self, events: queue.SimpleQueue[logging.LogRecord | None]) -> None:
         super().__init__(events)
         self._events = events
         self.dropped = 0
@@ -42,11 +49,10 @@ class Enqueue(logging.handlers.QueueHandler):
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        try:
-            self._events.put_nowait(record)
-        except queue.Full:
+        if self._events.qsize() >= QUEUED_MAX:
             self.dropped += 1
             return
+        self._events.put(record)
         if self.dropped and self._events.qsize() < QUEUED_MAX // 2:
             dropped, self.dropped = self.dropped, 0
             logging.getLogger(__name__).warning(
@@ -55,31 +61,58 @@ class Enqueue(logging.handlers.QueueHandler):
 
 
 class LogWriter:
-    """The result of `set_up`; `close` writes the remaining events."""
+    """The result of `set_up`: the thread that writes. `close` writes the remaining events.
 
-    def __init__(self, enqueue: Enqueue, listener: logging.handlers.QueueListener) -> None:
-        self._enqueue = enqueue
-        self._listener = listener
-        self._closed = False
+    It writes what has gathered at once, and then rests. A thread that wakes up for each of 10,000 lines takes the interpreter from
+    the one that makes them 10,000 times, and that one has to wait to get it back.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._formatter = OneLine(FORMAT, DATE_FORMAT)
+        self._events: queue.SimpleQueue[logging.LogRecord | None] = queue.SimpleQueue()
+        self._enqueue = Enqueue(self._events)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+
+    def start(self, level: str) -> None:
+        root = logging.getLogger()
+        root.setLevel(level.upper())
+        root.addHandler(self._enqueue)
+        self._thread.start()
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
+        if not self._closing.is_set():
             logging.getLogger().removeHandler(self._enqueue)
-            self._listener.stop()
+            self._closing.set()
+            self._events.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            events = [self._events.get()]
+            with suppress(queue.Empty):
+                while len(events) < QUEUED_MAX:
+                    events.append(self._events.get_nowait())
+            for first in range(0, len(events), WRITTEN_AT_ONCE):
+                self._write([event for event in events[first : first + WRITTEN_AT_ONCE] if event is not None])
+            if None in events:
+                return
+            self._closing.wait(REST_S)
+
+    def _write(self, events: list[logging.LogRecord]) -> None:
+        try:
+            self._stream.write("".join(f"{self._formatter.format(event)}\n" for event in events))
+            self._stream.flush()
+        except Exception:
+            # A closed pipe, a full disk: these lines are lost, and the node goes on.
+            if logging.raiseExceptions and sys.stderr is not None:
+                traceback.print_exc()
 
 
 def set_up(level: str = "INFO", stream: TextIO | None = None) -> LogWriter:
     """Starts logging to `stream` (by default to standard output, as Kafka does)."""
-    writer = logging.StreamHandler(stream if stream is not None else sys.stdout)
-    writer.setFormatter(OneLine(FORMAT, DATE_FORMAT))
-    events: queue.Queue[logging.LogRecord] = queue.Queue(QUEUED_MAX)
-    enqueue = Enqueue(events)
-    listener = logging.handlers.QueueListener(events, writer)
-    root = logging.getLogger()
-    root.setLevel(level.upper())
-    root.addHandler(enqueue)
-    listener.start()
-    opened = LogWriter(enqueue, listener)
+    opened = LogWriter(stream if stream is not None else sys.stdout)
+    opened.start(level)
     atexit.register(opened.close)
     return opened

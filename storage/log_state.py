@@ -6,6 +6,7 @@ Changes of a log on the disk, and lookups in it, are functions of this state in 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from threading import Lock
 
@@ -54,7 +55,7 @@ class LogState:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.flushed_ms = 0
-        self.flush_checked_end_offset = -1  # log end offset at the last flush check that found nothing to do
+        self.grown: set[LogState] = set()  # logs that the next flush check looks at (`Logs.flush_due`)
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.frozen: dict[int, list[ProducerState]] = {}  # producer states at an offset, which the next flush writes
@@ -69,6 +70,7 @@ class LogState:
         self.entry_synced = False  # True once the entry of its directory is synced
         self.rolls = self.rolls_synced = 0  # the newest segment's entry is synced if both are equal
         self.files_lock = Lock()  # held while the first files are created, on any thread
+        self.without_files: deque[LogState] = deque()  # logs of the same topic that had no files when they were created
         # During a truncation: the log end offset and log start offset after it. Checkpoints written meanwhile must not exceed them.
         self.truncating_to = NEVER
         self.truncating_start: int | None = None
@@ -168,7 +170,7 @@ class LogState:
         segment = self.segments.active
         self._roll_timestamp, self._roll_wall_ms = roll_deadline(segment, self.config, self.roll_jitter_ms())
         self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-        self.flush_checked_end_offset = -1
+        self.grown.add(self)
 
     def check_usable(self) -> None:
         if self.failure is not None:

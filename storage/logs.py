@@ -187,6 +187,8 @@ class Logs(FutureLogs):
             raise
         path, jitter = f"{directory.path}/{topic}-{partition}", self._rng.random()
         log = new_log(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms=now_ms, jitter=jitter)
+        log.without_files = self._without_files.setdefault(topic_id, log.without_files)
+        log.without_files.append(log)
         self._add(directory, log)
         return log
 
@@ -292,24 +294,28 @@ class Logs(FutureLogs):
         latter it writes a producer snapshot here, because no append runs meanwhile.
         """
         due: list[Log] = []
-        for log in self._logs.values():
-            end = log.log_end_offset
-            if end == log.flush_checked_end_offset or log.failure is not None or log.recovery_point >= end:
+        for grown in list(self._grown):
+            log, config = self._logs.get((grown.topic_id, grown.partition)), grown.config
+            if log is not grown or (config.flush_ms == config.flush_messages == NEVER):
+                # Only an append can make it due, and the next one asks for room. Most of 10,000 logs get none: a look at all took 3.4 ms.
+                self._grown.discard(grown)
+                grown.segments.active.room = 0
+            if log is not grown or log.failure is not None or log.recovery_point >= log.log_end_offset:
                 continue
             if log.unflushed_bytes >= RECOVERY_BYTES_MAX:
                 try:
                     log.snapshot_producers()
                 except StorageFailure as failure:
+                    self._grown.add(log)
                     logger.warning("producers of %s: %s", log, failure)
                     continue
                 except Exception:
+                    self._grown.add(log)
                     logger.exception("producers of %s", log)
                     continue
                 due.append(log)
             elif log.flush_due(now_ms):
                 due.append(log)
-            elif log.config.flush_ms == NEVER:
-                log.flush_checked_end_offset = end  # only an append can make it due: most of 10,000 logs get none
         return due
 
     def _sync_entries(self) -> None:

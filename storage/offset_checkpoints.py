@@ -84,7 +84,8 @@ class OffsetCheckpoints:
 
     def _replace(self, directory: str, name: str, offsets: Offsets) -> None:
         path = f"{directory}/{name}"
-        if path in self._written and offsets == self._contents[path] and self._files.exists(path):
+        known = self._contents.get(path)
+        if path in self._written and (offsets is known or offsets == known) and self._files.exists(path):
             return  # the file still exists: a missing disk is noticed even without writes
         checkpoint.write_offsets(self._files, path, offsets)
         self._contents[path] = offsets

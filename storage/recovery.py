@@ -31,7 +31,7 @@ from ottla.storage.log import Log
 from ottla.storage.mappings import Mappings
 from ottla.storage.partition_dir import TRUNCATION, rewrite_topic_id
 from ottla.storage.producers import ProducerStates
-from ottla.storage.segment import LOG_SUFFIX, Segment
+from ottla.storage.segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, Segment
 from ottla.storage.segment_check import Valid, check_segment, clean_end
 from ottla.storage.segments import Segments
 from ottla.storage.walk import DamagedLog
@@ -60,19 +60,25 @@ def open_log(
         StorageFailure: the directory cannot be read or written.
         DamagedLog, CorruptFile: this partition cannot be opened; no records were removed.
     """
-    files.make_dirs(directory)
-    sizes = leftover_files.tidy(files, directory)
+    try:
+        sizes = leftover_files.tidy(files, directory)
+    except FileNotFoundError:
+        files.make_dirs(directory)
+        sizes = {}
     bases = leftover_files.numbers(sizes, LOG_SUFFIX)
     history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
 
     def segment(base: int, size: int, active: bool) -> Segment:
-        return Segment(files, mappings, directory, base, config, size=size, active=active, now_ms=now_ms)
+        made = Segment(files, mappings, directory, base, config, size=size, active=active, now_ms=now_ms)
+        if f"{base:020d}{TXN_INDEX_SUFFIX}" not in sizes:
+            made.txn_index.is_missing()
+        return made
 
     segments = [segment(base, sizes[f"{base:020d}{LOG_SUFFIX}"], base == bases[-1]) for base in bases]
     if not segments:
         segments = [segment(log_start_offset, 0, True)]
         segments[0].create_file()
-    epochs_in_file = _load_epochs(history)
+    epochs_in_file = _load_epochs(history) if epochs.FILE in sizes else []
     if not clean:
         history.forget_from(recovery_point)
     segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)
@@ -104,7 +110,7 @@ def open_log(
         # The log ends before its start offset, because files were removed: it can only continue empty, from its start offset.
         logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
         log.truncate_fully_and_start_at(start_offset)
-    _settle(log, clean, epochs_in_file)
+    _settle(log, clean, epochs_in_file, all_checked=not clean and recovery_point == 0)
     log.segments.active.unmap()  # most logs of a node are idle: the next access maps it again
     return log
 
@@ -148,9 +154,12 @@ def new_log(
     return log
 
 
-def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]]) -> None:
-    """Makes epochs, snapshots, transaction indexes and producer states consistent with the batches in the log."""
-    if not epochs_in_file or (not clean and _begins_before_epochs(log)):
+def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]], *, all_checked: bool) -> None:
+    """Makes epochs, snapshots, transaction indexes and producer states consistent with the batches in the log.
+
+    `all_checked`: every batch was checked, and its epoch noted.
+    """
+    if not all_checked and (not epochs_in_file or (not clean and _begins_before_epochs(log))):
         _read_epochs(log)
     if clean:
         log.epochs.truncate_from_end(log.log_end_offset + 1)  # an epoch may have begun in a gap at the log's end

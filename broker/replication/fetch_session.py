@@ -11,7 +11,7 @@ Only partitions that may have changed are read: a partition without changes sinc
 It watches its replica on this broker, and any change there (an append, a higher high watermark, another role) makes it active
 again, once.
 
-    active      read by the next fetch: new, requested again, has records, changed, failed, or of a follower outside the ISR
+    active      read by the next fetch: new, requested again, has records, changed, failed, or of a follower that may join the ISR
     idle        watches its replica; not read
 
 Active partitions are read in turns: one that returned data goes behind the others, so that a busy one cannot starve them
@@ -259,10 +259,14 @@ class Watches:
                     follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
         self._fire(self.followers)
 
-    def watermark_raised(self) -> None:
-        """Consumers can read more; followers get the high watermark with the next records."""
+    def note_followers(self) -> None:
+        """The next fetch of each follower has the partition, whether it has changed for the follower or not."""
         for fetch in self.followers:
             fetch.note()
+
+    def watermark_raised(self) -> None:
+        """Consumers can read more; followers get the high watermark with the next records."""
+        self.note_followers()
         if self.consumers:
             self._fire(self.consumers)
 

@@ -7,6 +7,7 @@ newcomer is served without a session. An evicted session loses nothing: its clie
 
 from __future__ import annotations
 
+from collections.abc import Container
 from random import Random
 
 from ottla.broker.replication.fetch_session import EPOCH_MAX, FetchSession
@@ -58,6 +59,12 @@ class FetchSessionCache:
             if session.waiting is not None:
                 isolated(session.waiting.expire)
             session.close()
+
+    def answer_followers(self, replica_ids: Container[int]) -> None:
+        """Ends the waits of these followers' fetches whose session has partitions to read: their next fetch shows their positions."""
+        for session in list(self._sessions.values()):
+            if session.replica_id in replica_ids and session.waiting is not None and session.active:
+                isolated(session.waiting.expire)
 
     def open(self, session: FetchSession, now_ms: int) -> bool:
         """Keep the session under an id of its own; False if no slot can be had."""

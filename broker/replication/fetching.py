@@ -388,7 +388,7 @@ class Fetching:
         """Returns True if there is nothing to read now, so that the fetch waits for a change."""
         reader = self.reader
         if reader.is_follower:
-            # Outside of the ISR each fetch is another chance to be taken in.
             log = partition.leader_log
-            return log is not None and wanted.fetch_offset >= log.log_end_offset and reader.replica_id in partition.isr
+            at_end = log is not None and wanted.fetch_offset >= log.log_end_offset
+            return at_end and not partition.next_fetch_may_expand_isr(reader.replica_id)
         return wanted.fetch_offset >= (data.last_stable_offset if reader.read_committed else data.high_watermark)

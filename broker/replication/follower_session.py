@@ -79,6 +79,8 @@ class FollowerSession:
         if followed is None or followed.partition is not partition:
             self.followed[key] = Followed(partition, None if followed is None else followed.sent)
         else:
+            if followed.sent is not None and followed.sent.leader_epoch == partition.leader_epoch:
+                return  # only the ISR has changed: a request for it would interrupt the one that waits at the leader
             followed.delayed_until_ms = NOT_DELAYED
             self._delayed.pop(key, None)
         self._changed[key] = None

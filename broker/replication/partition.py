@@ -104,7 +104,10 @@ class Partition(PartitionState):
         if self.flush_messages != NEVER and self.wants_flush:
             self._group_flush.request(self)
         self.advance_high_watermark()
-        self.wake_fetches()
+        if new_epoch:
+            self.wake_fetches()
+        else:
+            self.note_followers()
 
     def become_follower(
         self,
@@ -321,6 +324,16 @@ class Partition(PartitionState):
             state_changes.expanding(self, self.isr, isr, self.leader_log, follower)
             self._propose(isr)
 
+    def next_fetch_may_expand_isr(self, replica_id: int) -> bool:
+        return self._isr_changes is not None and isr_proposals.next_fetch_may_expand(
+            self, replica_id, self._isr_changes
+        )
+
+    def note_followers(self) -> None:
+        """Gives replicas outside of the ISR another chance to join with their next fetch: a proposal has ended, or a broker is unfenced."""
+        if len(self.maximal_isr) < len(self.replicas):
+            self.watches.note_followers()
+
     def maybe_shrink_isr(self, now_ms: int) -> None:
         """Propose the ISR without replicas that have not caught up for replica.lag.time.max.ms. A timer calls this."""
         if lagging := isr_proposals.lagging(self, now_ms):
@@ -340,12 +353,14 @@ class Partition(PartitionState):
         if isr_proposals.altered(self, leader_epoch, partition_epoch, isr):
             state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
             self.advance_high_watermark()
+            self.note_followers()
 
     def isr_rejected(self, error: ErrorCode) -> bool:
         """The controller has rejected the ISR proposal. Returns True if it is to be sent again later; newer metadata may end it before."""
         state_changes.isr_rejected(self, self.proposed_isr, error)
         if isr_proposals.ended_by(self, error):
             self.advance_high_watermark()
+            self.note_followers()
             return False
         return error not in isr_proposals.OVERTAKEN
 

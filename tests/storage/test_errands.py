@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
+import errno
 from pathlib import Path
 
 import pytest
 
 from ottla.protocol.work import TooLong, Turn
 from ottla.storage.config import LogConfig
-from ottla.storage.errors import StorageFailure
+from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
 from ottla.storage.preparation import Prepared
 from ottla.storage.producer_snapshot import decode
+from ottla.storage.roll import FILES_AHEAD
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
-from tests.storage.test_logs import FILES, A, formatted, opened
+from tests.storage.test_logs import FILES, A, B, formatted, opened
 
 NO_TIMESTAMP = -1
 
@@ -39,6 +41,13 @@ class Syncs(OsFiles):
     def make_dirs(self, path: str) -> None:
         self.created.append(path)
         super().make_dirs(path)
+
+
+class Full(OsFiles):
+    """A disk that has room for directories only."""
+
+    def pwrite(self, path: str, offset: int, data: bytes) -> None:
+        raise DiskFull(path, OSError(errno.ENOSPC, "no room"))
 
 
 def from_a_client(log: Log, records: bytes, prepared: Prepared | Turn) -> int:
@@ -72,6 +81,32 @@ def test_a_clients_first_record_makes_no_file_on_the_loop(tmp_path: Path) -> Non
     assert from_a_client(log, batch(), done) == 0
     assert not files.created
     assert from_a_client(log, batch(fill=1), Turn()) == 1, "the second one takes no detour"
+
+
+def test_the_first_record_of_a_topic_makes_the_files_of_its_next_partitions_too(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    of_topic = [logs.create("orders", index, A, LogConfig()) for index in range(2 * FILES_AHEAD)]
+    other = logs.create("other", 0, B, LogConfig())
+    gone = of_topic[1]
+    logs.delete(A, 1)
+    prepared_by_errand(of_topic[0], batch())
+    assert [log.partition for log in logs if log.has_files] == [0, *range(2, FILES_AHEAD)]
+    assert not (tmp_path / "orders-1").exists() and not gone.has_files and not other.has_files
+    assert from_a_client(of_topic[2], batch(), Turn()) == 0, "its first record takes no detour"
+    prepared_by_errand(of_topic[-1], batch())
+    assert all(log.has_files for log in logs if log is not other)
+
+
+def test_a_full_disk_beside_the_first_record_of_a_topic_is_no_failure_of_that_record(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    log, full = (logs.create("orders", index, A, LogConfig()) for index in range(2))
+    full.files = Full()
+    assert from_a_client(log, batch(), prepared_by_errand(log, batch())) == 0
+    assert not full.has_files and full.failure is None
+    full.files = log.files
+    assert from_a_client(full, batch(), prepared_by_errand(full, batch())) == 0
 
 
 def test_a_clients_roll_syncs_nothing_on_the_loop_and_the_next_flush_syncs_its_name(tmp_path: Path) -> None:

@@ -463,6 +463,16 @@ def test_a_checkpoint_that_would_say_the_same_is_not_written_again(node: Path) -
     assert (node / REPLICATION).read_text() == "0\n1\norders 0 1\n"
 
 
+def test_a_checkpoint_with_the_same_offsets_names_the_partitions_that_there_are_now(node: Path) -> None:
+    logs = opened(node)
+    logs.create("orders", 0, A, SMALL)
+    logs.write_high_watermarks()
+    logs.delete(A, 0)
+    logs.create("orders", 1, A, SMALL)
+    logs.write_high_watermarks()
+    assert (node / REPLICATION).read_text() == "0\n1\norders 1 0\n"
+
+
 def test_logs_that_are_still_empty_after_a_restart_cost_no_checkpoint_each(node: Path) -> None:
     logs = opened(node)
     for partition in range(3):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.replication.isr_proposals import ANY_EPOCH
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.to_controller.until_answered import UntilAnswered
 from ottla.controller.metadata.cluster import ClusterImage
@@ -25,7 +26,6 @@ from ottla.server.world import World
 
 #: Kafka's AlterPartitionManager retries after the same time.
 RETRY_MS = 50
-ANY_EPOCH = -1
 
 #: The sent proposals: the identity of the set object shows whether a response is for an older proposal.
 Asked: TypeAlias = dict[tuple[bytes, int], tuple[Partition, frozenset[int]]]

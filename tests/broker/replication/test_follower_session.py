@@ -68,6 +68,16 @@ def test_the_first_request_names_everything_and_the_next_only_what_moved(log: Lo
     assert request is not None and (request.session_id, request.session_epoch) == (77, 2)
 
 
+def test_metadata_that_changes_only_the_isr_does_not_interrupt_the_fetch_that_waits(log: Log) -> None:
+    partition = follower(log)
+    session = opened(partition)
+    session.add(partition)
+    assert not session.has_news
+    partition.leader_epoch += 1
+    session.add(partition)
+    assert session.has_news
+
+
 def test_a_partition_that_is_not_followed_any_more_is_forgotten_by_the_leader(log: Log) -> None:
     first, second = follower(log, 0), follower(log, 1)
     session = opened(first, second)
