@@ -87,6 +87,8 @@ class DelayedShortFetch(Held):
         short = self._short
         fetching = Fetching(short.broker, short.request, short.context, short.session)
         if fetching.attempt() >= fetching.min_bytes or fetching.must_answer or is_over:
+            if not short.session.id:
+                self._connection.short_path = None  # with this response its session ends
             self._answer(fetching.response())
         else:
             self._watch()

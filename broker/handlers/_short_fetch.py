@@ -80,7 +80,7 @@ class ShortFetch(SessionReads):
         self._misses = 0
         self._sessions = broker.fetch_sessions
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
-        self._has_wait = request.min_bytes == 1 and request.max_wait_ms > 0
+        self._has_wait = request.min_bytes == 1 <= request.max_bytes and request.max_wait_ms > 0
         self._delays = self._sessions.follower_delays if self._replica_id >= 0 else self._sessions.consumer_delays
         self._mono_ms = broker.world.clock.mono_ms
         self.mono_ns = dispatcher.mono_ns
@@ -171,6 +171,8 @@ class ShortFetch(SessionReads):
         if at != last:
             return False
         if not session.id:
+            if not named:
+                return False  # a request for nothing is not to wait
             session.active = {}
         active = session.active
         for known, position in named:
