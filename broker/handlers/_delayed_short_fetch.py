@@ -6,8 +6,7 @@ step of a reply, no request that is kept. What is out of the ordinary when it is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.handlers._session_reads import SessionReads
 from ottla.broker.replication.fetch_session import FetchPartition
 from ottla.broker.replication.fetching import Fetching
 from ottla.broker.replication.purgatory.delay_times import DelayTimes
@@ -16,10 +15,7 @@ from ottla.protocol.primitives import Pieces
 from ottla.server.network.connection import Connection, Held
 from ottla.server.network.pending_reply import cannot_encode, encode_frame, failure_reply
 
-if TYPE_CHECKING:
-    from ottla.broker.handlers._short_fetch import ShortFetch
-
-DONE = -1
+DONE = NOT_DELAYED = -1
 
 
 class DelayedShortFetch(Held):
@@ -36,7 +32,7 @@ class DelayedShortFetch(Held):
         "fresh",
     )
 
-    def __init__(self, short: ShortFetch, connection: Connection, correlation_id: int, delays: DelayTimes) -> None:
+    def __init__(self, short: SessionReads, connection: Connection, correlation_id: int, delays: DelayTimes) -> None:
         self.parts = None
         self.nbytes = 0
         self._short = short
@@ -65,6 +61,12 @@ class DelayedShortFetch(Held):
 
     def expire(self) -> None:
         self._look(is_over=True)
+
+    def look_at_once(self, is_over: bool) -> None:
+        """Answer without a delay, if there is an answer: what is out of the ordinary was found before it had to wait."""
+        delayed_at_ns, self._delayed_at_ns = self._delayed_at_ns, NOT_DELAYED
+        self._look(is_over)
+        self._delayed_at_ns = delayed_at_ns
 
     def _look(self, is_over: bool) -> None:
         """Complete it with what is there. If that is nothing, go on waiting, unless max_wait_ms is over."""
@@ -115,7 +117,8 @@ class DelayedShortFetch(Held):
         self._stop()
         connection, short = self._connection, self._short
         now_ns = short.mono_ns()
-        self._delays.add(now_ns - self._delayed_at_ns)
+        if self._delayed_at_ns != NOT_DELAYED:
+            self._delays.add(now_ns - self._delayed_at_ns)
         if connection.closed:
             return
         self.parts = parts

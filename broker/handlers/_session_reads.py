@@ -18,6 +18,8 @@ from ottla.storage.errors import StorageFailure
 
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
+    from ottla.server.network.context import RequestContext
+    from ottla.server.network.route import Route
     from ottla.storage.log import Log
 
 NO_BYTES: Buffer = b""
@@ -30,10 +32,23 @@ UNUSUAL: tuple[int, list[Row]] = (-1, [])
 class SessionReads:
     """The base class of `ShortFetch`: access through another object would cost a part of what the short path saves."""
 
-    __slots__ = ("_by_id", "_read_committed", "_replica_epoch", "_replica_id", "broker", "request", "session")
+    __slots__ = (
+        "_by_id", "_read_committed", "_replica_epoch", "_replica_id", "broker", "context", "mono_ns", "request", "route", "session",
+    )  # fmt: skip
 
-    def __init__(self, broker: BrokerComponents, request: FetchRequest, version: int, session: FetchSession) -> None:
-        self.broker, self.request, self.session = broker, request, session
+    def __init__(
+        self,
+        broker: BrokerComponents,
+        route: Route,
+        request: FetchRequest,
+        context: RequestContext,
+        session: FetchSession,
+    ) -> None:
+        """`request`: one of those that the short path serves, for all fields that do not differ."""
+        self.broker, self.route, self.context = broker, route, context
+        self.request, self.session = request, session
+        self.mono_ns = broker.world.clock.mono_ns
+        version = context.api_version
         self._by_id = broker.replicas.by_id
         self._replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
         self._replica_epoch = request.replica_state.replica_epoch

@@ -58,24 +58,20 @@ class ShortFetch(SessionReads):
 
     __slots__ = (
         "_authorizer", "_delays", "_has_wait", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail",
-        "context", "mono_ns", "route",
     )  # fmt: skip
 
     def __init__(
         self,
         broker: BrokerComponents,
-        dispatcher: Dispatcher,
         route: Route,
         request: FetchRequest,
         context: RequestContext,
         session: FetchSession,
         form: tuple[bytes, bytes],
     ) -> None:
-        version = context.api_version
-        super().__init__(broker, request, version, session)
-        self.route, self.context = route, context
+        super().__init__(broker, route, request, context, session)
         self._prefix, self._tail = form
-        self._start = ApiKey.FETCH << 16 | version
+        self._start = ApiKey.FETCH << 16 | context.api_version
         self._prefix_end = 8 + len(self._prefix)
         self._misses = 0
         self._sessions = broker.fetch_sessions
@@ -83,7 +79,6 @@ class ShortFetch(SessionReads):
         self._has_wait = request.min_bytes == 1 <= request.max_bytes and request.max_wait_ms > 0
         self._delays = self._sessions.follower_delays if self._replica_id >= 0 else self._sessions.consumer_delays
         self._mono_ms = broker.world.clock.mono_ms
-        self.mono_ns = dispatcher.mono_ns
 
     def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
         at = pos + self._prefix_end
@@ -124,7 +119,7 @@ class ShortFetch(SessionReads):
         if total <= 0 and (total < 0 or self._has_wait):
             delayed = DelayedShortFetch(self, connection, correlation_id, self._delays)
             if total < 0:
-                delayed.wake() if self._has_wait else delayed.expire()
+                delayed.look_at_once(is_over=not self._has_wait)
             connection.stamp_ns = self.mono_ns()
             return True
         head, parts, nbytes = self.response(correlation_id, rows)
@@ -199,16 +194,20 @@ class ShortFetches:
             return None
         if request.rack_id and broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR:
             return None
-        session = broker.fetch_sessions.get(request.session_id) if request.session_id else self._without_id(request)
+        replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+        if request.session_id:
+            session = broker.fetch_sessions.get(request.session_id)
+        else:
+            session = self._without_id(request, replica_id)
         if session is None or not session.uses_topic_ids:
             return None
         form = request_form(request, version, context.client_id)
         prefix, tail = form
         if frame[8 : 8 + len(prefix)] != prefix or frame[-len(tail) :] != tail:
             return None  # unknown tagged fields, forgotten topics, or a client id that is no UTF-8
-        return ShortFetch(broker, dispatcher, route, request, context, session, form)
+        return ShortFetch(broker, route, request, context, session, form)
 
-    def _without_id(self, request: FetchRequest) -> FetchSession | None:
+    def _without_id(self, request: FetchRequest, replica_id: int) -> FetchSession | None:
         partitions: dict[PartitionKey, FetchPartition] = {}
         for topic in request.topics:
             name = self._broker.metadata.topic_name(topic.topic_id)
@@ -217,4 +216,4 @@ class ShortFetches:
             for p in topic.partitions:
                 wanted = FetchPartition(name, topic.topic_id, p.partition, p.fetch_offset, p.partition_max_bytes)
                 partitions[topic.topic_id, p.partition] = wanted
-        return FetchSession(partitions, uses_topic_ids=True) if partitions else None
+        return FetchSession(partitions, replica_id=replica_id, uses_topic_ids=True) if partitions else None
