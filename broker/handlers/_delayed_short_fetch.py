@@ -44,11 +44,10 @@ class DelayedShortFetch(Held):
         #: What has changed; all active partitions are looked at, for any of them is enough.
         self.fresh: dict[FetchPartition, None] = {}
         short.session.waiting = self
-        self._watch()
         self._slot = short.broker.wheel.add(self, short.request.max_wait_ms)
         connection.wait(self, 0)
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         by_id = self._short.broker.replicas.by_id
         for wanted in self._short.session.active:
             if wanted.watched is None:
@@ -78,7 +77,7 @@ class DelayedShortFetch(Held):
                 head, parts, self.nbytes = self._short.response(self._correlation_id, rows)
                 self._complete([head, *parts])
             else:
-                self._watch()
+                self.watch()
         except Exception:
             # A bug of this broker: the client is answered all the same, so that it can ask again.
             if self._slot != DONE:
@@ -93,7 +92,7 @@ class DelayedShortFetch(Held):
                 self._connection.short_path = None  # with this response its session ends
             self._answer(fetching.response())
         else:
-            self._watch()
+            self.watch()
 
     def _fail(self) -> None:
         short = self._short

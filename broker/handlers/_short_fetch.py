@@ -120,6 +120,8 @@ class ShortFetch(SessionReads):
             delayed = DelayedShortFetch(self, connection, correlation_id, self._delays)
             if total < 0:
                 delayed.look_at_once(is_over=not self._has_wait)
+            else:
+                delayed.watch()
             connection.stamp_ns = self.mono_ns()
             return True
         head, parts, nbytes = self.response(correlation_id, rows)

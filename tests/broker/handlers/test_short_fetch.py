@@ -247,16 +247,16 @@ def disturb(rng: random.Random, mine: list[Any]) -> None:
 
 
 def transact(partition: Any) -> None:
-    """Begin a transaction, or abort the one that is open."""
+    """Begin a transaction, or abort the one that is open. Each has a producer of its own."""
     log = partition.log
     log.producers.requires_verification = False
+    open_ids = [each.producer_id for each in log.producers if each.current_txn_first_offset >= 0]
     with suppress(KafkaError):
-        if log.producers.in_transaction:
-            partition.append(marker(5, 0, commit=False), -1, EPOCH_MS, Origin.COORDINATOR)
+        if open_ids:
+            partition.append(marker(open_ids[0], 0, commit=False), -1, EPOCH_MS, Origin.COORDINATOR)
         else:
-            sequence = log.log_end_offset
-            fields = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
-            partition.append(batch([b"t"], timestamp=EPOCH_MS, **fields), -1, EPOCH_MS)
+            fields = {"producer_id": 5 + log.log_end_offset, "producer_epoch": 0, "base_sequence": 0}
+            partition.append(batch([b"t"], timestamp=EPOCH_MS, transactional=True, **fields), -1, EPOCH_MS)
 
 
 def go_online(partition: Any) -> None:
