@@ -74,6 +74,8 @@ class LeaderFetcher:
         self._settings = settings
         self._locate = locate
         self._broker_epoch = broker_epoch
+        self._client_id = f"broker-{settings.node_id}-fetcher-{leader_id}"
+        self._replica_state = ReplicaState(replica_id=settings.node_id)
         self._channel: Channel | None = None
         self._protocol: ChannelProtocol | None = None
         self._version = APIS[ApiKey.FETCH].max_version
@@ -148,14 +150,17 @@ class LeaderFetcher:
         request = self.session.request()
         if request is None:
             return
-        request.replica_state = ReplicaState(replica_id=settings.node_id, replica_epoch=self._broker_epoch())
+        replica_epoch = self._broker_epoch()
+        if self._replica_state.replica_epoch != replica_epoch:
+            self._replica_state = ReplicaState(replica_id=settings.node_id, replica_epoch=replica_epoch)
+        request.replica_state = self._replica_state
         request.max_wait_ms = wait_ms
         request.min_bytes = settings.min_bytes
         request.max_bytes = settings.response_bytes_max
         number = self.session.number
         try:
             protocol.call(
-                f"broker-{settings.node_id}-fetcher-{self.leader_id}",
+                self._client_id,
                 request,
                 APIS[ApiKey.FETCH],
                 self._version,
@@ -207,7 +212,7 @@ class LeaderFetcher:
                 self._world,
                 address.host,
                 address.port,
-                f"broker-{self._settings.node_id}-fetcher-{self.leader_id}",
+                self._client_id,
                 self._settings.security,
             )
             protocol = await channel.connect()

@@ -19,8 +19,11 @@ from ottla.broker.replication.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INV
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.protocol.schema import maker
 
 Key: TypeAlias = tuple[bytes, int]
+#: A request for each record that is replicated: see `maker`.
+new_request, new_topic, new_partition = maker(FetchRequest), maker(FetchTopic), maker(FetchPartition)
 NOT_DELAYED = -1
 #: Errors of a partition: the leader or the follower has not applied the newest metadata yet.
 LEADERSHIP_ERRORS = frozenset(
@@ -145,9 +148,10 @@ class FollowerSession:
         if self.is_open and len(self._delayed) == len(self.followed) and not self._forgotten:
             return None
         self.number += 1
-        request = FetchRequest(session_id=self.session_id, session_epoch=self.next_epoch)
+        request = new_request(session_id=self.session_id, session_epoch=self.next_epoch)
         self._name_changed(request)
-        self._name_forgotten(request)
+        if self._forgotten:
+            self._name_forgotten(request)
         if self.is_open:
             self.next_epoch = 1 if self.next_epoch == EPOCH_MAX else self.next_epoch + 1
         return request
@@ -167,10 +171,10 @@ class FollowerSession:
             self._forgotten.pop(key, None)
             topic = topics.get(key[0])
             if topic is None:
-                topic = topics[key[0]] = FetchTopic(topic=partition.topic, topic_id=key[0], partitions=[])
+                topic = topics[key[0]] = new_topic(topic=partition.topic, topic_id=key[0], partitions=[])
                 request.topics.append(topic)
             topic.partitions.append(
-                FetchPartition(
+                new_partition(
                     partition=key[1],
                     current_leader_epoch=position.leader_epoch,
                     fetch_offset=position.fetch_offset,
