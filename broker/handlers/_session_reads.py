@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._fetch_forms import Answered, response_frame
+from ottla.broker.replication.fetch_forms import Answered, response_frame
 from ottla.broker.replication.fetch_session import FetchPartition, FetchSession
 from ottla.broker.replication.read import READ_COMMITTED
 from ottla.protocol.errors import KafkaError

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._delayed_short_fetch import DelayedShortFetch
-from ottla.broker.handlers._fetch_forms import (
+from ottla.broker.handlers._session_reads import UNUSUAL, SessionReads
+from ottla.broker.replication.fetch_forms import (
     PARTITION_BYTES,
     TOPIC_BYTES,
     read_partition,
     read_topic,
     request_form,
 )
-from ottla.broker.handlers._session_reads import UNUSUAL, SessionReads
 from ottla.broker.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,

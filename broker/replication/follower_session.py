@@ -156,6 +156,25 @@ class FollowerSession:
             self.next_epoch = 1 if self.next_epoch == EPOCH_MAX else self.next_epoch + 1
         return request
 
+    def only_change(self) -> tuple[Key, Position, int] | None:
+        """Makes the next request as `request` does, if it names one partition and nothing else: its key, position and epoch."""
+        if not self.is_open or self._forgotten or len(self._changed) != 1:
+            return None
+        [key] = self._changed
+        followed = self.followed[key]
+        log = followed.partition.log
+        if log is None:
+            return None
+        position = Position(log.log_end_offset, log.latest_epoch, followed.partition.leader_epoch, log.log_start_offset)
+        if position == followed.sent:
+            return None
+        self.number += 1
+        followed.sent, followed.sent_in = position, self.number
+        self._changed.clear()
+        epoch = self.next_epoch
+        self.next_epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        return key, position, epoch
+
     def _name_changed(self, request: FetchRequest) -> None:
         topics: dict[bytes, FetchTopic] = {}
         for key in self._changed:

@@ -1,6 +1,7 @@
 """The bytes of a Fetch from v13 on that a client repeats, and those of its response: both with topic ids and compact lengths.
 
-The codecs make the request's; the response is packed here, with one Struct for a response of one partition, which is the usual one.
+The codecs make the request's but for its topics. A response of one partition, which is the usual one, is one Struct; so are the topics
+of a follower's request for one partition.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import TypeAlias
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import encode
+from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.headers import encode_request_header
-from ottla.protocol.messages.fetch import FetchRequest
-from ottla.protocol.primitives import Buffer, Pieces, uvarint
+from ottla.protocol.messages.fetch import FetchRequest, PartitionData
+from ottla.protocol.primitives import Buffer, Pieces, read_uvarint_rest, uvarint
+from ottla.protocol.schema import maker
 
 #: A session epoch that no other field of a request has.
 MARK = 0x7A6B5C4D
@@ -29,6 +32,11 @@ HEAD = Struct(">iixihiB")
 PARTITION = Struct(">ihqqqBi")
 ONE_PARTITION = Struct(">iixihiB16sBihqqqBi")
 pack_one, pack_partition = ONE_PARTITION.pack, PARTITION.pack
+# Session epoch, topics plus one, topic id, partitions plus one, then as `read_partition`, and no tags of partition and topic.
+pack_position = Struct(">iB16sBiiqiqixx").pack
+# As ONE_PARTITION, without the size.
+ONE_ANSWER = Struct(">iBihiB16sBihqqqBi")
+new_partition_data = maker(PartitionData)
 NO_TAG = b"\0"
 NO_RECORDS = b"\1\0"
 #: Of the partition, the topic and the response.
@@ -80,6 +88,39 @@ def response_frame(
         log_start_offset, aborted, -1,
     )  # fmt: skip
     return head + length, [records, LAST_TAGS], nbytes
+
+
+def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> tuple[int, bytes, PartitionData] | None:
+    """Returns session id, topic id and partition of a response that has one partition and no error; None for every other."""
+    at = pos + ONE_ANSWER.size
+    if at >= end:
+        return None
+    (
+        correlated, header_tags, _, error, session_id, topics, topic_id, partitions, index, code, high_watermark,
+        last_stable_offset, log_start_offset, aborted, preferred,
+    ) = ONE_ANSWER.unpack_from(frame, pos)  # fmt: skip
+    if correlated != correlation_id or header_tags or error or topics != 2 or partitions != 2 or code or aborted > 1:
+        return None
+    size = frame[at]
+    at += 1
+    if size > 127:
+        try:
+            size, at = read_uvarint_rest(frame, at, size)
+        except (MalformedMessage, IndexError):
+            return None
+    stop = at + size - 1
+    if size == 0 or stop + len(LAST_TAGS) != end or frame[stop:end] != LAST_TAGS:
+        return None
+    data = new_partition_data(
+        partition_index=index,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=log_start_offset,
+        aborted_transactions=[] if aborted else None,
+        preferred_read_replica=preferred,
+        records=memoryview(frame)[at:stop],
+    )
+    return session_id, topic_id, data
 
 
 def _several(
