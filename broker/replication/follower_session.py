@@ -158,7 +158,7 @@ class FollowerSession:
 
     def only_change(self) -> tuple[Key, Position, int] | None:
         """Makes the next request as `request` does, if it names one partition and nothing else: its key, position and epoch."""
-        if not self.is_open or self._forgotten or len(self._changed) != 1:
+        if not self.is_open or self._forgotten or len(self._changed) != 1 or len(self._delayed) == len(self.followed):
             return None
         [key] = self._changed
         followed = self.followed[key]

@@ -30,7 +30,7 @@ COVERED_BY: dict[str, str] = {
     "broker/cluster/broker_state.py": "tests/broker/cluster/test_lifecycle.py",
     "broker/cluster/registration.py": "tests/broker/cluster/test_lifecycle.py",
     "broker/handlers/_delayed_short_fetch.py": "tests/broker/handlers/test_short_fetch.py",
-    "broker/replication/fetch_forms.py": "tests/broker/handlers/test_short_fetch.py",
+    "broker/replication/fetch_forms.py": "tests/broker/replication/test_fetch_requests.py",
     "broker/handlers/_session_reads.py": "tests/broker/handlers/test_short_fetch.py",
     "broker/handlers/_short_fetch.py": "tests/broker/handlers/test_short_fetch.py",
     "broker/handlers/_produce_forms.py": "tests/broker/handlers/test_short_produce.py",
