@@ -6,7 +6,7 @@ step of a reply, no request that is kept. What is out of the ordinary when it is
 
 from __future__ import annotations
 
-from ottla.broker.handlers._session_reads import SessionReads
+from ottla.broker.handlers._session_reads import Row, SessionReads
 from ottla.broker.replication.fetch_session import FetchPartition
 from ottla.broker.replication.fetching import Fetching
 from ottla.broker.replication.purgatory.delay_times import DelayTimes
@@ -47,12 +47,15 @@ class DelayedShortFetch(Held):
         self._slot = short.broker.wheel.add(self, short.request.max_wait_ms)
         connection.wait(self, 0)
 
-    def watch(self) -> None:
-        by_id = self._short.broker.replicas.by_id
+    def watch(self, rows: list[Row]) -> None:
+        for wanted, partition, _, _ in rows:
+            wanted.watch(partition.watches)
+
+    def _watch_all(self) -> None:
+        replicas = self._short.broker.replicas
         for wanted in self._short.session.active:
-            if wanted.watched is None:
-                partition = by_id.get(wanted.topic_id, {}).get(wanted.index)
-                wanted.watch(None if partition is None else partition.watches)
+            partition = replicas.by_id.get(wanted.topic_id, {}).get(wanted.index)
+            wanted.watch(None if partition is None else partition.watches)
 
     def wake(self) -> None:
         if self._slot != DONE:
@@ -77,7 +80,7 @@ class DelayedShortFetch(Held):
                 head, parts, self.nbytes = self._short.response(self._correlation_id, rows)
                 self._complete([head, *parts])
             else:
-                self.watch()
+                self.watch(rows)
         except Exception:
             # A bug of this broker: the client is answered all the same, so that it can ask again.
             if self._slot != DONE:
@@ -92,7 +95,7 @@ class DelayedShortFetch(Held):
                 self._connection.short_path = None  # with this response its session ends
             self._answer(fetching.response())
         else:
-            self.watch()
+            self._watch_all()
 
     def _fail(self) -> None:
         short = self._short

@@ -96,9 +96,12 @@ class SessionReads:
                     replica_id, wanted.fetch_offset, wanted.replica_log_start_offset, now_ms, replica_epoch
                 )
         # What they have committed may have made other partitions active, or taken one offline.
-        if len(session.active) == len(found) and all(partition.leader_log is log for _, partition, log in found):
-            return found
-        return self._find(session)
+        if len(session.active) != len(found):
+            return self._find(session)
+        for _, partition, log in found:
+            if partition.leader_log is not log:
+                return self._find(session)
+        return found
 
     def _read(self, found: list[Found]) -> tuple[int, list[Row]]:
         is_follower, read_committed = self._replica_id >= 0, self._read_committed
@@ -111,10 +114,12 @@ class SessionReads:
                 up_to = log.log_end_offset
             else:
                 up_to = log.last_stable_offset if read_committed else log.high_watermark
-            max_bytes = min(wanted.max_bytes, remaining)
+            max_bytes = wanted.max_bytes
             if offset >= up_to or max_bytes < 0:
                 rows.append((wanted, partition, log, None))
                 continue
+            if max_bytes > remaining:
+                max_bytes = remaining
             try:
                 records, _, next_offset = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=not total)
                 if read_committed and log.aborted_transactions(offset, next_offset):

@@ -121,7 +121,7 @@ class ShortFetch(SessionReads):
             if total < 0:
                 delayed.look_at_once(is_over=not self._has_wait)
             else:
-                delayed.watch()
+                delayed.watch(rows)
             connection.stamp_ns = self.mono_ns()
             return True
         head, parts, nbytes = self.response(correlation_id, rows)
@@ -192,7 +192,12 @@ class ShortFetches:
     ) -> ShortFetch | None:
         """Returns the short path for requests that go on as `frame` does; None if they need the handler."""
         version, broker = context.api_version, self._broker
-        if version < VERSION_MIN or request.min_bytes > 1 or request.session_epoch == INITIAL_EPOCH:
+        if (
+            version < VERSION_MIN
+            or request.min_bytes > 1
+            or request.max_bytes < 0
+            or request.session_epoch == INITIAL_EPOCH
+        ):
             return None
         if request.rack_id and broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR:
             return None

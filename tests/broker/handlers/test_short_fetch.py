@@ -82,7 +82,7 @@ class Reader:
         elif chosen == 4:
             self.min_bytes = self.rng.choice((1, 1, 1, 0, 500))
         elif chosen == 5:
-            self.max_bytes = self.rng.choice((1 << 20, 1 << 20, 400, 1, 0))
+            self.max_bytes = self.rng.choice((1 << 20, 1 << 20, 400, 1, 0, -1))
         elif chosen == 6:
             self.isolation_level = self.rng.choice((0, 0, 1))
         elif chosen == 7:
