@@ -15,15 +15,26 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from benchmarks.raw import one_record_batch
+from ottla.broker.replication.fetcher import LeaderFetcher
+from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.node import Node
 from ottla.process import GC_THRESHOLDS
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decoder, encode
 from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.validate import validate_header
+from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.network.connection import Connection
 from ottla.server.world import RealWorld
@@ -32,7 +43,8 @@ from tests.ports import free_ports
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SLICES = 4_000
 SLICE_US = 60
-TOPIC = "steps"
+REQUESTS = 10_000
+TOPIC, FOLLOWED = "steps", "followed"
 #: Found in a frame, to be replaced by what each request has.
 MARK_EPOCH, MARK_OFFSET = 0x7A6B5C4D, 0x1A2B3C4D5E6F7081
 NOW_MS = int(time.time() * 1000)
@@ -79,6 +91,34 @@ async def best_us(call: Callable[[], object]) -> float:
     return best
 
 
+class Collections:
+    """Counts the passes of Python's collector, and their time, while 10,000 requests are served."""
+
+    def __init__(self) -> None:
+        self.by_generation = [0, 0, 0]
+        self.spent_ns = self._began_ns = 0
+
+    def _called(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began_ns = time.perf_counter_ns()
+            return
+        self.spent_ns += time.perf_counter_ns() - self._began_ns
+        self.by_generation[info["generation"]] += 1
+
+    async def report(self, name: str, call: Callable[[], object]) -> None:
+        gc.callbacks.append(self._called)
+        for number in range(REQUESTS):
+            call()
+            if not number % 100:
+                await asyncio.sleep(0)
+        gc.callbacks.remove(self._called)
+        passes = " + ".join(map(str, self.by_generation))
+        print(
+            f"{passes:>10}  passes of the collector, {self.spent_ns / 1e6:.1f} ms, in {REQUESTS:,} times: {name}",
+            flush=True,
+        )
+
+
 class Bench:
     """A node with one topic of one partition, and a connection to it."""
 
@@ -107,6 +147,27 @@ class Bench:
         await until(lambda: sink.written != b"")
         return call
 
+    async def session(
+        self, asked: Callable[[int, int, int], bytes], offset: Callable[[], int]
+    ) -> tuple[Callable[[], None], Sink]:
+        """Returns a call that asks in a new session for records from `offset` on. `asked`: session id, epoch, offset."""
+        sessions = self.components.fetch_sessions
+        before = set(sessions._sessions)
+        await self.deliver(asked(0, 0, offset() - 1))
+        [session_id] = set(sessions._sessions) - before
+        session = sessions._sessions[session_id]
+        marked = bytearray(asked(session_id, MARK_EPOCH, MARK_OFFSET))
+        epoch_at, offset_at = marked.index(struct.pack(">i", MARK_EPOCH)), marked.index(struct.pack(">q", MARK_OFFSET))
+        connection, sink = self.connect()
+
+        def fetch() -> None:
+            struct.pack_into(">i", marked, epoch_at, session.epoch)
+            struct.pack_into(">q", marked, offset_at, offset())
+            connection.get_buffer(len(marked))[: len(marked)] = marked
+            connection.buffer_updated(len(marked))
+
+        return fetch, sink
+
 
 def frame_of(key: ApiKey, version: int, request: object) -> bytes:
     body = encode_request_header(key, version, 7, "steps") + encode(request, version)
@@ -121,7 +182,9 @@ async def produce_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
             acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[partition_data])]
         )
         frame = frame_of(ApiKey.PRODUCE, version, request)
-        yield f"Produce v{version}, one record of 100 B: all but the kernel", await best_us(await bench.deliver(frame))
+        call = await bench.deliver(frame)
+        yield f"Produce v{version}, one record of 100 B: all but the kernel", await best_us(call)
+    await Collections().report("a Produce", call)
     decode, buffer = decoder(ProduceRequest, version), bytearray(frame)
     body = frame.index(b"steps") + len(b"steps") + 1
     yield "  decode", await best_us(lambda: decode(buffer, body, len(frame)))
@@ -167,21 +230,7 @@ async def session_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
         )
         return frame_of(ApiKey.FETCH, version, request)
 
-    sessions = bench.components.fetch_sessions
-    before = set(sessions._sessions)
-    await bench.deliver(asked(0, 0, log.log_end_offset - 1))
-    [session_id] = set(sessions._sessions) - before
-    session = sessions._sessions[session_id]
-    marked = bytearray(asked(session_id, MARK_EPOCH, MARK_OFFSET))
-    epoch_at, offset_at = marked.index(struct.pack(">i", MARK_EPOCH)), marked.index(struct.pack(">q", MARK_OFFSET))
-    connection, sink = bench.connect()
-
-    def fetch() -> None:
-        struct.pack_into(">i", marked, epoch_at, session.epoch)
-        struct.pack_into(">q", marked, offset_at, log.log_end_offset - 1)
-        connection.get_buffer(len(marked))[: len(marked)] = marked
-        connection.buffer_updated(len(marked))
-
+    fetch, sink = await bench.session(asked, lambda: log.log_end_offset - 1)
     fetch()
     await until(lambda: sink.written != b"")  # later, if the turn was spent
     yield "Fetch v17 of one record, in a session: all but the kernel (0.6 us are this bench's)", await best_us(fetch)
@@ -191,6 +240,102 @@ async def session_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
         fetch()
 
     yield "  with an append before each, whose watch it is", await best_us(append_and_fetch)
+    await Collections().report("an append and a Fetch", append_and_fetch)
+
+
+async def follower_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+    """Broker 2 follows: its Fetch for each record, in its session, as the leader serves it."""
+    partition, version = bench.partition, 17
+    log = partition.leader_log
+    assert log is not None
+    now_ms = bench.components.world.clock.mono_ms()
+    partition.become_leader(log, partition.leader_epoch, partition.partition_epoch, (1, 2), (1, 2), now_ms)
+    records = memoryview(bytearray(one_record_batch(bytes(100))))
+
+    def asked(session_id: int, epoch: int, offset: int) -> bytes:
+        wanted = FetchPartition(
+            partition=0,
+            current_leader_epoch=partition.leader_epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=log.latest_epoch,
+            log_start_offset=0,
+            partition_max_bytes=1 << 20,
+        )
+        topics = [FetchTopic(topic_id=partition.topic_id, partitions=[wanted])]
+        request = FetchRequest(
+            max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, topics=topics,
+            replica_state=ReplicaState(replica_id=2),
+        )  # fmt: skip
+        return frame_of(ApiKey.FETCH, version, request)
+
+    fetch, _ = await bench.session(asked, lambda: log.log_end_offset - 1)
+    append = await best_us(lambda: partition.append(records, -1, NOW_MS))
+
+    def append_and_fetch() -> None:
+        partition.append(records, -1, NOW_MS)
+        fetch()
+
+    both = await best_us(append_and_fetch)
+    yield "A follower's Fetch v17 that finds one record", both - append
+    at_end, _ = await bench.session(asked, lambda: log.log_end_offset)
+    wakeups = partition._wakeups
+
+    def wait_and_wake() -> None:
+        at_end()
+        partition.append(records, -1, NOW_MS)
+        wakeups._run()
+
+    both = await best_us(wait_and_wake)
+    yield "A follower's Fetch v17 that waits and is woken by the append of one record", both - append
+    await Collections().report("a follower's Fetch that waits, and the append", wait_and_wake)
+
+
+async def fetcher_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
+    """The follower's side: from the bytes of a response with one record to the bytes of its next request."""
+    partition = bench.components.replicas.by_name[FOLLOWED][0]
+    log = partition.log
+    assert log is not None
+    epoch = partition.leader_epoch + 1
+    partition.become_follower(log, 2, epoch, partition.partition_epoch, (1, 2), (1, 2))
+    settings = FetcherSettings(1, 1, 500, 1 << 20, 10 << 20, 1_000, 30_000)
+    fetcher = LeaderFetcher(bench.components.world, settings, 2, lambda: None, lambda: 7)
+    protocol, sink = ChannelProtocol(bench.components.world, "steps"), Sink()
+    protocol.connection_made(sink)
+    fetcher.session.add(partition)
+    fetcher._connected(protocol, 17)
+
+    def answer(correlation_id: int, offset: int, records: bytes) -> bytearray:
+        data = PartitionData(
+            partition_index=0, high_watermark=offset, last_stable_offset=offset, log_start_offset=0,
+            aborted_transactions=None, records=records,
+        )  # fmt: skip
+        topics = [FetchableTopicResponse(topic_id=partition.topic_id, partitions=[data])]
+        body = struct.pack(">ix", correlation_id) + encode(FetchResponse(session_id=5, responses=topics), 17)
+        return bytearray(struct.pack(">i", len(body)) + body)
+
+    batch = bytearray(one_record_batch(bytes(100)))
+    struct.pack_into(">q", batch, 0, MARK_OFFSET + 1)
+    struct.pack_into(">i", batch, 12, epoch)
+    frame = answer(0, MARK_OFFSET, bytes(batch))
+    watermark_at = frame.index(struct.pack(">q", MARK_OFFSET))
+    offset_at = frame.index(struct.pack(">q", MARK_OFFSET + 1))
+
+    def receive() -> None:
+        struct.pack_into(">i", frame, 4, protocol._next_correlation_id)
+        struct.pack_into(">q", frame, watermark_at, log.log_end_offset)
+        struct.pack_into(">q", frame, offset_at, log.log_end_offset)
+        protocol.get_buffer(len(frame))[: len(frame)] = frame
+        protocol.buffer_updated(len(frame))
+
+    receive()  # the response to the full request, which opens the session
+    await until(lambda: log.log_end_offset == 1)  # its files are made by a worker
+    yield (
+        "The fetcher: a response with one record, append, its next request (0.6 us are this bench's)",
+        await best_us(receive),
+    )
+    await Collections().report("the fetcher's turn", receive)
+    assert sink.written
+    fetcher.close()
 
 
 async def measure() -> None:
@@ -209,14 +354,15 @@ async def measure() -> None:
         )
         await node.start()
         channel = Channel(world.world, "127.0.0.1", broker_port, "steps")
-        topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-        await channel.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-        await until(lambda: TOPIC in node.broker.components.replicas.by_name)
+        names = (TOPIC, FOLLOWED)
+        topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+        await channel.request(CreateTopicsRequest(topics=topics, timeout_ms=5000))
+        await until(lambda: all(name in node.broker.components.replicas.by_name for name in names))
         bench = Bench(node)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        for rows in (produce_rows, fetch_rows, session_rows):
+        for rows in (produce_rows, fetch_rows, session_rows, follower_rows, fetcher_rows):
             async for name, microseconds in rows(bench):
                 print(f"{microseconds:7.2f} us  {name}", flush=True)
         channel.close()

@@ -110,6 +110,7 @@ from ottla.broker.handlers import (
     write_txn_markers,
 )
 from ottla.broker.handlers._own_configs import forward_checked
+from ottla.broker.handlers._short_fetch import ShortFetches
 from ottla.broker.handlers._short_produce import ShortProduces
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
@@ -152,7 +153,7 @@ _BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard, short_path=ShortProduces),
-    Answered(ApiKey.FETCH, fetch.handle, fetch_guard.guard),
+    Answered(ApiKey.FETCH, fetch.handle, fetch_guard.guard, short_path=ShortFetches),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, metadata_guard.guard, encoder=metadata_encoder),
     Answered(

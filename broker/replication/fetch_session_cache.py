@@ -47,10 +47,18 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self.use(session, now_ms)
+        return session
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def use(self, session: FetchSession, now_ms: int) -> None:
+        """A request with the session's epoch has come, and the next one has the next epoch."""
+        epoch = session.epoch
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.last_used_ms = now_ms
-        self._sessions[session_id] = self._sessions.pop(session_id)
-        return session
+        self._sessions[session.id] = self._sessions.pop(session.id)
 
     def close(self, session_id: int) -> None:
         """Removes a session and answers its delayed fetch, which would not be completed otherwise."""

@@ -17,8 +17,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
+from ottla.broker.replication.fetch_requests import FetchRequests
 from ottla.broker.replication.fetch_response import kept
 from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
@@ -27,7 +28,7 @@ from ottla.broker.replication.partition import EVERY_RECORD, Partition
 from ottla.broker.replication.truncation import EndOfEpoch
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import FetchResponse, PartitionData, ReplicaState
+from ottla.protocol.messages.fetch import PartitionData
 from ottla.server.clock import TimerHandle
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
 from ottla.server.network.client import Channel
@@ -73,7 +74,8 @@ class LeaderFetcher:
         self._world = world
         self._settings = settings
         self._locate = locate
-        self._broker_epoch = broker_epoch
+        self._client_id = f"broker-{settings.node_id}-fetcher-{leader_id}"
+        self._requests = FetchRequests(settings, self._client_id, self.session, broker_epoch)
         self._channel: Channel | None = None
         self._protocol: ChannelProtocol | None = None
         self._version = APIS[ApiKey.FETCH].max_version
@@ -143,44 +145,38 @@ class LeaderFetcher:
         self._send(protocol)
 
     def _send(self, protocol: ChannelProtocol) -> None:
-        settings = self._settings
-        wait_ms = 0 if self.session.is_fresh else settings.wait_ms_max
-        request = self.session.request()
-        if request is None:
-            return
-        request.replica_state = ReplicaState(replica_id=settings.node_id, replica_epoch=self._broker_epoch())
-        request.max_wait_ms = wait_ms
-        request.min_bytes = settings.min_bytes
-        request.max_bytes = settings.response_bytes_max
-        number = self.session.number
+        session = self.session
+
+        def answered(response: Any, failure: ChannelClosed | None) -> None:
+            self._answered(protocol, number, response, failure)
+
         try:
-            protocol.call(
-                f"broker-{settings.node_id}-fetcher-{self.leader_id}",
-                request,
-                APIS[ApiKey.FETCH],
-                self._version,
-                settings.timeout_ms,
-                lambda response, failure: self._answered(protocol, number, response, failure),
-            )
+            if not self._requests.send(protocol, self._version, answered):
+                return
+            number = session.number
         except ChannelClosed as error:
             self._lost(protocol, error)
             return
         self._in_flight += 1
 
-    def _answered(
-        self, protocol: ChannelProtocol, number: int, response: FetchResponse, failure: ChannelClosed | None
-    ) -> None:
+    def _answered(self, protocol: ChannelProtocol, number: int, response: Any, failure: ChannelClosed | None) -> None:
+        """`response`: a FetchResponse, or what `one_answer` gives."""
         if protocol is not self._protocol:
             return  # of a connection that was given up
         if failure is not None:
             self._lost(protocol, failure)
             return
         self._connected_ms = self._world.clock.mono_ms()
-        if response.error_code != ErrorCode.NONE:
+        if response.__class__ is tuple:
+            session_id, topic_id, data = response
+            responses = [(topic_id, data)]
+        elif response.error_code != ErrorCode.NONE:
             self._refused(ErrorCode(response.error_code))
             return
-        self.session.answered(response.session_id)
-        responses = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
+        else:
+            session_id = response.session_id
+            responses = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
+        self.session.answered(session_id)
         self._handle(protocol, number, responses)
 
     def _refused(self, code: ErrorCode) -> None:
@@ -207,7 +203,7 @@ class LeaderFetcher:
                 self._world,
                 address.host,
                 address.port,
-                f"broker-{self._settings.node_id}-fetcher-{self.leader_id}",
+                self._client_id,
                 self._settings.security,
             )
             protocol = await channel.connect()

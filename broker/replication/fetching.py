@@ -90,7 +90,14 @@ class Fetching:
         "session",
     )  # fmt: skip
 
-    def __init__(self, broker: FetchedBroker, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(
+        self,
+        broker: FetchedBroker,
+        request: FetchRequest,
+        context: RequestContext,
+        session: FetchSession | None = None,
+    ) -> None:
+        """`session`: where a request's short path has found it, and nothing is metered (handlers/_short_fetch.py)."""
         self._broker = broker
         self._context = context
         version = context.api_version
@@ -106,7 +113,7 @@ class Fetching:
         self._rack = self._rack_of(request) if request.rack_id else ""
         self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         #: Followers have quotas of their own (throttle.py).
-        self._is_metered = broker.quotas.active and not self.reader.is_follower
+        self._is_metered = session is None and broker.quotas.active and not self.reader.is_follower
         if self._is_metered:
             quota_bytes = broker.quotas.fetch_bytes_max(context.connection.principal.name, context.client_id)
             self.max_bytes = self.max_bytes if quota_bytes is None else min(self.max_bytes, quota_bytes)
@@ -120,7 +127,7 @@ class Fetching:
         self._delayed_at_ns = 0
         self._reply: Reply[FetchResponse] | None = None
         self._opens_session = request.session_epoch == INITIAL_EPOCH
-        self.session = self._find_session(request)
+        self.session = self._find_session(request) if session is None else session
 
     def _rack_of(self, request: FetchRequest) -> str:
         """Return the consumer's rack, or "" if fetches from followers (KIP-392) do not apply."""

@@ -19,8 +19,11 @@ from ottla.broker.replication.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INV
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.protocol.schema import maker
 
 Key: TypeAlias = tuple[bytes, int]
+#: A request for each record that is replicated: see `maker`.
+new_request, new_topic, new_partition = maker(FetchRequest), maker(FetchTopic), maker(FetchPartition)
 NOT_DELAYED = -1
 #: Errors of a partition: the leader or the follower has not applied the newest metadata yet.
 LEADERSHIP_ERRORS = frozenset(
@@ -147,12 +150,32 @@ class FollowerSession:
         if self.is_open and len(self._delayed) == len(self.followed) and not self._forgotten:
             return None
         self.number += 1
-        request = FetchRequest(session_id=self.session_id, session_epoch=self.next_epoch)
+        request = new_request(session_id=self.session_id, session_epoch=self.next_epoch)
         self._name_changed(request)
-        self._name_forgotten(request)
+        if self._forgotten:
+            self._name_forgotten(request)
         if self.is_open:
             self.next_epoch = 1 if self.next_epoch == EPOCH_MAX else self.next_epoch + 1
         return request
+
+    def only_change(self) -> tuple[Key, Position, int] | None:
+        """Makes the next request as `request` does, if it names one partition and nothing else: its key, position and epoch."""
+        if not self.is_open or self._forgotten or len(self._changed) != 1 or len(self._delayed) == len(self.followed):
+            return None
+        [key] = self._changed
+        followed = self.followed[key]
+        log = followed.partition.log
+        if log is None:
+            return None
+        position = Position(log.log_end_offset, log.latest_epoch, followed.partition.leader_epoch, log.log_start_offset)
+        if position == followed.sent:
+            return None
+        self.number += 1
+        followed.sent, followed.sent_in = position, self.number
+        self._changed.clear()
+        epoch = self.next_epoch
+        self.next_epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        return key, position, epoch
 
     def _name_changed(self, request: FetchRequest) -> None:
         topics: dict[bytes, FetchTopic] = {}
@@ -169,10 +192,10 @@ class FollowerSession:
             self._forgotten.pop(key, None)
             topic = topics.get(key[0])
             if topic is None:
-                topic = topics[key[0]] = FetchTopic(topic=partition.topic, topic_id=key[0], partitions=[])
+                topic = topics[key[0]] = new_topic(topic=partition.topic, topic_id=key[0], partitions=[])
                 request.topics.append(topic)
             topic.partitions.append(
-                FetchPartition(
+                new_partition(
                     partition=key[1],
                     current_leader_epoch=position.leader_epoch,
                     fetch_offset=position.fetch_offset,

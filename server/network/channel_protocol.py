@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ottla.protocol.api import Api, ApiKey
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 JOIN_BYTES = 64 * 1024
 #: A peer that announces more than this is not one: Fetch answers are bounded by the requests' own limits, far below.
 RESPONSE_BYTES_MAX = 2**30
+pack_start = Struct(">ihhi").pack
 UNSUPPORTED_VERSION_CODE = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
@@ -35,6 +37,8 @@ class RequestTimeout(ChannelClosed):
 
 #: Called once with the answer, or with why there is none.
 Answered = Callable[[Any, ChannelClosed | None], None]
+#: Reads the usual form of a response: (correlation id, frame, position, end); None for any other form, which its decoder reads.
+Read = Callable[[int, Buffer, int, int], Any]
 
 
 class InFlight(NamedTuple):
@@ -46,6 +50,7 @@ class InFlight(NamedTuple):
     answered: Answered
     timeout_ms: int
     deadline_ms: int
+    read: Read | None
 
 
 class ChannelProtocol(FrameProtocol):
@@ -94,6 +99,14 @@ class ChannelProtocol(FrameProtocol):
         correlation_id = self._register(api, version, timeout_ms, answered)
         self._write(client_id, request, api, version, correlation_id)
 
+    def call_encoded(
+        self, request: bytes, api: Api, version: int, timeout_ms: int, answered: Answered, read: Read
+    ) -> None:
+        """As `call`, with a request that is encoded from its client id on."""
+        assert self._transport is not None
+        correlation_id = self._register(api, version, timeout_ms, answered, read)
+        self._transport.write(pack_start(len(request) + 8, api.key, version, correlation_id) + request)
+
     def send_only(self, client_id: str | None, request: object, api: Api, version: int) -> None:
         """Send a request that has no response (Produce with acks=0)."""
         self._next_correlation_id += 1
@@ -138,12 +151,12 @@ class ChannelProtocol(FrameProtocol):
             pos = stop
         return pos
 
-    def _register(self, api: Api, version: int, timeout_ms: int, answered: Answered) -> int:
+    def _register(self, api: Api, version: int, timeout_ms: int, answered: Answered, read: Read | None = None) -> int:
         if self.failure is not None:
             raise self.failure
         self._next_correlation_id = correlation_id = self._next_correlation_id + 1 & 0x7FFF_FFFF
         deadline_ms = self._world.clock.mono_ms() + timeout_ms
-        self._in_flight.append(InFlight(api, version, correlation_id, answered, timeout_ms, deadline_ms))
+        self._in_flight.append(InFlight(api, version, correlation_id, answered, timeout_ms, deadline_ms, read))
         if self._timer is None or deadline_ms < self._timer_ms:
             self._arm(deadline_ms)
         return correlation_id
@@ -181,6 +194,11 @@ class ChannelProtocol(FrameProtocol):
             self.close(ChannelClosed(f"{self.where} answered something that was not asked"))
             return
         sent = self._in_flight.popleft()
+        if sent.read is not None:
+            response = sent.read(sent.correlation_id, frame, pos, end)
+            if response is not None:
+                sent.answered(response, None)
+                return
         try:
             response = read_response(sent.api, sent.version, sent.correlation_id, frame, pos, end)
         except ProtocolError as error:

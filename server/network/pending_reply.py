@@ -71,15 +71,10 @@ class PendingReply(Held):
         parts: Pieces = []
         if response is not None:
             try:
-                codec.encode(response, parts)
+                self.nbytes = encode_frame(codec, self.correlation_id, response, parts)
             except Exception:
                 cannot_encode(connection, codec.version, response)
                 return
-            nbytes = codec.head_bytes
-            for part in parts:
-                nbytes += len(part)
-            parts.insert(0, codec.pack_head(nbytes, self.correlation_id))
-            self.nbytes = nbytes + 4
         self.parts = parts
         self.request = None
         route.count(self.dispatcher.mono_ns() - self.started_ns)
@@ -88,6 +83,16 @@ class PendingReply(Held):
     def cancel(self) -> None:
         """The connection has been closed."""
         self.reply.cancel()
+
+
+def encode_frame(codec: Codec, correlation_id: int, response: object, parts: Pieces) -> int:
+    """Appends the parts of a response's frame to the empty list, and returns their bytes."""
+    codec.encode(response, parts)
+    nbytes = codec.head_bytes
+    for part in parts:
+        nbytes += len(part)
+    parts.insert(0, codec.pack_head(nbytes, correlation_id))
+    return nbytes + 4
 
 
 def cannot_encode(connection: Connection, version: int, response: object) -> None:

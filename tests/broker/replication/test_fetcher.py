@@ -56,6 +56,9 @@ class Protocol:
     def call(self, client_id: str, request: Any, *args: Any) -> None:
         self.requests.append(request)
 
+    def call_encoded(self, request: bytes, *args: Any) -> None:
+        self.requests.append(request)
+
 
 @pytest.fixture
 def partitions(tmp_path: Path) -> Iterator[list[Partition]]:

@@ -1,0 +1,188 @@
+"""A fetcher's requests and the responses that it reads by their form are the codecs', byte for byte."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.replication.fetch_forms import one_answer
+from ottla.broker.replication.fetch_requests import FetchRequests
+from ottla.broker.replication.fetcher_settings import FetcherSettings
+from ottla.broker.replication.follower_session import FollowerSession
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.compile import decoder, encode
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from ottla.server.network.channel_protocol import ChannelProtocol
+from ottla.server.world import World
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import new_log
+from tests.broker.records import batch
+from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
+from tests.fuzz.wire import SentBytes
+from tests.manual_clock import ManualClock
+
+TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+LEADER, SELF, COUNT = 1, 2, 3
+SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 10 << 20, 1_000, 30_000)
+CORRELATION_ID = 7
+SEEDS, STEPS, RESPONSES = 20, 60, 2_000
+
+
+@pytest.fixture
+def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
+    found = []
+    for index in range(COUNT):
+        log = new_log(OsFiles(), Mappings(), str(tmp_path / f"t-{index}"), "t", index, TOPIC_ID, LogConfig())
+        partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
+        partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
+        found.append(partition)
+    yield found
+    for partition in found:
+        assert partition.log is not None
+        partition.log.close()
+
+
+class Follower:
+    """A session and its requests; `by_codec` never uses the form."""
+
+    def __init__(self, partitions: list[Partition], by_codec: bool) -> None:
+        world = World(ManualClock(), random.Random(0), OsFiles(), None, None, None)
+        self.session = FollowerSession(1 << 20)
+        self.epoch = 4
+        self.requests = FetchRequests(SETTINGS, "fetcher", self.session, lambda: self.epoch)
+        self.protocol, self.sent = ChannelProtocol(world, "leader"), SentBytes()
+        self.protocol.connection_made(self.sent)
+        self.by_codec = by_codec
+        for partition in partitions:
+            self.session.add(partition)
+
+    def send(self) -> tuple[bytes, Any]:
+        if self.by_codec:
+            self.requests._form_of = (0, 0, 0)
+        count = len(self.sent.sent)
+        has_sent = self.requests.send(self.protocol, 17, lambda *_: None)
+        assert has_sent == (len(self.sent.sent) > count)
+        return b"".join(self.sent.sent[count:]), replace(self.session)
+
+
+def test_random_changes_make_the_requests_of_the_codec(partitions: list[Partition]) -> None:
+    repeated = 0
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        followers = Follower(partitions, by_codec=False), Follower(partitions, by_codec=True)
+        for step in range(STEPS):
+            partition = rng.choice(partitions)
+            key = (TOPIC_ID, partition.index)
+            chosen, log = rng.randrange(20), partition.log
+            assert log is not None
+            if chosen < 14:
+                log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
+            for each in followers:
+                session = each.session
+                if chosen < 15:
+                    session.changed(key)
+                elif chosen == 15:
+                    session.delay(key, 10)
+                elif chosen == 16:
+                    session.resume(20)
+                elif chosen == 17:
+                    session.remove(partition)
+                    session.add(partition)
+                elif chosen == 18:
+                    session.reset()
+                else:
+                    each.epoch += 1
+            (found, state), (expected, expected_state) = (each.send() for each in followers)
+            assert found == expected, f"seed {seed}, step {step}"
+            assert state == expected_state, f"seed {seed}, step {step}"
+            for each in followers:
+                if not each.session.is_open and each.session.next_epoch == 0:
+                    each.session.answered(70 + step)
+        repeated += sum(sent.read is not None for sent in followers[0].protocol._in_flight)
+    assert repeated > SEEDS * STEPS // 4
+
+
+def test_a_response_that_has_the_usual_form_is_read_as_its_decoder_reads_it() -> None:
+    rng, usual = random.Random(1), 0
+    for number in range(RESPONSES):
+        body = encode(response(rng), 17)
+        frame = struct.pack(">ib", rng.choice((CORRELATION_ID,) * 9 + (8,)), rng.random() < 0.02) + body
+        if rng.random() < 0.1:
+            frame = frame[: rng.randrange(len(frame))]
+        elif rng.random() < 0.05:
+            at = rng.randrange(5, len(frame))
+            frame = frame[:at] + rng.randbytes(1) + frame[at + 1 :]
+        found = one_answer(CORRELATION_ID, frame, 0, len(frame))
+        if found is None:
+            continue
+        usual += 1
+        session_id, topic_id, data = found
+        try:
+            decoded, end = decoder(FetchResponse, 17)(frame, 5, len(frame))
+        except MalformedMessage as error:
+            raise AssertionError(f"response {number}: {error}") from error
+        data.records, decoded.responses[0].partitions[0].records = (
+            bytes(data.records),
+            bytes(decoded.responses[0].partitions[0].records),
+        )
+        one = FetchResponse(session_id=session_id, responses=[topic(topic_id, [data])])
+        one.throttle_time_ms = decoded.throttle_time_ms
+        assert (end, encode(one, 17)) == (len(frame), encode(decoded, 17)), f"response {number}"
+    assert RESPONSES // 4 < usual < RESPONSES
+
+
+def response(rng: random.Random) -> FetchResponse:
+    """Mostly one partition with records; now and then with anything else that a leader may say."""
+    topics = [topic(each, [data(rng) for _ in range(rng.choice((1,) * 9 + (0, 2)))]) for each in (TOPIC_ID, OTHER_ID)]
+    made = FetchResponse(session_id=rng.choice((0, 5)), responses=topics[: rng.choice((1,) * 9 + (0, 2))])
+    if rng.random() < 0.05:
+        made.error_code = 71
+    if rng.random() < 0.05:
+        made.node_endpoints = [NodeEndpoint(node_id=1, host="h", port=9)]
+    return made
+
+
+def topic(topic_id: bytes, rows: list[PartitionData]) -> FetchableTopicResponse:
+    return FetchableTopicResponse(topic_id=topic_id, partitions=rows)
+
+
+def data(rng: random.Random) -> PartitionData:
+    made = PartitionData(
+        partition_index=rng.randrange(3),
+        high_watermark=rng.randrange(1 << 40),
+        last_stable_offset=rng.randrange(1 << 40),
+        log_start_offset=rng.randrange(9),
+        aborted_transactions=rng.choice((None, None, None, [])),
+        records=rng.randbytes(rng.choice((0, 1, 100, 126, 127, 128, 20_000))),
+    )
+    chosen = rng.randrange(20)
+    if chosen == 0:
+        made.error_code = 6
+    elif chosen == 1:
+        made.diverging_epoch = EpochEndOffset(epoch=1, end_offset=2)
+    elif chosen == 2:
+        made.current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=2)
+    elif chosen == 3:
+        made.aborted_transactions = [AbortedTransaction(producer_id=1, first_offset=2)]
+    elif chosen == 4:
+        made.records = None
+    elif chosen == 5:
+        made.preferred_read_replica = 3
+    return made
