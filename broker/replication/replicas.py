@@ -96,6 +96,7 @@ class Replicas:
         self._configs = configs
         self._clock = world.clock
         self._wakeups = Wakeups(world.clock)
+        self.gathering = self._wakeups.gathering
         windows = Windows(
             configs["replication.quota.window.num"], configs["replication.quota.window.size.seconds"] * 1_000
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ottla.broker.replication.purgatory.gathering import Gathering
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 
@@ -22,6 +23,7 @@ class Wakeups:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.gathering = Gathering(clock)
         self._pending: dict[DelayedOperation, None] = {}
 
     def schedule(self, operation: DelayedOperation) -> None:
