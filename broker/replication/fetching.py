@@ -74,7 +74,6 @@ class Fetching:
         "_broker",
         "_context",
         "_delayed_at_ns",
-        "_is_held",
         "_is_metered",
         "_opens_session",
         "_rack",
@@ -119,7 +118,6 @@ class Fetching:
         self._ready_bytes: dict[FetchPartition, int] = {}
         self._slot = -1
         self._delayed_at_ns = 0
-        self._is_held = False
         self._reply: Reply[FetchResponse] | None = None
         self._opens_session = request.session_epoch == INITIAL_EPOCH
         self.session = self._find_session(request)
@@ -264,9 +262,8 @@ class Fetching:
         self._reply = reply
         reply.on_cancel = self._gone
         session = self.session
-        if not self._is_held:
-            for wanted in session.active:
-                wanted.watch(self._watches(wanted))
+        for wanted in session.active:
+            wanted.watch(self._watches(wanted))
         if self.min_bytes > 1:
             self._ready_bytes = {wanted: len(data.records or b"") for wanted, data in self._results.items()}
         self._slot = self._broker.wheel.add(self, max_wait_ms)
@@ -275,7 +272,7 @@ class Fetching:
         return reply
 
     def gathers(self) -> bool:
-        """Returns True if a follower's fetch is held, because more records are about to come: `release` is called then."""
+        """Returns True if a follower's fetch that finds records is to wait for more, which are about to come."""
         if not self.reader.is_follower or self.session.id == INVALID_SESSION_ID or self.min_bytes > 1:
             return False
         records = 0
@@ -285,17 +282,12 @@ class Fetching:
             if log is None or log.log_end_offset < wanted.fetch_offset:
                 return False
             records += log.log_end_offset - wanted.fetch_offset
-        self._is_held = records > 0 and self._broker.replicas.gathering.holds(records, self.release)
-        return self._is_held
-
-    def release(self) -> None:
-        if self._reply is not None:
-            self.expire()
+        return records > 0 and self._broker.replicas.gathering.holds(self, records)
 
     def wake(self) -> None:
         """Check the partitions that have changed since the last check, not the whole session."""
-        if self._reply is None or self._is_held or self.gathers():
-            return  # answered earlier in this turn, or held
+        if self._reply is None:
+            return  # answered earlier in this turn
         fresh, self.fresh = self.fresh, {}
         if self.min_bytes > 1 and not self._has_enough(fresh):
             enough = False

@@ -18,16 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from ottla.server.clock import Clock, TimerHandle
-from ottla.server.isolation import isolated
 
 #: A timer of the event loop has this resolution.
 HOLD_MS = 1
 #: A fetch with more records costs little for each of them, and is not held.
-HELD_RECORDS_MAX = 100
+HELD_RECORDS_MAX = 50
 #: The most rounds in a row that are not held.
 PASSED_MAX = 64
+
+
+class DelayedOperation(Protocol):
+    def wake(self) -> None: ...
 
 
 class Rounds:
@@ -67,11 +71,13 @@ class Rounds:
 class Gathering:
     """The held fetches of one node, of all followers together: a record needs every one of them."""
 
-    __slots__ = ("_clock", "_held", "_timer", "rounds")
+    __slots__ = ("_clock", "_held", "_timer", "_wake", "rounds")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, wake: Callable[[DelayedOperation], None]) -> None:
+        """`wake` wakes a fetch after the present turn of the loop, so that it carries the Produces of all connections of that turn."""
         self._clock = clock
-        self._held: list[Callable[[], None]] = []
+        self._wake = wake
+        self._held: dict[DelayedOperation, None] = {}
         self._timer: TimerHandle | None = None
         self.rounds = Rounds()
 
@@ -86,15 +92,17 @@ class Gathering:
         """So many wait no longer."""
         self.rounds.waiting -= count
 
-    def holds(self, records: int, release: Callable[[], None]) -> bool:
-        """Returns True if a follower's fetch with so many records is to wait until `release` is called."""
+    def holds(self, fetch: DelayedOperation, records: int) -> bool:
+        """Returns True if a follower's fetch with so many records is to wait; it is woken then."""
+        if fetch in self._held:
+            return True
         if records > HELD_RECORDS_MAX:
             return False
         if self._timer is None:
             if not self.rounds.holds():
                 return False
             self._timer = self._clock.call_later(HOLD_MS, partial(self._release, in_vain=True))
-        self._held.append(release)
+        self._held[fetch] = None
         return True
 
     def _release(self, *, in_vain: bool) -> None:
@@ -102,11 +110,6 @@ class Gathering:
         self._timer.cancel()
         self._timer = None
         self.rounds.released(in_vain=in_vain)
-        held, self._held = self._held, []
-        # After this turn of the loop, so that the Produces of all connections that it serves are carried.
-        self._clock.call_later(0, partial(_run, held))
-
-
-def _run(held: list[Callable[[], None]]) -> None:
-    for release in held:
-        isolated(release)
+        held, self._held = self._held, {}
+        for fetch in held:
+            self._wake(fetch)

@@ -7,15 +7,9 @@ and each partition has the list of the operations that wait for it (replication/
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from ottla.broker.replication.purgatory.gathering import Gathering
+from ottla.broker.replication.purgatory.gathering import DelayedOperation, Gathering
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
-
-
-class DelayedOperation(Protocol):
-    def wake(self) -> None: ...
 
 
 class Wakeups:
@@ -23,7 +17,7 @@ class Wakeups:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.gathering = Gathering(clock)
+        self.gathering = Gathering(clock, self.schedule)
         self._pending: dict[DelayedOperation, None] = {}
 
     def schedule(self, operation: DelayedOperation) -> None:

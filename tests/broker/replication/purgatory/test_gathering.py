@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.replication.purgatory.gathering import HELD_RECORDS_MAX, HOLD_MS, PASSED_MAX, Gathering
-from tests.broker.replication.test_partition import Timers
+from ottla.broker.replication.purgatory.gathering import HELD_RECORDS_MAX, HOLD_MS, PASSED_MAX
+from ottla.broker.replication.purgatory.wakeups import Wakeups
+from tests.manual_clock import ManualClock
 
 FEW = 1
+
+
+class Fetch:
+    """A follower's."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.made_ms = clock.now_ms
+        self.woken_ms: list[int] = []
+
+    def wake(self) -> None:
+        self.woken_ms.append(self.clock.now_ms)
 
 
 class Leader:
     """A gathering with its clock, and the fetches that were held."""
 
     def __init__(self) -> None:
-        self.clock = Timers()
-        self.gathering = Gathering(self.clock)
-        self.released = 0
+        self.clock = ManualClock()
+        self.gathering = Wakeups(self.clock).gathering
+        self.held: list[Fetch] = []
+
+    @property
+    def released(self) -> int:
+        return sum(len(fetch.woken_ms) for fetch in self.held)
 
     @property
     def waiting(self) -> int:
@@ -36,10 +52,11 @@ class Leader:
 
     def fetch(self, records: int = FEW) -> bool:
         """A follower's fetch that finds records; returns True if it is held."""
-        return self.gathering.holds(records, self._release)
-
-    def _release(self) -> None:
-        self.released += 1
+        fetch = Fetch(self.clock)
+        is_held = self.gathering.holds(fetch, records)
+        if is_held:
+            self.held.append(fetch)
+        return is_held
 
     def turn(self) -> None:
         """The present turn of the loop ends."""
@@ -141,13 +158,6 @@ def test_a_producer_that_waits_alone_is_never_delayed(steps: list[str]) -> None:
 )
 def test_every_held_fetch_is_released_once_and_within_a_millisecond(steps: list[tuple[str, int]]) -> None:
     leader = Leader()
-    clock, gathering = leader.clock, leader.gathering
-    releases: list[tuple[int, list[int]]] = []  # when held, when released
-
-    def held() -> tuple[Callable[[], None], list[int]]:
-        times: list[int] = []
-        return (lambda: times.append(clock.now_ms)), times
-
     for step, count in steps:
         if step == "write":
             leader.write(count)
@@ -156,13 +166,11 @@ def test_every_held_fetch_is_released_once_and_within_a_millisecond(steps: list[
         elif step == "large":
             assert not leader.fetch(HELD_RECORDS_MAX + count)
         elif step == "fetch":
-            release, times = held()
-            if gathering.holds(FEW, release):
-                releases.append((clock.now_ms, times))
+            leader.fetch()
         else:
-            clock.advance(HOLD_MS if step == "wait" else 0)
-    clock.advance(HOLD_MS)
-    for held_ms, times in releases:
-        assert len(times) == 1
-        assert times[0] - held_ms <= HOLD_MS
-    assert not clock.timers
+            leader.clock.advance(HOLD_MS if step == "wait" else 0)
+    leader.clock.advance(HOLD_MS)
+    for fetch in leader.held:
+        [woken_ms] = fetch.woken_ms
+        assert woken_ms - fetch.made_ms <= HOLD_MS
+    assert not leader.clock.armed
