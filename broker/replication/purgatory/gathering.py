@@ -24,8 +24,9 @@ from ottla.server.clock import Clock, TimerHandle
 
 #: A timer of the event loop has this resolution.
 HOLD_MS = 1
-#: A fetch with more records costs little for each of them, and is not held.
-HELD_RECORDS_MAX = 50
+#: A fetch with so many records costs little for each of them, and is not held: with 128 producers a round in which all waited for
+#: the last of them gained nothing, and answered a third fewer.
+GATHERED_MAX = 16
 #: The most rounds in a row that are not held.
 PASSED_MAX = 64
 
@@ -59,8 +60,8 @@ class Rounds:
         if self._passing:
             self._passing -= 1
             return False
-        self.target = crowd
-        return self.waiting < crowd and crowd > 1
+        self.target = min(crowd, GATHERED_MAX)
+        return crowd > 1 and self.waiting < self.target
 
     def released(self, *, in_vain: bool) -> None:
         self._crowd = self.waiting
@@ -96,7 +97,7 @@ class Gathering:
         """Returns True if a follower's fetch with so many records is to wait; it is woken then."""
         if fetch in self._held:
             return True
-        if records > HELD_RECORDS_MAX:
+        if records >= GATHERED_MAX:
             return False
         if self._timer is None:
             if not self.rounds.holds():
