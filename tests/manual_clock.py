@@ -67,7 +67,7 @@ class ManualClock(Clock):
             self.now_ms = max(self.now_ms, int(timer.at_ms))
             if not timer.cancelled:
                 timer.callback()
-        self.now_ms = to_ms
+        self.now_ms = max(self.now_ms, to_ms)  # a callback may have moved it further
 
     def turn(self) -> None:
         """One turn of a loop: what is due now, and nothing that is scheduled meanwhile."""
