@@ -23,6 +23,8 @@ def handle(broker: BrokerComponents, request: FetchRequest, context: RequestCont
 def serve(fetching: Fetching, request: FetchRequest) -> Answer[FetchResponse]:
     if fetching.reader.is_follower:
         fetching.record_positions()
+        if request.max_wait_ms > 0 and fetching.gathers():
+            return fetching.wait(request.max_wait_ms)
     found = fetching.attempt()
     if (
         found >= fetching.min_bytes

@@ -24,7 +24,8 @@ from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from ottla.broker.replication.isr import ReplicaProgress
-from ottla.broker.replication.purgatory.wakeups import DelayedOperation, Wakeups
+from ottla.broker.replication.purgatory.gathering import DelayedOperation
+from ottla.broker.replication.purgatory.wakeups import Wakeups
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -249,15 +250,20 @@ class Watches:
         self._fire(self.followers)
         self._fire(self.consumers)
 
-    def appended(self, first_offset: int, progress: dict[int, ReplicaProgress]) -> None:
-        """The leader has appended at `first_offset`. An idle follower omits the partition, so its session knows when it was caught up."""
+    def appended(self, first_offset: int, last_offset: int, progress: dict[int, ReplicaProgress]) -> None:
+        """The leader has appended from `first_offset` to `last_offset`. An idle follower omits the partition, so its session knows when it was caught up."""
         for fetch in self.followers:
             session = fetch.session
             if session is not None and fetch.fetch_offset == first_offset:
                 follower = progress.get(session.replica_id)
                 if follower is not None and follower.log_end_offset == first_offset:
                     follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
-        self._fire(self.followers)
+        wakeups, records = self._wakeups, last_offset - first_offset + 1
+        for fetch in self.followers:
+            waiting = fetch.changed()
+            if waiting is not None and not wakeups.gathering.holds(waiting, records):
+                wakeups.schedule(waiting)
+        self.followers.clear()
 
     def note_followers(self) -> None:
         """The next fetch of each follower has the partition, whether it has changed for the follower or not."""

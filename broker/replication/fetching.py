@@ -278,6 +278,19 @@ class Fetching:
         session.waiting = self
         return reply
 
+    def gathers(self) -> bool:
+        """Returns True if a follower's fetch that finds records is to wait for more, which are about to come."""
+        if not self.reader.is_follower or self.session.id == INVALID_SESSION_ID or self.min_bytes > 1:
+            return False
+        records = 0
+        for wanted in self.session.active:
+            partition = self._find(wanted)
+            log = None if partition is None else partition.leader_log
+            if log is None or log.log_end_offset < wanted.fetch_offset:
+                return False
+            records += log.log_end_offset - wanted.fetch_offset
+        return records > 0 and self._broker.replicas.gathering.holds(self, records)
+
     def wake(self) -> None:
         """Check the partitions that have changed since the last check, not the whole session."""
         if self._reply is None:

@@ -25,6 +25,10 @@ Key: TypeAlias = tuple[bytes, int]
 #: A request for each record that is replicated: see `maker`.
 new_request, new_topic, new_partition = maker(FetchRequest), maker(FetchTopic), maker(FetchPartition)
 NOT_DELAYED = -1
+#: The bytes of a response for all partitions together that catch up, and the least for each. A response has those in sync as well, and
+#: producers wait for them: they would wait for megabytes, and with replica.fetch.response.max.bytes reached for several responses.
+CATCH_UP_BYTES = 1024 * 1024
+CATCH_UP_BYTES_MIN = 64 * 1024
 #: Errors of a partition: the leader or the follower has not applied the newest metadata yet.
 LEADERSHIP_ERRORS = frozenset(
     {
@@ -179,6 +183,7 @@ class FollowerSession:
 
     def _name_changed(self, request: FetchRequest) -> None:
         topics: dict[bytes, FetchTopic] = {}
+        catch_up_bytes = self._catch_up_bytes()
         for key in self._changed:
             followed = self.followed[key]
             partition = followed.partition
@@ -201,10 +206,15 @@ class FollowerSession:
                     fetch_offset=position.fetch_offset,
                     last_fetched_epoch=position.last_fetched_epoch,
                     log_start_offset=position.log_start_offset,
-                    partition_max_bytes=self.partition_bytes_max,
+                    partition_max_bytes=self.partition_bytes_max if is_in_sync(partition) else catch_up_bytes,
                 )
             )
         self._changed.clear()
+
+    def _catch_up_bytes(self) -> int:
+        """Returns the bytes to ask of each partition of the next request that is not in sync."""
+        behind = sum(not is_in_sync(self.followed[key].partition) for key in self._changed)
+        return min(self.partition_bytes_max, max(CATCH_UP_BYTES_MIN, CATCH_UP_BYTES // max(1, behind)))
 
     def _name_forgotten(self, request: FetchRequest) -> None:
         by_topic: dict[bytes, list[int]] = {}
@@ -230,3 +240,8 @@ class FollowerSession:
         if followed is None or followed.sent is None or followed.sent_in > number:
             return None
         return followed
+
+
+def is_in_sync(partition: Partition) -> bool:
+    """Returns True if the replica of this node is in the ISR, as far as this node knows."""
+    return partition.node_id in partition.isr

@@ -214,7 +214,7 @@ class Partition(PartitionState):
         else:
             self.advance_high_watermark(within_append=True)
             if self.watches.followers:
-                self.watches.appended(appended.first_offset, self.followers)
+                self.watches.appended(appended.first_offset, appended.last_offset, self.followers)
         return appended
 
     def advance_high_watermark(self, *, within_append: bool = False) -> None:

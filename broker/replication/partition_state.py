@@ -126,8 +126,8 @@ class PartitionState:
         self.follower_throttle: Throttle | None = None
         #: flush.messages: the append that reaches this number of records is answered after a flush.
         self.flush_messages = NEVER
-        self._committing = OffsetWaits()
-        self._flushing = OffsetWaits()
+        self._committing = OffsetWaits(wakeups.gathering)
+        self._flushing = OffsetWaits(wakeups.gathering)
         self._wakeups = wakeups
         self._group_flush = group_flush
         # Counted in plain ints, read at a scrape.

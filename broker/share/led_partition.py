@@ -18,7 +18,8 @@ from functools import partial
 from typing import Protocol
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import DelayedOperation, Wakeups
+from ottla.broker.replication.purgatory.gathering import DelayedOperation
+from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.share.counts import Histogram, ShareCounts
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.group_settings import GroupSettings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from ottla.broker.replication.purgatory.gathering import Gathering
 from ottla.protocol.errors import ErrorCode
 from ottla.server.isolation import isolated
 
@@ -25,15 +26,17 @@ class OffsetWait:
 class OffsetWaits:
     """The waits of a partition, ordered by offset. A callback that fails does not keep others from being called."""
 
-    __slots__ = ("waiting",)
+    __slots__ = ("_gathering", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, gathering: Gathering) -> None:
+        self._gathering = gathering
         #: Each append checks whether there are any; the deque is checked in a fifth of the time of a method call.
         self.waiting: deque[OffsetWait] = deque()
 
     def add(self, wait: OffsetWait) -> None:
         waiting = self.waiting
         while waiting and waiting[0].callback is None:
+            self._gathering.left(1)
             waiting.popleft()  # The operation has timed out. It is removed here, because the high watermark may not advance for long.
         if waiting and waiting[-1].required_offset > wait.required_offset:
             # A duplicate batch is answered by its first append, which lies behind newer ones.
@@ -41,16 +44,19 @@ class OffsetWaits:
             waiting.insert(position, wait)
         else:
             waiting.append(wait)
+        self._gathering.joined()
 
     def reached(self, offset: int, result: ErrorCode) -> None:
         """Complete all waits up to `offset`."""
         waiting = self.waiting
         while waiting and waiting[0].required_offset <= offset:
             wait = waiting.popleft()
+            self._gathering.left(1)
             if wait.callback is not None:
                 isolated(wait.callback, result)
 
     def take_all(self) -> list[OffsetWait]:
         taken = list(self.waiting)
         self.waiting.clear()
+        self._gathering.left(len(taken))
         return taken

@@ -8,14 +8,10 @@ and each partition has the list of the operations that wait for it (replication/
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
+from ottla.broker.replication.purgatory.gathering import DelayedOperation, Gathering
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
-
-
-class DelayedOperation(Protocol):
-    def wake(self) -> None: ...
 
 
 class Wakeups:
@@ -23,6 +19,7 @@ class Wakeups:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.gathering = Gathering(clock, self.schedule)
         #: Those of this turn, and what one Produce of it may set to be called after them.
         self.pending: dict[DelayedOperation, None] = {}
         self.afterwards: Callable[[], None] | None = None

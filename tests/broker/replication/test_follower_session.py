@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.replication.follower_session import FollowerSession
+from ottla.broker.replication.follower_session import CATCH_UP_BYTES_MIN, FollowerSession
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.storage.config import LogConfig
@@ -133,3 +133,31 @@ def test_a_leader_without_a_slot_for_sessions_is_asked_for_everything_each_time(
         request = session.request()
         assert asked(request) == [(0, 0)] and request is not None and request.session_epoch == 0
         session.answered(0)
+
+
+def partition_bytes(request: FetchRequest | None) -> dict[int, int]:
+    assert request is not None
+    return {p.partition: p.partition_max_bytes for topic in request.topics for p in topic.partitions}
+
+
+@pytest.mark.parametrize(("behind", "each"), [(1, 1 << 20), (4, 1 << 18), (100, CATCH_UP_BYTES_MIN)])
+def test_partitions_that_catch_up_share_a_part_of_the_response_with_those_in_sync(
+    log: Log, behind: int, each: int
+) -> None:
+    """A megabyte of each of them would be what the producers of the others wait for."""
+    in_sync, late = follower(log, 0), [follower(log, index) for index in range(1, 1 + behind)]
+    for partition in late:
+        partition.become_follower(log, LEADER, 3, 2, [1, 2], [1])
+    session = opened(in_sync, *late)
+    for partition in (in_sync, *late):
+        session.delay((TOPIC_ID, partition.index), 0)
+    session.resume(0)
+    assert partition_bytes(session.request()) == {0: 1 << 20} | dict.fromkeys(range(1, 1 + behind), each)
+
+
+def test_a_smaller_limit_of_the_configuration_counts_for_partitions_that_catch_up_too(log: Log) -> None:
+    late = follower(log, 0)
+    late.become_follower(log, LEADER, 3, 2, [1, 2], [1])
+    session = FollowerSession(1000)
+    session.add(late)
+    assert partition_bytes(session.request()) == {0: 1000}
