@@ -289,7 +289,7 @@ class Fetching:
             if log is None or log.log_end_offset < wanted.fetch_offset:
                 return False
             records += log.log_end_offset - wanted.fetch_offset
-        return records > 0 and self._broker.replicas.gathering.holds(self, records)
+        return self._broker.replicas.wakeups.gathering.holds(self, records)
 
     def wake(self) -> None:
         """Check the partitions that have changed since the last check, not the whole session."""

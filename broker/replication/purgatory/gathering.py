@@ -93,17 +93,23 @@ class Gathering:
         """So many wait no longer."""
         self.rounds.waiting -= count
 
-    def holds(self, fetch: DelayedOperation, records: int) -> bool:
-        """Returns True if a follower's fetch with so many records is to wait; it is woken then."""
-        if fetch in self._held:
-            return True
-        if records >= GATHERED_MAX:
-            return False
+    def wants(self, records: int) -> bool:
+        """Returns True if a follower's fetch that finds so many records is to wait for more: `hold` is called for it then."""
+        return 0 < records < GATHERED_MAX and (self._timer is not None or self.rounds.holds())
+
+    def hold(self, fetch: DelayedOperation) -> None:
+        """Wake this fetch when the producers have written again, or after HOLD_MS."""
         if self._timer is None:
-            if not self.rounds.holds():
-                return False
             self._timer = self._clock.call_later(HOLD_MS, partial(self._release, in_vain=True))
         self._held[fetch] = None
+
+    def holds(self, fetch: DelayedOperation, records: int) -> bool:
+        """Returns True if a follower's fetch with so many records waits; it is woken then."""
+        if fetch in self._held:
+            return True
+        if not self.wants(records):
+            return False
+        self.hold(fetch)
         return True
 
     def _release(self, *, in_vain: bool) -> None:
