@@ -119,10 +119,10 @@ def one_in_flight(leaders: list[tuple[str, int]], topic: str, connections: int, 
 FETCH_BYTES = 1 << 20
 
 
-def fetch_frame(topic: str, partition: int, offset: int) -> bytes:
+def fetch_frame(topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> bytes:
     """A whole Fetch v4 frame for one partition, of at most FETCH_BYTES."""
     name = topic.encode()
-    body = struct.pack(">iiiib", -1, 500, 1, FETCH_BYTES, 0) + struct.pack(">ih", 1, len(name)) + name
+    body = struct.pack(">iiiib", -1, max_wait_ms, 1, FETCH_BYTES, 0) + struct.pack(">ih", 1, len(name)) + name
     body += struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES)
     head = struct.pack(">hhih", 1, 4, 1, 5) + b"bench"
     return struct.pack(">i", len(head) + len(body)) + head + body
@@ -156,7 +156,7 @@ def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: floa
         conn = socket.create_connection(leader)
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         selector.register(conn, selectors.EVENT_READ, Reading(conn, topic))
-        conn.sendall(fetch_frame(topic, 0, 0))
+        conn.sendall(fetch_frame(topic, 0, 0, max_wait_ms=0))
     got = errors = requests = 0
     client = ClientTime()
     while client.seconds < seconds:
@@ -170,7 +170,7 @@ def fan_out(leader: tuple[str, int], topic: str, connections: int, seconds: floa
             got += end - position
             offset = next_offset(reading.view, position, end)
             reading.have = 0
-            reading.conn.sendall(fetch_frame(topic, 0, max(0, offset)))
+            reading.conn.sendall(fetch_frame(topic, 0, max(0, offset), max_wait_ms=0))
     took, cores = client.seconds, client.cores
     return {"mb_per_s": got / took / 1e6, "bytes": got, "requests": requests, "errors": errors, "client": cores}
 
