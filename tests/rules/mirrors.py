@@ -35,6 +35,7 @@ COVERED_BY: dict[str, str] = {
     "broker/handlers/_short_fetch.py": "tests/broker/handlers/test_short_fetch.py",
     "broker/handlers/_produce_forms.py": "tests/broker/handlers/test_short_produce.py",
     "broker/handlers/_short_produce.py": "tests/broker/handlers/test_short_produce.py",
+    "broker/handlers/_later_short_produce.py": "tests/broker/handlers/test_acknowledgements_after_fetches.py",
     "server/network/short_path.py": "tests/broker/handlers/test_short_produce.py",
     "broker/configs.py": "tests/broker/test_offsets_and_metadata.py",
     "broker/coordinator/batches.py": "tests/broker/coordinator/test_runtime.py",
