@@ -94,16 +94,25 @@ class Gathering:
         self.rounds.waiting -= count
 
     def holds(self, fetch: DelayedOperation, records: int) -> bool:
-        """Returns True if a follower's fetch with so many records is to wait; it is woken then."""
-        if fetch in self._held:
-            return True
+        """Returns True if a follower's fetch with so many records waits; it is woken then."""
+        if fetch not in self._held:
+            if not self.begins(records):
+                return False
+            self.hold(fetch)
+        return True
+
+    def hold(self, fetch: DelayedOperation) -> None:
+        """Wakes the fetch later, after `begins` has returned True for it."""
+        self._held[fetch] = None
+
+    def begins(self, records: int) -> bool:
+        """Returns True if a follower's fetch with so many records is to wait."""
         if records >= GATHERED_MAX:
             return False
         if self._timer is None:
             if not self.rounds.holds():
                 return False
             self._timer = self._clock.call_later(HOLD_MS, partial(self._release, in_vain=True))
-        self._held[fetch] = None
         return True
 
     def _release(self, *, in_vain: bool) -> None:
