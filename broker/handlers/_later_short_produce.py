@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.server.network.connection import Connection, Held
+from ottla.server.timer_wheel import TimerWheel
 
-if TYPE_CHECKING:
-    from ottla.broker.handlers._short_produce import ShortProduce
-    from ottla.broker.replication.partition import Partition
+
+class ShortProduce(Protocol):
+    """What a response needs of its short path (_short_produce.py)."""
+
+    wheel: TimerWheel
+    timeout_ms: int
+
+    def count(self, started_ns: int) -> None: ...
+
+    def response(self, correlation_id: int, body: tuple[int, int, int, int], error: ErrorCode) -> bytes: ...
 
 
 class DelayedShortProduce(Held):
