@@ -60,35 +60,26 @@ class Enqueue(logging.handlers.QueueHandler):
             )
 
 
-class LogWriter:
-    """The result of `set_up`: the thread that writes. `close` writes the remaining events.
+class BatchWriter(logging.handlers.QueueListener):
+    """The thread that writes: what has gathered at once, and then it rests.
 
-    It writes what has gathered at once, and then rests. A thread that wakes up for each of 10,000 lines takes the interpreter from
-    the one that makes them 10,000 times, and that one has to wait to get it back.
+    A thread that wakes up for each of 10,000 lines takes the interpreter from the one that makes them 10,000 times, and that one has
+    to wait to get it back.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, events: queue.SimpleQueue[logging.LogRecord | None], stream: TextIO) -> None:
+        super().__init__(events)
+        self._events = events
         self._stream = stream
         self._formatter = OneLine(FORMAT, DATE_FORMAT)
-        self._events: queue.SimpleQueue[logging.LogRecord | None] = queue.SimpleQueue()
-        self._enqueue = Enqueue(self._events)
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._stopping = threading.Event()
 
-    def start(self, level: str) -> None:
-        root = logging.getLogger()
-        root.setLevel(level.upper())
-        root.addHandler(self._enqueue)
-        self._thread.start()
+    def stop(self) -> None:
+        self._stopping.set()
+        super().stop()
 
-    def close(self) -> None:
-        if not self._closing.is_set():
-            logging.getLogger().removeHandler(self._enqueue)
-            self._closing.set()
-            self._events.put(None)
-            self._thread.join()
-
-    def _run(self) -> None:
+    def _monitor(self) -> None:
+        """Replaces the loop of `QueueListener`, whose `stop` queues None."""
         while True:
             events = [self._events.get()]
             with suppress(queue.Empty):
@@ -98,7 +89,7 @@ class LogWriter:
                 self._write([event for event in events[first : first + WRITTEN_AT_ONCE] if event is not None])
             if None in events:
                 return
-            self._closing.wait(REST_S)
+            self._stopping.wait(REST_S)
 
     def _write(self, events: list[logging.LogRecord]) -> None:
         try:
@@ -110,9 +101,30 @@ class LogWriter:
                 traceback.print_exc()
 
 
+class LogWriter:
+    """The result of `set_up`; `close` writes the remaining events."""
+
+    def __init__(self, enqueue: Enqueue, listener: BatchWriter) -> None:
+        self._enqueue = enqueue
+        self._listener = listener
+        self._closed = False
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            logging.getLogger().removeHandler(self._enqueue)
+            self._listener.stop()
+
+
 def set_up(level: str = "INFO", stream: TextIO | None = None) -> LogWriter:
     """Starts logging to `stream` (by default to standard output, as Kafka does)."""
-    opened = LogWriter(stream if stream is not None else sys.stdout)
-    opened.start(level)
+    events: queue.SimpleQueue[logging.LogRecord | None] = queue.SimpleQueue()
+    enqueue = Enqueue(events)
+    listener = BatchWriter(events, stream if stream is not None else sys.stdout)
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    root.addHandler(enqueue)
+    listener.start()
+    opened = LogWriter(enqueue, listener)
     atexit.register(opened.close)
     return opened
