@@ -158,8 +158,8 @@ class SessionReads:
                 session.move_to_end(wanted)
             else:
                 if replica_id >= 0:
-                    # Outside of the ISR too: what may let the replica join notes its partitions (`Partition.note_followers`).
-                    knows_all = wanted.fetch_offset >= log.log_end_offset
+                    at_end = wanted.fetch_offset >= log.log_end_offset
+                    knows_all = at_end and not partition.next_fetch_may_expand_isr(replica_id)
                 else:
                     knows_all = wanted.fetch_offset >= (stable if self._read_committed else high_watermark)
                 if knows_all:
