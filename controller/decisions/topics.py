@@ -7,7 +7,7 @@ from random import Random
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
 from ottla.controller.decisions.one_by_one import Progress, one_by_one
-from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
+from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Decision, Outcome, check_records_max, own_words
 from ottla.controller.decisions.placement import place
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.configs import ResourceType
@@ -19,10 +19,13 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, Cre
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 from ottla.protocol.messages.delete_topics import DeletableTopicResult
 from ottla.protocol.primitives import ZERO_UUID, new_uuid
+from ottla.protocol.work import Turn
 from ottla.server.quotas.mutations import unlimited
 
 #: Counts partitions against the client's quota (KIP-599); raises KafkaError where they are too many.
 Charge = Callable[[int], None]
+#: The budget of one turn in deleted partitions, of about 2 us each: the index forgets every one of them.
+DELETED_PER_TURN = 4_000
 NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses
 
 
@@ -152,10 +155,12 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
 
 def delete_topics(
     state: ControlState, topics: Sequence[tuple[str, bytes]], charge: Charge = unlimited
-) -> Outcome[list[DeletableTopicResult]]:
+) -> Decision[list[DeletableTopicResult]]:
     """Deletes the topics, given as (name, id), which exist and which the caller may delete."""
+    check_records_max(len(topics))
     records: list[MetadataRecord] = []
     results = []
+    turn = Turn(DELETED_PER_TURN)
     for name, topic_id in topics:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         topic = state.image.topics.by_id(topic_id)
@@ -168,7 +173,9 @@ def delete_topics(
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, own_words(error)
         results.append(result)
-    check_records_max(len(records))
+        if topic is not None and turn.spend(1 + len(topic.partitions)):
+            yield records
+            records = []
     return Outcome(records, results)
 
 
