@@ -9,9 +9,8 @@ BrokerRegistrationChange is written in the lowest version that has what changed:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage, ProtocolError
@@ -332,18 +331,17 @@ class UnknownRecord(ProtocolError):
 
 def encode_record(record: MetadataRecord, version: int) -> bytes:
     """Returns the value of a record in the metadata log."""
-    frame, encode = _encoding(type(record), version)
-    pieces: Pieces = [frame]
-    encode(record, pieces)
+    cls = type(record)
+    key = info_of(cls).key
+    assert key is not None
+    pieces: Pieces = [_frame(key, version)]
+    encoder(cls, version)(record, pieces)
     return b"".join(pieces)
 
 
 @cache
-def _encoding(cls: type[MetadataRecord], version: int) -> tuple[bytes, Callable[[Any, Pieces], None]]:
-    """Returns the bytes before a record, and its encoder."""
-    key = info_of(cls).key
-    assert key is not None
-    return uvarint(FRAME_VERSION) + uvarint(key) + uvarint(version), encoder(cls, version)
+def _frame(key: int, version: int) -> bytes:
+    return uvarint(FRAME_VERSION) + uvarint(key) + uvarint(version)
 
 
 def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
