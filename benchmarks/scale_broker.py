@@ -9,7 +9,7 @@ import gc
 from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
-from benchmarks.scale_turns import BROKERS, Figures, TurnClock, topics
+from benchmarks.scale_turns import BROKERS, Figures, due, topics
 from ottla.broker.all_topics import AllTopics, Rows, View
 from ottla.broker.encoded_metadata import EncodedMetadata, metadata_encoder
 from ottla.broker.handlers.metadata import encoder_of_topics
@@ -21,6 +21,7 @@ from ottla.protocol.messages.metadata import MetadataResponse
 from ottla.protocol.primitives import Pieces
 from ottla.protocol.work import Work
 from tests.controller.harness import DecisionHarness
+from tests.manual_clock import ManualClock
 from tests.sim.cluster import SimCluster
 from tests.sim.loop import run
 
@@ -70,14 +71,14 @@ def introduced(broker: BrokerNode, image: MetadataImage) -> Iterator[None]:
 
 
 def every_topic(figures: Figures, broker: BrokerNode) -> None:
-    clock, found = TurnClock(), []
+    clock, found = ManualClock(), []
     components = broker.components
     every = AllTopics(broker.metadata, clock, lambda view: encoder_of_topics(components, view))
 
     def asked() -> Iterator[None]:
         every.when_encoded(VIEW, found.append)
         yield
-        yield from clock.due()
+        yield from due(clock)
 
     figures.turns("Metadata of all topics: encoded for the first client", asked())
     rows = found.pop()

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.scale_turns import BROKERS, Figures, TurnClock, topics
+from benchmarks.scale_turns import BROKERS, Figures, due, topics
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.brokers import fence_records, register_broker, unfence_records
 from ottla.controller.decisions.elections import Candidates, elect_unclean_leaders, return_to_preferred_leaders
@@ -36,6 +36,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic
 from ottla.storage.files import OsFiles
 from tests.controller.decisions.test_brokers import registration
 from tests.controller.harness import CLUSTER_ID, DecisionHarness
+from tests.manual_clock import ManualClock
 
 VERSION = 30
 EPOCH = 2
@@ -62,7 +63,7 @@ class ActiveController:
     """Of the image; what it appends is committed in the following turns."""
 
     def __init__(self, loader: MetadataLoader) -> None:
-        self.clock, self.loader = TurnClock(), loader
+        self.clock, self.loader = ManualClock(), loader
         self.log = EncodedLog(loader.last_offset + 1)
         settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID)
         self.controller = Controller(1, self.clock, Random(1), self.log, loader, settings)
@@ -81,7 +82,7 @@ class ActiveController:
     def turns(self) -> Iterator[None]:
         """All that is due, and the delivery of what it appends."""
         yield
-        for _ in self.clock.due():
+        for _ in due(self.clock):
             yield
             yield from self.commits()
         yield from self.commits()
@@ -269,4 +270,4 @@ def requests(figures: Figures, node: ActiveController) -> None:
 
 def lost(node: ActiveController) -> Iterator[None]:
     node.controller.leader_changed(-1, EPOCH + 1)
-    yield from node.clock.due()
+    yield from due(node.clock)

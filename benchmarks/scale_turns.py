@@ -1,61 +1,26 @@
-"""Turns of an event loop that only runs what is due, each measured in CPU time; and the metadata that is measured."""
+"""Turns of an event loop, each measured in CPU time; and the metadata that is measured."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.usage import anonymous_megabytes
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord, TopicRecord
 from tests.controller.harness import directory
+from tests.manual_clock import ManualClock
 
 BROKERS, REPLICAS = 50, 3
 MS = 1e3
 
 
-class TurnTimer:
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self.callback: Callable[[], object] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
-
-
-class TurnClock:
-    """A clock that stands still; `due` runs what was asked for at once, and each call is a turn."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0
-        self._timers: list[tuple[float, int, TurnTimer]] = []
-        self._count = 0
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> TurnTimer:
-        timer = TurnTimer(callback)
-        self._count += 1
-        heappush(self._timers, (self.now_ms + delay_ms, self._count, timer))
-        return timer
-
-    def due(self, until_ms: int = 0) -> Iterator[None]:
-        """Runs a timer at each step, those of the next `until_ms` too."""
-        end_ms = self.now_ms + until_ms
-        while self._timers and self._timers[0][0] <= end_ms:
-            at_ms, _, timer = heappop(self._timers)
-            self.now_ms = max(self.now_ms, int(at_ms))
-            if timer.callback is not None:
-                timer.callback()
-                yield
+def due(clock: ManualClock) -> Iterator[None]:
+    """Each step is a turn: all that is due at once, and nothing that is scheduled meanwhile."""
+    while (armed := clock.armed) and armed[0].at_ms <= clock.now_ms:
+        clock.turn()
+        yield
 
 
 class Figures:

@@ -18,8 +18,8 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.broker.replication.test_partition import Timers
 from tests.controller.harness import DecisionHarness
+from tests.manual_clock import ManualClock
 
 VIEW = View(12, "PLAINTEXT")
 PARTITIONS, TOPICS = 100, 12
@@ -59,7 +59,7 @@ class Cluster:
         for number in range(TOPICS):
             self.controller.topic(f"t{number}", "1 2 3", partitions=PARTITIONS)
         self.metadata = MetadataCache(1, "cluster")
-        self.clock = Timers()
+        self.clock = ManualClock()
         self.encoded: list[str] = []
         self.fails = False
         self.answers: list[list[str] | None] = []
@@ -81,10 +81,9 @@ class Cluster:
 
     def turn(self) -> int:
         """One turn of the loop; how many topics were encoded in it."""
-        before, due = len(self.encoded), self.clock.timers[:1]
+        before, due = len(self.encoded), self.clock.armed[:1]
         for timer in due:
-            self.clock.timers.remove(timer)
-            timer[1]()
+            self.clock.call(timer)
         return len(self.encoded) - before
 
 

@@ -30,51 +30,9 @@ from ottla.protocol.internal_topics.metadata_records import (
 from ottla.protocol.work import do_now
 from ottla.server.network.reply import Reply
 from tests.controller.harness import CLUSTER_ID
+from tests.manual_clock import ManualClock
 
 GRACE_MS = ControlSettings.__dataclass_fields__["lost_connection_grace_ms"].default
-
-
-class Timer:
-    def __init__(self, at_ms: float, callback: Callable[[], object]) -> None:
-        self.at_ms = at_ms
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class HandClock:
-    """Time that the test moves."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0
-        self.timers: list[Timer] = []
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
-        timer = Timer(self.now_ms + delay_ms, callback)
-        self.timers.append(timer)
-        return timer
-
-    def advance(self, to_ms: int) -> None:
-        while True:
-            due = [timer for timer in self.timers if not timer.cancelled and timer.at_ms <= to_ms]
-            if not due:
-                break
-            timer = min(due, key=lambda each: each.at_ms)
-            self.timers.remove(timer)
-            self.now_ms = max(self.now_ms, int(timer.at_ms))
-            timer.callback()
-        self.now_ms = to_ms
 
 
 class Batch:
@@ -118,7 +76,7 @@ class Quorum:
     """One controller and its log."""
 
     def __init__(self, log: HandLog | None = None) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.log = HandLog() if log is None else log
         self.loader = MetadataLoader()
         settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID)
@@ -292,11 +250,11 @@ def test_a_periodic_decision_that_failed_is_tried_again(failure: Exception) -> N
 
     write = quorum.controller.write
     quorum.controller.write = lambda decide: fail()
-    quorum.clock.advance(quorum.controller.settings.leader_imbalance_check_interval_ms + 5_000)
+    quorum.clock.advance_to(quorum.controller.settings.leader_imbalance_check_interval_ms + 5_000)
     assert len(asked) > 3
     assert {"no-op", "rebalance", "unclean"} <= set(quorum.scheduled_tasks._timers)
     quorum.controller.write = write
-    quorum.clock.advance(quorum.clock.now_ms + 2_000)
+    quorum.clock.advance(2_000)
     assert quorum.controller.is_active
 
 
@@ -374,13 +332,13 @@ def fenced(quorum: Quorum) -> list[int]:
 def test_silent_brokers_are_fenced_when_their_sessions_end() -> None:
     quorum = active()
     register(quorum, 1)
-    quorum.clock.advance(4_000)
+    quorum.clock.advance_to(4_000)
     register(quorum, 2)
-    quorum.clock.advance(9_000)
+    quorum.clock.advance_to(9_000)
     assert fenced(quorum) == []
-    quorum.clock.advance(9_001)
+    quorum.clock.advance_to(9_001)
     assert fenced(quorum) == [1]
-    quorum.clock.advance(13_001)
+    quorum.clock.advance_to(13_001)
     assert fenced(quorum) == [1, 2]
 
 
@@ -394,7 +352,7 @@ def test_a_broker_of_many_partitions_is_fenced_in_many_small_batches() -> None:
     quorum.commit()
     before = len(quorum.log.batches)
     quorum.scheduled_tasks.connection_lost(1)
-    quorum.clock.advance(quorum.clock.now_ms + GRACE_MS + 100)
+    quorum.clock.advance(GRACE_MS + 100)
     assert fenced(quorum) == [1]
     sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
     assert max(sizes) <= PARTITIONS_PER_TURN + 1 and sum(sizes) == many + 1
@@ -405,25 +363,25 @@ def test_a_broker_of_many_partitions_is_fenced_in_many_small_batches() -> None:
 def test_a_broker_whose_connection_breaks_is_fenced_after_the_grace() -> None:
     quorum = active()
     register(quorum, 1)
-    quorum.clock.advance(1_000)
+    quorum.clock.advance_to(1_000)
     quorum.scheduled_tasks.connection_lost(1)
-    quorum.clock.advance(1_000 + GRACE_MS)
+    quorum.clock.advance_to(1_000 + GRACE_MS)
     assert fenced(quorum) == []
-    quorum.clock.advance(1_001 + GRACE_MS)
+    quorum.clock.advance_to(1_001 + GRACE_MS)
     assert fenced(quorum) == [1]
 
 
 def test_a_new_controller_gives_brokers_without_a_heartbeat_a_whole_session() -> None:
     quorum = active()
     register(quorum, 1)
-    quorum.clock.advance(8_000)
+    quorum.clock.advance_to(8_000)
     quorum.controller.leader_changed(2, 2)
-    quorum.clock.advance(20_000)
+    quorum.clock.advance_to(20_000)
     assert fenced(quorum) == [], "a standby fences no broker"
     quorum.elect(3)
-    quorum.clock.advance(29_000)
+    quorum.clock.advance_to(29_000)
     assert fenced(quorum) == []
-    quorum.clock.advance(29_001)
+    quorum.clock.advance_to(29_001)
     assert fenced(quorum) == [1]
 
 
@@ -435,21 +393,21 @@ def test_the_broker_of_a_controller_that_lost_the_quorum_is_thought_dead_unless_
     quorum.controller.leader_changed(2, 2)
     quorum.controller.leader_changed(-1, 3)
     quorum.elect(3)
-    quorum.clock.advance(GRACE_MS)
+    quorum.clock.advance_to(GRACE_MS)
     assert fenced(quorum) == []
-    quorum.clock.advance(GRACE_MS + 1)
+    quorum.clock.advance_to(GRACE_MS + 1)
     assert fenced(quorum) == [2]
 
 
 def test_an_idle_log_gets_a_no_op_record_and_a_busy_one_does_not() -> None:
     quorum = active()
     before = len(quorum.log.batches)
-    quorum.clock.advance(499)
+    quorum.clock.advance_to(499)
     assert len(quorum.log.batches) == before
-    quorum.clock.advance(1_600)
+    quorum.clock.advance_to(1_600)
     assert len(quorum.log.batches) == before + 3
     for now_ms in range(1_700, 3_000, 100):
-        quorum.clock.advance(now_ms)
+        quorum.clock.advance_to(now_ms)
         quorum.write(topic(str(now_ms)))
     assert len(quorum.log.batches) == before + 3 + 13
 
@@ -486,16 +444,15 @@ def test_an_elected_controller_indexes_a_bounded_number_of_partitions_in_a_turn_
     per_turn = UNITS_A_TURN // INDEX_UNITS
     many = 3 * per_turn + 1
     quorum = grown(2, many)
-    quorum.clock.advance(quorum.clock.now_ms + 1)
+    quorum.clock.advance(1)
     indexed[:] = [0]
     quorum.elect(3)
     while not quorum.controller.is_active:
         with pytest.raises(KafkaError, match="not the active controller"):
             quorum.write(topic("b"))
-        (timer,) = [each for each in quorum.clock.timers if not each.cancelled]
-        quorum.clock.timers.remove(timer)
+        (timer,) = quorum.clock.armed
         indexed.append(0)
-        timer.callback()
+        quorum.clock.call(timer)
     assert max(indexed) <= per_turn and len(indexed) == 4 and sum(indexed) == many
     assert len(quorum.controller.state.index.led_by(1)) == many
     quorum.write(topic("b"))
@@ -504,7 +461,7 @@ def test_an_elected_controller_indexes_a_bounded_number_of_partitions_in_a_turn_
     index = quorum.controller.state.index
     quorum.controller.leader_changed(2, 4)
     assert index.led_by(1), "it is freed in later turns"
-    quorum.clock.advance(quorum.clock.now_ms + 1)
+    quorum.clock.advance(1)
     assert not index.led_by(1)
 
 
@@ -513,10 +470,10 @@ def test_a_leadership_that_is_lost_before_the_index_is_whole_never_begins(indexe
     quorum.elect(3)
     quorum.controller.leader_changed(2, 4)
     indexed.append(0)
-    quorum.clock.advance(quorum.clock.now_ms + 1_000)
+    quorum.clock.advance(1_000)
     assert not quorum.controller.is_active and indexed[-1] == 0
     quorum.elect(5)
-    quorum.clock.advance(quorum.clock.now_ms + 1)
+    quorum.clock.advance(1)
     assert quorum.controller.is_active and quorum.controller.epoch == 5
 
 
@@ -540,11 +497,10 @@ def test_the_next_term_looks_at_what_one_broker_left_in_each_turn(monkeypatch: p
         return left_by_broker(state, broker_id)
 
     monkeypatch.setattr("ottla.controller.periodic.left_by_broker", left)
-    quorum.clock.advance(quorum.clock.now_ms + 1)
+    quorum.clock.advance(1)
     turn = 0
     quorum.elect(3)
-    while timers := [each for each in quorum.clock.timers if not each.cancelled and each.at_ms <= quorum.clock.now_ms]:
+    while due := [timer for timer in quorum.clock.armed if timer.at_ms <= quorum.clock.now_ms]:
         turn += 1
-        quorum.clock.timers.remove(timers[0])
-        timers[0].callback()
+        quorum.clock.call(due[0])
     assert looked_at == [(1, 1), (2, 2), (3, 3)]

@@ -7,14 +7,14 @@ import resource
 import pytest
 
 from ottla.server.loop_metrics import POOLS, LoopMetrics
-from tests.broker.replication.test_partition import Timers
+from tests.manual_clock import ManualClock
 
 
 def test_the_loop_is_idle_for_the_time_in_which_its_thread_used_no_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     used = [0.0]
     usage = resource.getrusage(resource.RUSAGE_SELF)
     monkeypatch.setattr(resource, "getrusage", lambda who: resource.struct_rusage((used[0], 0.0, *usage[2:])))
-    clock = Timers()
+    clock = ManualClock()
     metrics = LoopMetrics(clock)
 
     def idle() -> set[float]:

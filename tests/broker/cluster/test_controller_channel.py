@@ -11,7 +11,7 @@ from ottla.broker.cluster.controller_channel import RETRY_MS_MAX, ControllerAddr
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.server.world import RealWorld, World
-from tests.broker.replication.test_partition import Timers
+from tests.manual_clock import ManualClock
 from tests.server.tiny_node import tiny_node, until
 
 
@@ -32,7 +32,7 @@ async def test_a_request_to_a_silent_controller_goes_to_the_next_one_as_soon_as_
     await real.close()
 
 
-class Impatient(Timers):
+class Impatient(ManualClock):
     """Its timers are due at once, and the time has passed by then."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from ottla.broker.cluster.producer_ids import WAITERS_MAX, ProducerIds
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.server.world import World
-from tests.broker.replication.test_partition import Timers
+from tests.manual_clock import ManualClock
 
 BLOCK = 1_000
 
@@ -25,7 +25,7 @@ class ProducerIdsHarness:
         self.tasks: list[Coroutine[Any, Any, None]] = []
         self.error: ErrorCode | None = None
         self.blocks = 0
-        world = World(Timers(), None, None, None, None, lambda task, name: self.tasks.append(task))
+        world = World(ManualClock(), None, None, None, None, lambda task, name: self.tasks.append(task))
         self.producer_ids = ProducerIds(world, 1, self, SimpleNamespace(broker_epoch=7))
         self.answers: list[tuple[int, ErrorCode]] = []
 

@@ -19,7 +19,7 @@ from ottla.server.network.context import RequestContext
 from ottla.server.security.principal import Principal
 from ottla.server.world import World
 from tests.broker.cluster.test_topic_creation import Controller
-from tests.broker.replication.test_partition import Timers
+from tests.manual_clock import ManualClock
 
 KEEP_MS = 10_000
 
@@ -56,7 +56,7 @@ class EnvelopedController(Controller):
 
 class Broker:
     def __init__(self) -> None:
-        self.clock = Timers()
+        self.clock = ManualClock()
         self.controller = EnvelopedController()
         self.tasks: list[Coroutine[Any, Any, Any]] = []
         world = World(self.clock, None, None, None, None, lambda task, name: self.tasks.append(task))

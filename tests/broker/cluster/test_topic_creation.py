@@ -18,7 +18,7 @@ from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTo
 from ottla.server.config.load import NodeConfig
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
-from tests.broker.replication.test_partition import Timers
+from tests.manual_clock import ManualClock
 
 WAIT_MS = 1_000
 NODE = {
@@ -48,7 +48,7 @@ class Controller:
 
 class Broker:
     def __init__(self) -> None:
-        self.clock = Timers()
+        self.clock = ManualClock()
         self.wheel = TimerWheel(self.clock)
         self.controller = Controller()
         self.metadata = MetadataCache(1, "cluster")
@@ -88,7 +88,7 @@ def broker() -> Broker:
 def test_a_thousand_that_wait_for_a_topic_cost_one_request_one_timer_and_no_look(broker: Broker) -> None:
     for number in range(1_000):
         broker.ask(str(number), "t")
-    assert len(broker.tasks) == len(broker.clock.timers) == 1
+    assert len(broker.tasks) == len(broker.clock.armed) == 1
     broker.controller_answers()
     broker.clock.advance(WAIT_MS // 2)
     assert broker.done == []

@@ -7,7 +7,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.protocol.records.batch import BatchView
-from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
+from tests.broker.coordinator.memory_log import MemoryLog
+from tests.manual_clock import ManualClock
 
 
 class Coordinator(Protocol):

@@ -1,9 +1,8 @@
-"""A partition log in memory and a clock that only tests move: what a coordinator stands on, without a broker."""
+"""A partition log in memory: what a coordinator stands on, without a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
 from struct import pack_into
 
 from ottla.broker.coordinator.partition_log import TopicPartition
@@ -80,53 +79,3 @@ class MemoryLog:
 
     def max_batch_bytes(self, tp: TopicPartition) -> int:
         return self.bytes_max
-
-
-class _Handle:
-    def __init__(self) -> None:
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class ManualClock:
-    """Both clocks start at fixed, different times; `advance` runs what is due, in order."""
-
-    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
-        self.now_ms = 0
-        self.wall_at_start_ms = wall_ms
-        self._queue: list[tuple[int, int, _Handle, Callable[[], object]]] = []
-        self._sequence = 0
-
-    def wall_ms(self) -> int:
-        return self.wall_at_start_ms + self.now_ms
-
-    def mono_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> _Handle:
-        handle = _Handle()
-        self._sequence += 1
-        heappush(self._queue, (self.now_ms + int(delay_ms), self._sequence, handle, callback))
-        return handle
-
-    def advance(self, by_ms: int) -> None:
-        until_ms = self.now_ms + by_ms
-        while self._queue and self._queue[0][0] <= until_ms:
-            at_ms, _, handle, callback = heappop(self._queue)
-            self.now_ms = max(self.now_ms, at_ms)
-            if not handle.cancelled:
-                callback()
-        self.now_ms = until_ms
-
-    def turn(self) -> None:
-        """One turn of a loop: what is due now, and nothing that is scheduled meanwhile."""
-        due = sorted(entry[:2] for entry in self._queue if entry[0] <= self.now_ms)
-        for _ in due:
-            _, _, handle, callback = heappop(self._queue)
-            if not handle.cancelled:
-                callback()

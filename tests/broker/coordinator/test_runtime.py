@@ -15,7 +15,8 @@ from ottla.broker.groups.records import GroupRecordCodec, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.records.builder import build_batch
-from tests.broker.coordinator.memory_log import ManualClock, MemoryLog
+from tests.broker.coordinator.memory_log import MemoryLog
+from tests.manual_clock import ManualClock
 
 TP = ("__consumer_offsets", 0)
 UNREPLAYABLE = -7

@@ -11,8 +11,8 @@ from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.shard import ClusterView
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
-from tests.broker.coordinator.memory_log import ManualClock
 from tests.broker.groups.inline_work import resolver, target_worker
+from tests.manual_clock import ManualClock
 
 PARTITION = PartitionRegistration((1,), (1,))
 

@@ -8,7 +8,7 @@ from typing import Any, Never, TypeVar
 from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import RegexResolver
 from ottla.server.service import Spawn
-from tests.broker.coordinator.memory_log import ManualClock
+from tests.manual_clock import ManualClock
 
 T = TypeVar("T")
 

@@ -51,8 +51,9 @@ from ottla.storage.log import Log
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import Flushes, Timers
+from tests.broker.replication.test_partition import Flushes
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, join, topic_id
+from tests.manual_clock import ManualClock
 from tests.transcripts import Command
 
 TOPIC = "t"
@@ -101,7 +102,7 @@ class Broker:
 class ReplicationHarness:
     def __init__(self, folder: Path) -> None:
         self.printed: list[str] = []
-        self.clock = Timers()
+        self.clock = ManualClock()
         self.controller: DecisionHarness
         self.brokers: dict[int, Broker] = {}
         self._folder = folder

@@ -28,7 +28,8 @@ from ottla.storage.log_files import create_files
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import new_log
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import Flushes, Timers, Wakeups
+from tests.broker.replication.test_partition import Flushes, Wakeups
+from tests.manual_clock import ManualClock
 
 TOPIC_ID = bytes(range(16))
 LEADER, SELF = 1, 2
@@ -36,7 +37,7 @@ COUNT = 10
 SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 1 << 20, 1_000, 30_000)
 
 
-class Slow(Timers):
+class Slow(ManualClock):
     """Each look at it takes a while."""
 
     def mono_ms(self) -> int:
@@ -61,7 +62,7 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
     found = []
     for index in range(COUNT):
         log = new_log(OsFiles(), Mappings(), str(tmp_path / f"t-{index}"), "t", index, TOPIC_ID, LogConfig())
-        partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(Timers()), Flushes(), 30_000)
+        partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
         partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         found.append(partition)
     yield found
@@ -93,7 +94,7 @@ def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitio
     assert 0 < sum(ends) < COUNT, "the loop has other work, too"
     assert len(protocol.requests) == 1, "the next request says what became of all"
     received[:] = bytes(len(received))  # the buffer is used again
-    clock.advance(1)
+    clock.advance(1_000)
     assert [partition.log.log_end_offset for partition in partitions if partition.log] == [1] * COUNT
     assert len(protocol.requests) == 2
     assert [p.fetch_offset for topic in protocol.requests[1].topics for p in topic.partitions] == [1] * COUNT
@@ -113,7 +114,7 @@ class Worker:
 def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_lost(
     partitions: list[Partition],
 ) -> None:
-    clock, worker, tasks = Timers(), Worker(), list[Coroutine[Any, Any, None]]()
+    clock, worker, tasks = ManualClock(), Worker(), list[Coroutine[Any, Any, None]]()
     world = World(clock, Random(0), OsFiles(), None, worker, lambda task, name: tasks.append(task))
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     protocol = Protocol()
@@ -138,7 +139,7 @@ def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_l
 
 
 def test_a_leader_that_does_not_answer_gets_one_request_and_one_more_for_news(partitions: list[Partition]) -> None:
-    clock, protocol = Timers(), Protocol()
+    clock, protocol = ManualClock(), Protocol()
     world = World(clock, Random(0), OsFiles(), None, None, None)
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     fetcher._protocol = protocol
@@ -154,14 +155,14 @@ def test_a_leader_that_does_not_answer_gets_one_request_and_one_more_for_news(pa
 def test_a_leader_that_is_gone_is_tried_again_after_ever_longer_pauses_up_to_a_bound(
     partitions: list[Partition],
 ) -> None:
-    clock = Timers()
+    clock = ManualClock()
     world = World(clock, Random(0), OsFiles(), None, None, lambda task, name: task.close())
     fetcher = LeaderFetcher(world, SETTINGS, LEADER, lambda: None, lambda: 1)
     pauses = []
     for _ in range(10):
         fetcher._lost(None, ChannelClosed("gone"))
-        ((due_ms, _),) = clock.timers
-        pauses.append(due_ms - clock.now_ms)
+        (timer,) = clock.armed
+        pauses.append(timer.at_ms - clock.now_ms)
         clock.advance(int(pauses[-1]))
     assert pauses[:3] == [CONNECT_RETRY_MS_MIN, 2 * CONNECT_RETRY_MS_MIN, 4 * CONNECT_RETRY_MS_MIN]
     assert pauses[-2:] == [CONNECT_RETRY_MS_MAX, CONNECT_RETRY_MS_MAX]

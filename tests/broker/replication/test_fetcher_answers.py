@@ -30,7 +30,8 @@ from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import new_log
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
-from tests.broker.replication.test_partition import NOW_MS, Flushes, Timers, Wakeups
+from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
+from tests.manual_clock import ManualClock
 
 SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 1 << 20, 1_000, 30_000)
 SESSION = 5
@@ -65,7 +66,7 @@ class Follower:
     """One partition that follows, its fetcher, and the connection to the leader that it has."""
 
     def __init__(self, log: Log) -> None:
-        self.clock = Timers()
+        self.clock = ManualClock()
         self.tasks: list[Coroutine[Any, Any, Any]] = []
         self.workers = Workers()
         # What a fetcher uses of the world: time, workers, and tasks, which the test runs.

@@ -16,7 +16,8 @@ from ottla.storage.log import Log
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import NOW_MS, Flushes, Timers, Wakeups
+from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
+from tests.manual_clock import ManualClock
 
 TOPIC_ID = bytes(range(16))
 LEADER, SELF = 1, 2
@@ -31,7 +32,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def follower(log: Log, index: int = 0, leader_epoch: int = 3) -> Partition:
-    clock = Timers()
+    clock = ManualClock()
     partition = Partition(SELF, "orders", index, TOPIC_ID, Wakeups(clock), Flushes(), 30_000)
     partition.become_follower(log, LEADER, leader_epoch, 1, [1, 2], [1, 2])
     return partition

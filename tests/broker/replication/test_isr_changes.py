@@ -16,7 +16,8 @@ from ottla.storage.log import Log
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers, watching
+from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, watching
+from tests.manual_clock import ManualClock
 
 LAG_MS = 30_000
 
@@ -55,7 +56,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def partition(proposals: Proposals) -> Partition:
-    return Partition(1, "t", 0, TOPIC_ID, Wakeups(Timers()), Flushes(), LAG_MS, proposals)
+    return Partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), LAG_MS, proposals)
 
 
 def lead(partition: Partition, log: Log, isr: tuple[int, ...], partition_epoch: int = 1) -> None:

@@ -19,48 +19,10 @@ from ottla.storage.log import Log
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 from tests.broker.records import batch
+from tests.manual_clock import ManualClock
 
 TOPIC_ID = bytes(range(16))
 NOW_MS = 1_700_000_000_000
-
-
-class Timers:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0
-        self.timers: list[tuple[float, Callable[[], object]]] = []
-
-    def wall_ms(self) -> int:
-        return NOW_MS + self.now_ms
-
-    def mono_ms(self) -> int:
-        return self.now_ms
-
-    def mono_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
-        timer = Timer(self, (self.now_ms + delay_ms, callback))
-        self.timers.append(timer.entry)
-        return timer
-
-    def advance(self, ms: int) -> None:
-        self.now_ms += ms
-        while due := [entry for entry in self.timers if entry[0] <= self.now_ms]:
-            for entry in due:
-                self.timers.remove(entry)
-                entry[1]()
-
-
-class Timer:
-    def __init__(self, clock: Timers, entry: tuple[float, Callable[[], object]]) -> None:
-        self.clock = clock
-        self.entry = entry
-
-    def cancel(self) -> None:
-        if self.entry in self.clock.timers:
-            self.clock.timers.remove(self.entry)
 
 
 class Flushes:
@@ -81,8 +43,8 @@ class Flushes:
 
 
 @pytest.fixture
-def clock() -> Timers:
-    return Timers()
+def clock() -> ManualClock:
+    return ManualClock(NOW_MS)
 
 
 @pytest.fixture
@@ -101,7 +63,7 @@ def flushes() -> Flushes:
 
 
 @pytest.fixture
-def partition(clock: Timers, flushes: Flushes) -> Partition:
+def partition(clock: ManualClock, flushes: Flushes) -> Partition:
     return Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000)
 
 
@@ -166,7 +128,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_appending_and_take_acks
 
 
 def test_acks_all_is_answered_when_the_slowest_in_sync_follower_has_it(
-    partition: Partition, log: Log, clock: Timers
+    partition: Partition, log: Log, clock: ManualClock
 ) -> None:
     lead(partition, log, replicas=(1, 2, 3), isr=(1, 2, 3))
     wheel = TimerWheel(clock)
@@ -181,7 +143,7 @@ def test_acks_all_is_answered_when_the_slowest_in_sync_follower_has_it(
 
 
 def test_a_watermark_that_never_comes_is_a_timeout_and_leaves_nothing_behind(
-    partition: Partition, log: Log, clock: Timers
+    partition: Partition, log: Log, clock: ManualClock
 ) -> None:
     lead(partition, log, replicas=(1, 2), isr=(1, 2))
     wheel = TimerWheel(clock)
@@ -196,7 +158,7 @@ def test_a_watermark_that_never_comes_is_a_timeout_and_leaves_nothing_behind(
     assert answers == [ErrorCode.REQUEST_TIMED_OUT, "done"]
 
 
-def test_losing_leadership_answers_everyone_who_waits(partition: Partition, log: Log, clock: Timers) -> None:
+def test_losing_leadership_answers_everyone_who_waits(partition: Partition, log: Log, clock: ManualClock) -> None:
     lead(partition, log, replicas=(1, 2), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
     answers: list[object] = []
@@ -208,7 +170,7 @@ def test_losing_leadership_answers_everyone_who_waits(partition: Partition, log:
 
 
 def test_an_isr_that_shrank_below_the_minimum_after_the_append_holds_the_answer_back(
-    partition: Partition, log: Log, clock: Timers
+    partition: Partition, log: Log, clock: ManualClock
 ) -> None:
     lead(partition, log, replicas=(1, 2, 3), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
@@ -221,7 +183,7 @@ def test_an_isr_that_shrank_below_the_minimum_after_the_append_holds_the_answer_
 
 
 def test_an_isr_that_shrank_below_the_minimum_before_the_answer_to_a_committed_append_is_an_error(
-    partition: Partition, log: Log, clock: Timers
+    partition: Partition, log: Log, clock: ManualClock
 ) -> None:
     lead(partition, log, replicas=(1, 2, 3), isr=(1, 2))
     last = partition.append(batch([b"a"]), -1, NOW_MS).last_offset
@@ -249,7 +211,7 @@ class Candidates:
 
 
 def test_a_watermark_that_an_append_raises_calls_back_after_the_append_and_not_inside_it(
-    log: Log, clock: Timers, flushes: Flushes
+    log: Log, clock: ManualClock, flushes: Flushes
 ) -> None:
     """A replica that could join was waited for, and is late by now. A coordinator appends, and has not replayed that yet."""
     partition = Partition(1, "t", 0, TOPIC_ID, Wakeups(clock), flushes, 30_000, Candidates())
@@ -275,7 +237,7 @@ def broken(*arguments: object) -> None:
 
 
 def test_one_callback_that_fails_keeps_no_other_from_being_called(
-    partition: Partition, log: Log, clock: Timers, flushes: Flushes, caplog: pytest.LogCaptureFixture
+    partition: Partition, log: Log, clock: ManualClock, flushes: Flushes, caplog: pytest.LogCaptureFixture
 ) -> None:
     log.update_config(LogConfig(flush_messages=1, min_insync_replicas=2))
     lead(partition, log, replicas=(1, 2), isr=(1, 2))
@@ -299,7 +261,7 @@ def test_one_callback_that_fails_keeps_no_other_from_being_called(
 
 
 def test_one_waiter_that_fails_keeps_no_other_of_its_turn_from_being_woken(
-    partition: Partition, log: Log, clock: Timers, caplog: pytest.LogCaptureFixture
+    partition: Partition, log: Log, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     lead(partition, log)
     waiting = [watching(partition)[1] for _ in range(3)]
@@ -350,7 +312,9 @@ def test_an_offline_replica_answers_storage_error_to_everybody(partition: Partit
     assert refused(lambda: partition.local_log(-1, require_leader=True)) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_waiting_fetch_is_woken_once_for_all_appends_of_a_turn(partition: Partition, log: Log, clock: Timers) -> None:
+def test_a_waiting_fetch_is_woken_once_for_all_appends_of_a_turn(
+    partition: Partition, log: Log, clock: ManualClock
+) -> None:
     lead(partition, log)
     session, fetch = watching(partition)
     for _ in range(3):

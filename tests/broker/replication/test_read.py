@@ -19,8 +19,9 @@ from ottla.storage.log import Log
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers
+from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.controller.harness import DecisionHarness
+from tests.manual_clock import ManualClock
 
 FOLLOWER, OTHER = 2, 3
 
@@ -34,7 +35,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def partition(log: Log) -> Partition:
-    made = Partition(1, "t", 0, TOPIC_ID, Wakeups(Timers()), Flushes(), 30_000)
+    made = Partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
     lead(made, log, 1)
     return made
 
@@ -76,7 +77,7 @@ def test_a_throttle_holds_back_only_replicas_outside_of_the_isr(
     partition: Partition, log: Log, replica_id: int, is_held_back: bool
 ) -> None:
     append(partition, 1)
-    partition.leader_throttle = throttle = Throttle(Timers())
+    partition.leader_throttle = throttle = Throttle(ManualClock())
     throttle.bytes_per_second = 1
     throttle.record(1 << 20)
     found = read(partition, fetching(0), follower(replica_id), 1 << 20, True).records

@@ -28,8 +28,9 @@ from ottla.storage.log import Origin
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers
+from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.broker.share.memory_persister import MemoryPersister
+from tests.manual_clock import ManualClock
 
 LOCK_MS = 1_000
 WAIT_MS = 500
@@ -41,7 +42,7 @@ class Broker:
     """`Leadership` of one share partition over a real log."""
 
     def __init__(self, folder: Path) -> None:
-        self.clock = Timers()
+        self.clock = ManualClock()
         self.wheel = TimerWheel(self.clock)
         self.wakeups = Wakeups(self.clock)
         self.persister = MemoryPersister(self.clock)

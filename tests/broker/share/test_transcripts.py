@@ -56,8 +56,9 @@ from ottla.storage.recovery import open_log
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers
+from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.broker.share.memory_persister import MemoryPersister
+from tests.manual_clock import ManualClock
 
 TRANSCRIPTS = transcripts.beside(__file__)
 AT = TopicPartition(TOPIC_ID, 0)
@@ -88,7 +89,7 @@ class ShareTranscript:
     """The handlers of a broker that leads one partition, and its members by name."""
 
     def __init__(self, folder: Path) -> None:
-        self.clock = Timers()
+        self.clock = ManualClock()
         self.persister = MemoryPersister(self.clock)
         self.settings = GroupSettings(ShareSettings(lock_duration_ms=1000), False, "earliest")
         wheel = TimerWheel(self.clock)

@@ -9,14 +9,14 @@ from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord
-from tests.broker.replication.test_partition import Timers
+from tests.manual_clock import ManualClock
 
 
 def test_a_pattern_that_is_not_valid_here_costs_its_subscription_and_no_metadata(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Another controller may have written it: Java's look-ahead is not RE2's."""
-    telemetry, image = Telemetry(Timers()), MetadataImage()
+    telemetry, image = Telemetry(ManualClock()), MetadataImage()
     for match in ("client_id=a.*", "client_id=(?=a).*"):
         delta = MetadataDelta(image)
         values = {"metrics": "org.a", "match": match}

@@ -27,9 +27,9 @@ from ottla.storage.files import OsFiles
 from ottla.storage.log import Origin
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
-from tests.broker.coordinator.memory_log import ManualClock
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, Timers
+from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
+from tests.manual_clock import ManualClock
 
 PRODUCER_ID = 7
 BEFORE_VERSION_2 = 10
@@ -84,7 +84,7 @@ class ProduceHarness:
         log = open_log(
             OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig(), clean=True
         )
-        partition = Partition(1, "t", index, TOPIC_ID, Wakeups(Timers()), Flushes(), 30_000, None)
+        partition = Partition(1, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000, None)
         partition.become_leader(log, 1, 1, (1,), (1,), NOW_MS)
         return partition
 

@@ -21,7 +21,7 @@ from ottla.controller.metadata.snapshots import (
 from ottla.server.world import World
 from ottla.storage.files import OsFiles
 from tests.controller.harness import DecisionHarness
-from tests.controller.test_runtime import HandClock
+from tests.manual_clock import ManualClock
 
 
 class Writer:
@@ -48,7 +48,7 @@ class SnapshotHarness:
     """A generator on a clock that the test moves; the store keeps the writers, and `refuses` as the log does."""
 
     def __init__(self, **limits: int) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.tasks: list[Coroutine[Any, Any, None]] = []
         self.writers: list[Writer] = []
         self.created: list[int] = []
@@ -96,11 +96,11 @@ def test_a_snapshot_is_due_after_so_many_bytes_of_log(harness: SnapshotHarness) 
 
 
 def test_a_snapshot_is_due_when_the_last_one_is_too_old_and_something_was_committed(harness: SnapshotHarness) -> None:
-    harness.clock.advance(SNAPSHOT_INTERVAL_MS_MAX)
+    harness.clock.advance_to(SNAPSHOT_INTERVAL_MS_MAX)
     assert not harness.update()
     assert harness.update(size=1)
     harness.write()
-    harness.clock.advance(2 * SNAPSHOT_INTERVAL_MS_MAX - 1)
+    harness.clock.advance_to(2 * SNAPSHOT_INTERVAL_MS_MAX - 1)
     assert not harness.update(size=1)
 
 

@@ -26,7 +26,7 @@ from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, Vote
 from ottla.protocol.internal_topics.metadata_records import PartitionRecord, TopicRecord
 from ottla.protocol.work import Work
 from ottla.storage.files import OsFiles
-from tests.controller.test_runtime import HandClock
+from tests.manual_clock import ManualClock
 
 ENDPOINT = QuorumEndpoint("CONTROLLER", "host", 9093)
 VOTERS = VoterSet.of([Voter(ReplicaKey(2), (ENDPOINT,))])
@@ -39,7 +39,7 @@ class Replica:
 
     def __init__(self, directory: Path) -> None:
         config = RaftConfig(1, b"d" * 16, "c", (ENDPOINT,), static_voters=VOTERS)
-        self.clock, self.files = HandClock(), OsFiles()
+        self.clock, self.files = ManualClock(), OsFiles()
         self.log = MetadataLog(self.files, str(directory), config, 0)
         self.core = RaftCore(config, self.log.state, self.log.voters, None, Random(1), 0)
         self.loader = MetadataLoader()
@@ -89,17 +89,16 @@ class Replica:
         """Until nothing is left to do; how many turns of the loop it took."""
         self.delivery.run()
         turns = 1
-        while self.clock.timers:
+        while self.clock.armed:
             self.next_turn()
             turns += 1
         assert not self.failures and self.delivery.is_idle
         return turns
 
     def next_turn(self) -> None:
-        (timer,) = self.clock.timers
-        self.clock.timers.clear()
+        (timer,) = self.clock.armed
         self.replayed.append(0)
-        timer.callback()
+        self.clock.call(timer)
 
     @property
     def topics(self) -> set[str]:
@@ -131,7 +130,7 @@ def test_a_snapshot_is_replayed_a_bounded_number_of_records_in_each_turn_and_see
     replica.receive(OffsetAndEpoch(200, 1), "a")
     replica.delivery.run()
     assert not replica.topics and not replica.published and replica.loader.last_offset == -1
-    while replica.clock.timers:
+    while replica.clock.armed:
         assert not replica.published and not replica.topics
         replica.next_turn()
     assert max(replica.replayed) <= TURN_RECORDS and sum(replica.replayed) == PARTITIONS + 1
@@ -186,7 +185,7 @@ def test_a_late_publisher_is_introduced_in_turns_and_misses_nothing(
     monkeypatch.setattr(publisher, "UNITS_A_TURN", PARTITIONS)
     late = Late()
     replica.delivery.insert(replica.loader.introduce(late))
-    assert len(replica.clock.timers) == 1, "a topic in each turn"
+    assert len(replica.clock.armed) == 1, "a topic in each turn"
     replica.append("d")
     assert not late.partitions and replica.topics == {"a", "b", "c"}
     assert replica.turns() >= 3
@@ -198,7 +197,7 @@ def test_nothing_more_is_handed_over_after_the_end(replica: Replica) -> None:
     replica.delivery.run()
     replica.delivery.is_over = True
     replica.next_turn()
-    assert not replica.clock.timers and not replica.published
+    assert not replica.clock.armed and not replica.published
 
 
 def test_many_batches_are_delivered_a_bounded_number_of_bytes_in_each_turn(

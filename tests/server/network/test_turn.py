@@ -9,7 +9,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Route
 from ottla.server.network.turn import SLOW_NS, TURN_NS, Turn
-from tests.broker.replication.test_partition import Timers
+from tests.manual_clock import ManualClock
 from tests.server.tiny_node import LIST_GROUPS, request, tiny_node
 
 CLIENTS = 20
@@ -29,22 +29,22 @@ class Served:
 
 
 def test_who_waits_is_served_in_order_as_far_as_the_budget_of_each_turn_goes() -> None:
-    clock = Timers()
+    clock = ManualClock()
     turn = Turn(clock)
     waiting = [Served(turn, ONE_NS) for _ in range(5)]
     turn.spend(2 * TURN_NS)
     for each in waiting:
         turn.wait(each)
     done = []
-    while clock.timers:
-        clock.timers.pop(0)[1]()
+    while due := clock.armed:
+        clock.call(due[0])
         done.append([each.served for each in waiting])
     assert done == [[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1]]
     assert turn.left_ns == TURN_NS
 
 
 def test_a_connection_that_fails_in_its_turn_costs_no_other_its_own() -> None:
-    clock = Timers()
+    clock = ManualClock()
     turn = Turn(clock)
     good, bad = Served(turn, 0), Served(turn, 0)
     bad.turn = None

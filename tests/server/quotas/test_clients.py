@@ -4,42 +4,22 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ottla.protocol.api import ApiKey
-from ottla.server.clock import Clock, TimerHandle
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.quotas.rate import Windows
+from tests.manual_clock import ManualClock
 
 PRODUCE, HEARTBEAT = int(ApiKey.PRODUCE), int(ApiKey.HEARTBEAT)
 ANN = (("user", "ann"),)
 DEFAULT_CLIENT = (("client-id", None),)
 
 
-class HandClock(Clock):
-    """The time is what the test says."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0
-
-    def mono_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        raise NotImplementedError
-
-    def mono_ns(self) -> int:
-        raise NotImplementedError
-
-    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> TimerHandle:
-        raise NotImplementedError
-
-
-def made(entities: Any = None) -> tuple[ClientQuotas, HandClock]:
-    clock = HandClock()
+def made(entities: Any = None) -> tuple[ClientQuotas, ManualClock]:
+    clock = ManualClock()
     quotas = ClientQuotas(clock, Windows(), Windows())
     quotas.update(entities or {})
     return quotas, clock

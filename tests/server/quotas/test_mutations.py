@@ -6,10 +6,11 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.quotas.clients import ClientQuotas
-from tests.server.quotas.test_clients import HandClock, made
+from tests.manual_clock import ManualClock
+from tests.server.quotas.test_clients import made
 
 
-def quotas_of_one_a_second() -> tuple[ClientQuotas, HandClock]:
+def quotas_of_one_a_second() -> tuple[ClientQuotas, ManualClock]:
     return made({(("user", "ann"),): {"controller_mutation_rate": 1.0}})
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tests.broker.groups.sequences.acts import MEMBERS, Acts, Script
 from tests.broker.groups.sequences.player import Member, Player, names_of
-from tests.broker.groups.sequences.step import Sequence, Step, actual
+from tests.broker.groups.sequences.step import Sequence, actual
 
-MEMBERS = "abcd"
 SHORT_SESSION = {"consumer.session.timeout.ms": "6000", "consumer.heartbeat.interval.ms": "2000"}
 
 
@@ -133,10 +133,9 @@ def consumer_sequence(chance: Random) -> Sequence:
     instances = {member: chance.choice((None, None, "i", "j")) for member in MEMBERS}
     resolved = 0
     topics = ("t", "t+u", "u") if assignor == "range" else ("t",)
-    steps: list[Step] = []
-
-    def add(verb: str, member: str = "-", **options: str) -> None:
-        steps.append(Step(verb, member, options))
+    versions = ("8", "9", "9", "9", "10") if not own else ("8", "9", "9")
+    script = Script(chance)
+    add, someone = script.add, script.someone
 
     def expression(*choice: str) -> dict[str, str]:
         """A group's expressions are resolved ten seconds after the last time at the earliest."""
@@ -145,9 +144,6 @@ def consumer_sequence(chance: Random) -> Sequence:
             add("jump", seconds="10.5")
         resolved += 1
         return {"regex": chance.choice(choice)}
-
-    def someone() -> str:
-        return chance.choice(MEMBERS[: 2 + (chance.random() < 0.3) * 2])
 
     def join(member: str) -> None:
         options = {"topics": chance.choice(topics)}
@@ -186,65 +182,28 @@ def consumer_sequence(chance: Random) -> Sequence:
             options["assignor"] = assignor
         add("full", member, **options, **({"instance": instance} if (instance := instances[member]) else {}))
 
-    def rest() -> None:
-        """All beat until nothing more happens, and the group is looked at."""
-        for member in MEMBERS[:2] * 2:
-            add("beat", member, owned="held")
-        add("describe")
-
-    def topic() -> None:
-        name = chance.choice(("t", "u", "w"))
-        chance.choice(
-            (
-                lambda: add("create", topic=name, partitions=chance.choice("124")),
-                lambda: add("grow", topic=name, partitions=chance.choice("3568")),
-                lambda: add("drop", topic=name),
-            )
-        )()
-
-    def offsets() -> None:
-        topic, partition = chance.choice(("t", "t", "u")), chance.choice("011239")
-        version = chance.choice(("8", "9", "9", "9", "10") if not own else ("8", "9", "9"))
-        epoch = chance.choice(("same", "same", "same", "prev", "by1", "by-1", "-1", "0"))
-        where = {"topic": topic, "v": version}
-        chance.choice(
-            (
-                lambda: add(
-                    "commit", someone(), epoch=epoch, partition=partition, offset=chance.choice("0159"), **where
-                ),
-                lambda: add(
-                    "commit", someone(), epoch=epoch, partition=partition, offset=chance.choice("0159"), **where
-                ),
-                lambda: add("admin-commit", partition=partition, **where),
-                lambda: add("fetch", someone(), epoch=epoch, topic=chance.choice(("t", "all")), v="9"),
-                lambda: add("admin-fetch", topic=chance.choice(("t", "u", "all")), v=chance.choice(("8", "9"))),
-                lambda: add("forget", topic=topic),
-            )
-        )()
-
     def leave() -> None:
         options = {"epoch": chance.choice(("-1", "-1", "-2"))}
         if chance.random() < 0.2:
             options["instance"] = chance.choice(("i", "j"))
         add("leave", someone(), **options)
 
-    acts = [
+    acts: Acts = [
         (lambda: join(someone()), 14),
         (lambda: beat(someone()), 40),
-        (rest, 8),
+        (script.rest, 8),
         (leave, 10),
-        (offsets, 16),
+        (lambda: script.offsets(versions, commits=2), 16),
         (lambda: add("describe"), 6),
         (lambda: add(chance.choice(("list", "classic", "delete"))), 5),
         (lambda: full(someone()), 4),
     ]
     if kind in ("topics", "regex"):
-        acts.append((topic, 12))
+        acts.append((lambda: script.topic("tuw"), 12))
     if kind == "time":
         acts.append((lambda: add("jump", seconds=chance.choice(("2.5", "2.5", "9"))), 12))
     if chance.random() < 0.9:
         join("a")
-    for _ in range(chance.randrange(8, 22)):
-        chance.choices([act for act, _ in acts], [weight for _, weight in acts])[0]()
-    rest()
-    return Sequence("consumer", tuple(steps), own, SHORT_SESSION if kind == "time" else {})
+    script.play(acts)
+    script.rest()
+    return Sequence("consumer", tuple(script.steps), own, SHORT_SESSION if kind == "time" else {})

@@ -13,11 +13,11 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     TaskIds,
     Topology,
 )
+from tests.broker.groups.sequences.acts import Acts, Script
 from tests.broker.groups.sequences.player import Member, Player
-from tests.broker.groups.sequences.step import Sequence, Step, actual
+from tests.broker.groups.sequences.step import Sequence, actual
 from tests.broker.groups.streams.topologies import joined, stateful, stateless, word_count
 
-MEMBERS = "abcd"
 SHORT_SESSION = {"streams.session.timeout.ms": "6000", "streams.heartbeat.interval.ms": "2000"}
 MISSING_INTERNAL_TOPICS = 3
 CREATION_TRIES_MAX = 10
@@ -138,13 +138,9 @@ def streams_sequence(chance: Random) -> Sequence:
         )
     # Which of two processes with the same load gets a task first is by Java's hash maps: there is one, or one of each member.
     is_one_process = chance.random() < 0.15
-    steps: list[Step] = []
-
-    def add(verb: str, member: str = "-", **options: str) -> None:
-        steps.append(Step(verb, member, options))
-
-    def someone() -> str:
-        return chance.choice(MEMBERS[: 2 + (chance.random() < 0.3) * 2])
+    versions = ("8", "9", "9", "9")
+    script = Script(chance)
+    add, someone = script.add, script.someone
 
     def join(member: str) -> None:
         options = {"topology": chance.choice(topologies)}
@@ -181,54 +177,21 @@ def streams_sequence(chance: Random) -> Sequence:
             options["shutdown"] = "1"
         add("beat", member, **options)
 
-    def rest() -> None:
-        for member in MEMBERS[:2] * 2:
-            add("beat", member, owned="held")
-        add("describe")
-
-    def topic() -> None:
-        name = chance.choice(("t", "u", "x"))
-        chance.choice(
-            (
-                lambda: add("create", topic=name, partitions=chance.choice("124")),
-                lambda: add("grow", topic=name, partitions=chance.choice("3568")),
-                lambda: add("drop", topic=name),
-            )
-        )()
-
-    def offsets() -> None:
-        topic, partition = chance.choice(("t", "t", "u")), chance.choice("011239")
-        version = chance.choice(("8", "9", "9", "9"))
-        epoch = chance.choice(("same", "same", "same", "prev", "by1", "by-1", "-1", "0"))
-        where = {"topic": topic, "v": version}
-        chance.choice(
-            (
-                lambda: add(
-                    "commit", someone(), epoch=epoch, partition=partition, offset=chance.choice("0159"), **where
-                ),
-                lambda: add("admin-commit", partition=partition, **where),
-                lambda: add("fetch", someone(), epoch=epoch, topic=chance.choice(("t", "all")), v="9"),
-                lambda: add("admin-fetch", topic=chance.choice(("t", "u", "all")), v=chance.choice(("8", "9"))),
-                lambda: add("forget", topic=topic),
-            )
-        )()
-
-    acts = [
+    acts: Acts = [
         (lambda: join(someone()), 14),
         (lambda: beat(someone()), 40),
-        (rest, 8),
+        (script.rest, 8),
         (lambda: add("leave", someone(), epoch=chance.choice(("-1", "-1", "-1", "-2"))), 10),
-        (offsets, 12),
+        (lambda: script.offsets(versions, commits=1), 12),
         (lambda: add("describe"), 6),
         (lambda: add(chance.choice(("list", "classic", "delete"))), 5),
     ]
     if kind == "topics":
-        acts.append((topic, 12))
+        acts.append((lambda: script.topic("tux"), 12))
     if kind == "time":
         acts.append((lambda: add("jump", seconds=chance.choice(("2.5", "2.5", "9"))), 12))
     if chance.random() < 0.9:
         join("a")
-    for _ in range(chance.randrange(8, 22)):
-        chance.choices([act for act, _ in acts], [weight for _, weight in acts])[0]()
-    rest()
-    return Sequence("streams", tuple(steps), own, configs)
+    script.play(acts)
+    script.rest()
+    return Sequence("streams", tuple(script.steps), own, configs)
