@@ -1,10 +1,11 @@
 """What 5,000 connections cost one node: `python -m benchmarks.connections [--count 5000]`.
 
-Four figures, of a node that answers ApiVersions to another client meanwhile (that client's longest wait is printed beside them):
+Figures of a node that answers ApiVersions to another client meanwhile (that client's longest wait is printed beside them):
 
     accepted    new connections per second, each with one ApiVersions answered, from four processes; once more beside a
                 client that keeps 32 connections busy without a pause
     idle        memory of a connection that has been answered once and then sends nothing
+    active      requests per second of 500 connections that are kept busy, alone and beside the idle ones
     unfinished  memory of connections that each declare a frame of 100 MiB and send 100 bytes of it
     given back  memory that is left of all of this one second after the last of them was closed
 """
@@ -22,10 +23,13 @@ import threading
 import time
 from pathlib import Path
 
+from benchmarks.usage import cpu_seconds
 from benchmarks.watched import PING, Node, Pings, read_frame
 
 PROCESSES = 4
 FLOODING = 32
+ACTIVE = 500
+ACTIVE_SECONDS = 5
 UNFINISHED = struct.pack(">i", 100 << 20) + bytes(96)
 SETTLE_SECONDS_MAX = 30
 
@@ -56,9 +60,9 @@ def child(port: int, count: int) -> None:
     sys.stdin.readline()
 
 
-def flood(port: int) -> None:
-    """Requests without a pause on 32 connections, until the input ends; prints how many were answered per second."""
-    made = open_many(port, FLOODING)
+def flood(port: int, count: int) -> None:
+    """Requests without a pause on `count` connections, until the input ends; prints how many were answered per second."""
+    made = open_many(port, count)
     ended = threading.Event()
     print("ready", flush=True)
     threading.Thread(target=lambda: (sys.stdin.readline(), ended.set()), daemon=True).start()
@@ -126,12 +130,28 @@ def settled_mb(pid: int) -> float:
     return now
 
 
-def opened_beside_a_load(port: int, count: int) -> tuple[float, str]:
-    """New connections per second, and what the load was answered per second meanwhile."""
-    command = [sys.executable, "-m", "benchmarks.connections", "--flood", str(port)]
+def flooding(port: int, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "benchmarks.connections", "--flood", str(port), "--count", str(count)]
     load = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert load.stdout is not None
     load.stdout.readline()
+    return load
+
+
+def answered_to_active(port: int, pid: int) -> tuple[str, float]:
+    """Requests per second of busy connections, and the node's CPU microseconds for each."""
+    load = flooding(port, ACTIVE)
+    begin, used = time.perf_counter(), cpu_seconds([pid])
+    time.sleep(ACTIVE_SECONDS)
+    used, took = cpu_seconds([pid]) - used, time.perf_counter() - begin
+    answered, _ = load.communicate("\n", timeout=60)
+    per_second = answered.strip()
+    return per_second, used / took / float(per_second.replace(",", "")) * 1e6
+
+
+def opened_beside_a_load(port: int, count: int) -> tuple[float, str]:
+    """New connections per second, and what the load was answered per second meanwhile."""
+    load = flooding(port, FLOODING)
     children = Children(port, count)
     begin = time.perf_counter()
     children.step()
@@ -147,12 +167,14 @@ def measure(count: int) -> None:
     try:
         pid = node.cluster.pid(1)
         pings = Pings(node.port())
+        alone, alone_us = answered_to_active(node.port(), pid)
         base = settled_mb(pid)
         children = Children(node.port(), count)
         begin = time.perf_counter()
         children.step()
         seconds = time.perf_counter() - begin
         idle = settled_mb(pid)
+        active, active_us = answered_to_active(node.port(), pid)
         children.step()
         unfinished = settled_mb(pid)
         children.end()
@@ -161,6 +183,9 @@ def measure(count: int) -> None:
         print(f"| accepted and answered once | {count / seconds:,.0f}/s | goal 2,000/s |")
         print(f"| the same beside {answered} requests/s on {FLOODING} connections | {beside:,.0f}/s | goal 2,000/s |")
         print(f"| idle | {(idle - base) * 1024 / count:.1f} KB each, {idle - base:.0f} MB | goal 20 KB each |")
+        print(
+            f"| {ACTIVE} active beside them | {active}/s, {active_us:.1f} us of CPU each | alone {alone}/s, {alone_us:.1f} us |"
+        )
         print(
             f"| unfinished frames of 100 MiB | {unfinished - base:.0f} MB more, {unfinished:.0f} MB in all | goal 200 MiB |"
         )
@@ -177,7 +202,7 @@ def main() -> None:
     parser.add_argument("--flood", type=int, metavar="PORT", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.flood:
-        flood(args.flood)
+        flood(args.flood, args.count)
     elif args.child:
         child(args.child, args.count)
     else:

@@ -53,7 +53,7 @@ class ControllerMetrics:
         brokers = image.cluster.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         gauges = (
-            ("offlinepartitionscount", "Partitions without a leader", len(state.index.leaderless())),
+            ("offlinepartitionscount", "Partitions without a leader", len(state.index.leaderless_partitions)),
             (
                 "preferredreplicaimbalancecount",
                 "Partitions led by another than their first replica",

@@ -124,7 +124,7 @@ class MetadataNode:
 
     # RaftListener
     def handle_commit(self, batches: list[CommittedBatch]) -> Work[None]:
-        self._snapshots.committed_bytes(sum(batch.size_bytes for batch in batches))
+        self._snapshots.committed(len(batches), sum(batch.size_bytes for batch in batches))
         self._last_append_time_ms = batches[-1].append_time_ms
         yield from self.loader.handle_commit(batches)
         for notify in self.after_commit:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container
+from functools import partial
 from itertools import islice
 
 from ottla.controller.decisions.brokers import fence_records
 from ottla.controller.decisions.delegation_tokens import remove_expired
-from ottla.controller.decisions.elections import elect_unclean_leaders, return_to_preferred_leaders
+from ottla.controller.decisions.elections import Candidates, elect_unclean_leaders, return_to_preferred_leaders
 from ottla.controller.decisions.heartbeats import NEVER_MS
 from ottla.controller.decisions.index import TopicIdPartition
 from ottla.controller.decisions.outcome import Outcome
@@ -165,11 +166,13 @@ class ScheduledTasks:
 
     def _rebalance(self) -> None:
         interval_ms = self._controller.settings.leader_imbalance_check_interval_ms
-        self._in_parts("rebalance", return_to_preferred_leaders, interval_ms, self._rebalance)
+        hold = partial(return_to_preferred_leaders, candidates=Candidates())
+        self._in_parts("rebalance", hold, interval_ms, self._rebalance)
 
     def _elect_unclean(self) -> None:
         interval_ms = self._controller.settings.unclean_leader_election_interval_ms
-        self._in_parts("unclean", elect_unclean_leaders, interval_ms, self._elect_unclean)
+        hold = partial(elect_unclean_leaders, candidates=Candidates())
+        self._in_parts("unclean", hold, interval_ms, self._elect_unclean)
 
     def _remove_tokens(self) -> None:
         interval_ms = self._controller.settings.delegation_tokens.check_interval_ms
@@ -197,6 +200,9 @@ class ScheduledTasks:
             return outcome
 
         if self._write(decide):
-            self._later(task, NEXT_PART_MS if more else interval_ms, again)
+            if more:
+                self._later(task, NEXT_PART_MS, lambda: self._in_parts(task, hold, interval_ms, again))
+            else:
+                self._later(task, interval_ms, again)
         elif self._controller.is_active:
             self._later(task, min(interval_ms, REJECTED_RETRY_MS), again)

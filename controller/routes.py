@@ -39,7 +39,7 @@ from ottla.controller.handlers import (
     update_features,
 )
 from ottla.controller.handlers.components import ControllerComponents
-from ottla.controller.handlers.decided import ControllerHandler, decided, in_time
+from ottla.controller.handlers.decided import ControllerHandler, decided, decided_in_turns, in_time
 from ottla.controller.handlers.quorum import guard_quorum
 from ottla.protocol.api import ApiKey
 from ottla.server.network.route import Route, RouteTable
@@ -54,14 +54,14 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.DESCRIBE_CONFIGS, describe_configs.handle),
     (ApiKey.ALTER_CONFIGS, alter_configs.handle),
     (ApiKey.CREATE_PARTITIONS, create_partitions.handle),
-    (ApiKey.ELECT_LEADERS, in_time(decided(ALTER, elect_leaders))),
+    (ApiKey.ELECT_LEADERS, in_time(decided_in_turns(ALTER, elect_leaders))),
     (ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs.handle),
-    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, in_time(decided(ALTER, alter_partition_reassignments))),
+    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, in_time(decided_in_turns(ALTER, alter_partition_reassignments))),
     (ApiKey.LIST_PARTITION_REASSIGNMENTS, decided(DESCRIBE, list_partition_reassignments)),
     (ApiKey.ALTER_CLIENT_QUOTAS, decided(ALTER_CONFIGS, alter_client_quotas)),
     (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, describe_user_scram_credentials.handle),
     (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, decided(ALTER, alter_user_scram_credentials)),
-    (ApiKey.ALTER_PARTITION, decided(CLUSTER_ACTION, alter_partition)),
+    (ApiKey.ALTER_PARTITION, decided_in_turns(CLUSTER_ACTION, alter_partition)),
     (ApiKey.UPDATE_FEATURES, update_features.handle),
     (ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle),
     (ApiKey.BROKER_REGISTRATION, broker_registration.handle),
@@ -69,7 +69,7 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.UNREGISTER_BROKER, unregister_broker.handle),
     (ApiKey.ALLOCATE_PRODUCER_IDS, decided(CLUSTER_ACTION, allocate_producer_ids)),
     (ApiKey.CONTROLLER_REGISTRATION, decided(CLUSTER_ACTION, register_controller)),
-    (ApiKey.ASSIGN_REPLICAS_TO_DIRS, decided(CLUSTER_ACTION, assign_replicas_to_directories)),
+    (ApiKey.ASSIGN_REPLICAS_TO_DIRS, decided_in_turns(CLUSTER_ACTION, assign_replicas_to_directories)),
     (ApiKey.CREATE_DELEGATION_TOKEN, delegation_tokens.handle_create),
     (ApiKey.RENEW_DELEGATION_TOKEN, delegation_tokens.handle_renew),
     (ApiKey.EXPIRE_DELEGATION_TOKEN, delegation_tokens.handle_expire),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.outcome import Decision, Outcome
 from ottla.controller.decisions.state import ControlState
+from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.partitions import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -22,21 +23,28 @@ from ottla.protocol.messages.alter_partition import (
 ANY_EPOCH = -1  # a broker epoch that the leader does not know (before v3)
 
 
-def alter_partition(state: ControlState, request: AlterPartitionRequest) -> Outcome[AlterPartitionResponse]:
+def alter_partition(state: ControlState, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
+    """Each partition is decided by itself: after an outage one request may be about all partitions of a broker."""
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     response = AlterPartitionResponse()
+    decided = 0
     for asked in request.topics:
         answered = TopicDataResponse(topic_id=asked.topic_id)
         response.topics.append(answered)
-        topic = state.image.topics.by_id(asked.topic_id)
         for wanted in asked.partitions:
+            if decided == PARTITIONS_PER_TURN:
+                yield records
+                state.check_broker_epoch(request.broker_id, request.broker_epoch)
+                records, decided = [], 0
             # v2 has the ISR without broker epochs.
             isr_without_epochs = [BrokerState(broker_id=each) for each in wanted.new_isr]
             wanted.new_isr_with_epochs = wanted.new_isr_with_epochs or isr_without_epochs
             result = PartitionDataResponse(partition_index=wanted.partition_index)
             answered.partitions.append(result)
+            decided += 1
             try:
+                topic = state.image.topics.by_id(asked.topic_id)
                 if topic is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
                 _alter(state, request.broker_id, topic, wanted, result, records)

@@ -8,9 +8,10 @@ comes back, the replica may lead as before (see `_is_empty_beside_others`).
 
 from __future__ import annotations
 
-from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.outcome import Decision, Outcome
 from ottla.controller.decisions.partition_change import Election
 from ottla.controller.decisions.state import ControlState
+from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -28,23 +29,29 @@ MV_DIRECTORIES = 17
 
 def assign_replicas_to_directories(
     state: ControlState, request: AssignReplicasToDirsRequest
-) -> Outcome[AssignReplicasToDirsResponse]:
+) -> Decision[AssignReplicasToDirsResponse]:
     if state.image.features.metadata_version < MV_DIRECTORIES:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     response = AssignReplicasToDirsResponse()
+    decided = 0
     for directory in request.directories:
         directory_answer = DirectoryDataResponse(id=directory.id)
         response.directories.append(directory_answer)
         for asked in directory.topics:
-            topic = state.image.topics.by_id(asked.topic_id)
             topic_answer = TopicDataResponse(topic_id=asked.topic_id)
             directory_answer.topics.append(topic_answer)
             for each in asked.partitions:
+                if decided == PARTITIONS_PER_TURN:
+                    yield records
+                    state.check_broker_epoch(request.broker_id, request.broker_epoch)
+                    records, decided = [], 0
                 result = PartitionDataResponse(partition_index=each.partition_index)
                 topic_answer.partitions.append(result)
+                decided += 1
                 try:
+                    topic = state.image.topics.by_id(asked.topic_id)
                     partition = _replica(topic, each.partition_index, request.broker_id)
                     assert topic is not None
                     records += _assign(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 
-from ottla.controller.decisions.index import TopicIdPartition
-from ottla.controller.decisions.outcome import Outcome, check_records_max, own_words
+from ottla.controller.decisions.index import PartitionSet, TopicIdPartition
+from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max, own_words
 from ottla.controller.decisions.partition_change import Election
 from ottla.controller.decisions.state import ControlState
+from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.elect_leaders import (
@@ -21,43 +23,49 @@ from ottla.protocol.messages.elect_leaders import (
 PREFERRED = 0
 UNCLEAN = 1
 
-# The number of partitions in one scheduled run, so that requests are served in between. Partitions that cannot have another
-# leader are left out before, at a fiftieth of the cost.
+# The number of elections in one turn of the event loop, so that requests are served in between. Partitions that cannot have
+# another leader are left out before, at a fiftieth of the cost: so many may be looked at in a turn.
 ELECTIONS_MAX = 400
+LOOKED_AT_MAX = 4_000
 
 
-def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
+def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     every = request.topic_partitions is None
     records: list[MetadataRecord] = []
     response = ElectLeadersResponse()
+    looked_at = before = 0
     for topic, indexes in _asked(state, request):
         results = ReplicaElectionResult(topic=topic)
         response.replica_election_results.append(results)
         for index in indexes:
             error = _elect(state, topic, index, request.election_type, records)
             # A request for all partitions gets results only for those that needed an election.
-            if every and error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED:
-                continue
-            results.partition_result.append(
-                PartitionResult(
-                    partition_id=index,
-                    error_code=ErrorCode.NONE if error is None else error.code,
-                    error_message=None if error is None else own_words(error),
+            if not (every and error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED):
+                results.partition_result.append(
+                    PartitionResult(
+                        partition_id=index,
+                        error_code=ErrorCode.NONE if error is None else error.code,
+                        error_message=None if error is None else own_words(error),
+                    )
                 )
-            )
-    check_records_max(len(records))
+            looked_at += 1
+            check_records_max(before + len(records))
+            if looked_at >= LOOKED_AT_MAX or len(records) >= ELECTIONS_MAX:
+                yield records
+                before += len(records)
+                records, looked_at = [], 0
     return Outcome(records, response)
 
 
-def _asked(state: ControlState, request: ElectLeadersRequest) -> Iterable[tuple[str, list[int]]]:
+def _asked(state: ControlState, request: ElectLeadersRequest) -> Iterator[tuple[str, list[int]]]:
+    """Yields the requested partitions, or all of the image at the beginning."""
     if request.topic_partitions is not None:
-        return [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    return [
-        (topic.name, [index for index, _ in topic.sorted_partitions()])
-        for topic in sorted(state.image.topics, key=lambda topic: topic.name)
-    ]
+        yield from ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+        return
+    for topic in sorted(state.image.topics, key=lambda topic: topic.name):
+        yield topic.name, [index for index, _ in topic.sorted_partitions()]
 
 
 def _elect(
@@ -84,42 +92,59 @@ def _elect(
     return None
 
 
-def return_to_preferred_leaders(state: ControlState) -> Outcome[bool]:
-    """Elects preferred leaders (auto.leader.rebalance.enable). The response is True if there may be more to do."""
+class Candidates:
+    """Partitions that a run of a scheduled election has not looked at, in turns. None before the first."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left: list[TopicIdPartition] | None = None
+
+
+def return_to_preferred_leaders(state: ControlState, candidates: Candidates | None = None) -> Outcome[bool]:
+    """Elects preferred leaders (auto.leader.rebalance.enable). The response is True if there are more to look at."""
     is_active = state.image.cluster.is_active
-    partitions = []
-    for topic_id, index in state.index.imbalanced:
-        topic = state.image.topics.by_id(topic_id)
-        assert topic is not None, f"topic {topic_id.hex()} is in the index but not in the image"
-        partition = topic.partitions[index]
-        if is_active(partition.replicas[0]) and partition.replicas[0] in (*partition.isr, *partition.elr):
-            partitions.append((topic_id, index))
-    return _periodic(state, partitions, Election.PREFERRED)
+
+    def is_possible(topic: TopicImage, partition: PartitionRegistration) -> bool:
+        preferred = partition.preferred_replica
+        return is_active(preferred) and preferred in (*partition.isr, *partition.elr)
+
+    return _some(state, candidates, state.index.imbalanced, is_possible, Election.PREFERRED)
 
 
-def elect_unclean_leaders(state: ControlState) -> Outcome[bool]:
+def elect_unclean_leaders(state: ControlState, candidates: Candidates | None = None) -> Outcome[bool]:
     """Elects leaders for partitions without a clean replica, if unclean.leader.election.enable has been set meanwhile."""
     is_active = state.image.cluster.is_active
     allowed: dict[bytes, bool] = {}
-    partitions = []
-    for topic_id, index in state.index.leaderless():
-        topic = state.image.topics.by_id(topic_id)
-        assert topic is not None, f"topic {topic_id.hex()} is in the index but not in the image"
-        if topic_id not in allowed:
-            allowed[topic_id] = state.unclean_election(topic.name)
-        if allowed[topic_id] and any(map(is_active, topic.partitions[index].replicas)):
-            partitions.append((topic_id, index))
-    return _periodic(state, partitions, Election.UNCLEAN)
+
+    def is_possible(topic: TopicImage, partition: PartitionRegistration) -> bool:
+        if topic.id not in allowed:
+            allowed[topic.id] = state.unclean_election(topic.name)
+        return allowed[topic.id] and any(map(is_active, partition.replicas))
+
+    return _some(state, candidates, state.index.leaderless_partitions, is_possible, Election.UNCLEAN)
 
 
-def _periodic(state: ControlState, partitions: Iterable[TopicIdPartition], election: Election) -> Outcome[bool]:
+def _some(
+    state: ControlState,
+    candidates: Candidates | None,
+    every: PartitionSet,
+    is_possible: Callable[[TopicImage, PartitionRegistration], bool],
+    election: Election,
+) -> Outcome[bool]:
+    candidates = Candidates() if candidates is None else candidates
+    if candidates.left is None:
+        candidates.left = list(reversed(every))
+    left, looked_at = candidates.left, 0
     records: list[MetadataRecord] = []
-    for topic_id, index in partitions:
-        if len(records) >= ELECTIONS_MAX:
-            return Outcome(records, True)
+    while left and looked_at < LOOKED_AT_MAX and len(records) < ELECTIONS_MAX:
+        topic_id, index = left.pop()
+        looked_at += 1
         topic = state.image.topics.by_id(topic_id)
-        assert topic is not None, f"topic {topic_id.hex()} is in the index but not in the image"
-        record = state.change(topic, index, topic.partitions[index], election=election).record()
+        partition = None if topic is None else topic.partitions.get(index)
+        if topic is None or partition is None or not is_possible(topic, partition):
+            continue  # a deleted one, or one that would keep its leader
+        record = state.change(topic, index, partition, election=election).record()
         if record is not None:
             records.append(record)
-    return Outcome(records, False)
+    return Outcome(records, bool(left))

@@ -117,8 +117,12 @@ class ClusterIndex:
         """Returns the partitions without a leader that have a replica on the broker, in any state."""
         return list(self._leaderless_of.get(broker_id, ()))
 
+    @property
+    def leaderless_partitions(self) -> PartitionSet:
+        return self._leads.get(NO_LEADER, {})
+
     def leaderless(self) -> list[TopicIdPartition]:
-        return list(self._leads.get(NO_LEADER, ()))
+        return list(self.leaderless_partitions)
 
     def collision(self, name: str) -> str | None:
         """Returns an existing topic whose name in metrics is the same as that of `name`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Generator
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 
 Response = TypeVar("Response")
+State = TypeVar("State")
 
 # Kafka's limit of records of one request: a batch of metadata records must fit into the memory of every node.
 USER_RECORDS_MAX = 10_000
@@ -16,6 +18,28 @@ USER_RECORDS_MAX = 10_000
 class Outcome(NamedTuple, Generic[Response]):
     records: list[MetadataRecord]
     response: Response
+
+
+#: A decision about more partitions than one turn of the event loop has time for. It yields the records of each turn but the last,
+#: which are replayed before it is resumed, and other decisions come in between.
+Decision: TypeAlias = Generator[list[MetadataRecord], None, Outcome[Response]]
+
+
+def in_turns(begin: Callable[[State], Decision[Response]]) -> Callable[[State], Outcome[Response | None]]:
+    """Returns the decision as `Controller.write_in_turns` takes it: each call is a turn, and its response is None but for the last."""
+    running: Decision[Response] | None = None
+
+    def decide(state: State) -> Outcome[Response | None]:
+        nonlocal running
+        if running is None:
+            running = begin(state)
+        try:
+            return Outcome(next(running), None)
+        except StopIteration as end:
+            last: Outcome[Response | None] = end.value
+            return last
+
+    return decide
 
 
 def own_words(error: KafkaError) -> str | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.controller.decisions.outcome import Outcome, check_records_max, own_words
+from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max, own_words
 from ottla.controller.decisions.partition_change import Election
 from ottla.controller.decisions.reassignment_replicas import reassignment, revert
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import check_manual_assignment
+from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -34,17 +35,23 @@ from ottla.protocol.messages.list_partition_reassignments import (
 
 def alter_partition_reassignments(
     state: ControlState, request: AlterPartitionReassignmentsRequest
-) -> Outcome[AlterPartitionReassignmentsResponse]:
+) -> Decision[AlterPartitionReassignmentsResponse]:
     records: list[MetadataRecord] = []
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
+    check_records_max(sum(len(asked.partitions) for asked in request.topics))
+    decided = 0
     for asked in request.topics:
         answered = ReassignableTopicResponse(name=asked.name)
         response.responses.append(answered)
         for wanted in asked.partitions:
+            if decided == PARTITIONS_PER_TURN:
+                yield records
+                records, decided = [], 0
             result = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
             answered.partitions.append(result)
+            decided += 1
             try:
                 record = _reassign(
                     state,
@@ -58,7 +65,6 @@ def alter_partition_reassignments(
             else:
                 if record is not None:
                     records.append(record)
-    check_records_max(len(records))
     return Outcome(records, response)
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
 from ottla.controller.decisions.one_by_one import Progress, one_by_one
-from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Outcome, check_records_max, own_words
+from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Decision, Outcome, check_records_max, own_words
 from ottla.controller.decisions.placement import place
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.configs import ResourceType
@@ -19,10 +19,13 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsTopic, Cre
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 from ottla.protocol.messages.delete_topics import DeletableTopicResult
 from ottla.protocol.primitives import ZERO_UUID, new_uuid
+from ottla.protocol.work import Turn
 from ottla.server.quotas.mutations import unlimited
 
 #: Counts partitions against the client's quota (KIP-599); raises KafkaError where they are too many.
 Charge = Callable[[int], None]
+#: The budget of one turn in deleted partitions, of about 2 us each: the index forgets every one of them.
+DELETED_PER_TURN = 4_000
 NO_DEFAULT = -1  # num_partitions, replication_factor: the server chooses
 
 
@@ -117,14 +120,14 @@ def _manual(state: ControlState, topic: CreatableTopic) -> dict[int, PartitionRe
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
     partitions: dict[int, PartitionRegistration] = {}
-    replication_factor = None
+    new, replication_factor = _NewPartitions(state), None
     for assignment in topic.assignments:
         index = assignment.partition_index
         if index in partitions:
             raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
         check_manual_assignment(state, assignment.broker_ids, replication_factor)
         replication_factor = len(assignment.broker_ids)
-        partitions[index] = _manual_partition(state, index, assignment.broker_ids)
+        partitions[index] = _manual_partition(state, new, index, assignment.broker_ids)
     if sorted(partitions) != list(range(len(partitions))):
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
     return partitions
@@ -147,15 +150,18 @@ def _placed(state: ControlState, topic: CreatableTopic, rng: Random) -> dict[int
         placed = place(state.usable_brokers(), partitions=count, replication_factor=factor, rng=rng)
     except KafkaError as error:
         raise KafkaError(error.code, f"Unable to replicate the partition {factor} time(s): {error.message}") from None
-    return {index: _new_partition(state, replicas) for index, replicas in enumerate(placed)}
+    new = _NewPartitions(state)
+    return {index: new.make(replicas) for index, replicas in enumerate(placed)}
 
 
 def delete_topics(
     state: ControlState, topics: Sequence[tuple[str, bytes]], charge: Charge = unlimited
-) -> Outcome[list[DeletableTopicResult]]:
+) -> Decision[list[DeletableTopicResult]]:
     """Deletes the topics, given as (name, id), which exist and which the caller may delete."""
+    check_records_max(len(topics))
     records: list[MetadataRecord] = []
     results = []
+    turn = Turn(DELETED_PER_TURN)
     for name, topic_id in topics:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         topic = state.image.topics.by_id(topic_id)
@@ -168,7 +174,9 @@ def delete_topics(
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, own_words(error)
         results.append(result)
-    check_records_max(len(records))
+        if topic is not None and turn.spend(1 + len(topic.partitions)):
+            yield records
+            records = []
     return Outcome(records, results)
 
 
@@ -220,14 +228,14 @@ def _add_partitions(state: ControlState, wanted: CreatePartitionsTopic, rng: Ran
             " assignment(s) were specified."
         )
     factor = len(topic.partitions[0].replicas)
-    partitions = []
+    partitions, new = [], _NewPartitions(state)
     if wanted.assignments is not None:
         for offset, assignment in enumerate(wanted.assignments):
             check_manual_assignment(state, assignment.broker_ids, factor)
-            partitions.append(_manual_partition(state, start + offset, assignment.broker_ids))
+            partitions.append(_manual_partition(state, new, start + offset, assignment.broker_ids))
     else:
         placed = place(state.usable_brokers(), partitions=additional, replication_factor=factor, rng=rng)
-        partitions = [_new_partition(state, replicas) for replicas in placed]
+        partitions = [new.make(replicas) for replicas in placed]
     return [partition.to_record(topic.id, start + offset) for offset, partition in enumerate(partitions)]
 
 
@@ -257,26 +265,37 @@ def check_partitions_max(count: int) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
-def _manual_partition(state: ControlState, index: int, replicas: Sequence[int]) -> PartitionRegistration:
+def _manual_partition(
+    state: ControlState, new: _NewPartitions, index: int, replicas: Sequence[int]
+) -> PartitionRegistration:
     if not any(state.image.cluster.is_active(broker) for broker in replicas):
         raise _bad_assignment(
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in"
             " controlled shutdown."
         )
-    return _new_partition(state, tuple(replicas))
+    return new.make(tuple(replicas))
 
 
-def _new_partition(state: ControlState, replicas: tuple[int, ...]) -> PartitionRegistration:
-    """Returns a new partition: all active replicas are in the ISR, because the log is empty; the first of them leads."""
-    isr = tuple(broker for broker in replicas if state.image.cluster.is_active(broker))
-    if not isr:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {len(replicas)} time(s): All brokers are currently fenced or in"
-            " controlled shutdown.",
-        )
-    directories = tuple(state.default_directory(broker) for broker in replicas)
-    return PartitionRegistration(replicas=replicas, isr=isr, leader=isr[0], directories=directories)
+class _NewPartitions:
+    """Makes the new partitions of one topic: all active replicas are in the ISR, because the log is empty; the first of them leads."""
+
+    def __init__(self, state: ControlState) -> None:
+        brokers = state.image.cluster.brokers
+        self._inactive = frozenset(broker_id for broker_id, broker in brokers.items() if not broker.active)
+        self._directories = {broker_id: state.default_directory(broker_id) for broker_id in brokers}
+
+    def make(self, replicas: tuple[int, ...]) -> PartitionRegistration:
+        isr = replicas
+        if not self._inactive.isdisjoint(replicas):
+            isr = tuple(broker for broker in replicas if broker not in self._inactive)
+        if not isr:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {len(replicas)} time(s): All brokers are currently fenced or in"
+                " controlled shutdown.",
+            )
+        directories = tuple([self._directories[broker] for broker in replicas])
+        return PartitionRegistration(replicas=replicas, isr=isr, leader=isr[0], directories=directories)
 
 
 def not_found(name: str | None, topic_id: bytes) -> DeletableTopicResult:

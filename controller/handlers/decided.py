@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
@@ -24,6 +24,17 @@ def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]])
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Reply[Any]:
         require_on_cluster(components, context, operation)
         return components.controller.write(lambda state: decide(state, request))
+
+    return handle
+
+
+def decided_in_turns(operation: int, decide: Callable[[ControlState, Any], Decision[Any]]) -> ControllerHandler:
+    """Returns the handler of a request that may be about thousands of partitions."""
+
+    @wraps(decide)
+    def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Reply[Any]:
+        require_on_cluster(components, context, operation)
+        return components.controller.write_in_turns(in_turns(lambda state: decide(state, request)))
 
     return handle
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import delete_topics, not_found
 from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
@@ -31,12 +31,12 @@ def handle(
     names, ids = _named(request, results)
     quota = mutation_quota(components, context, strict_since=5)
 
-    def decide(state: ControlState) -> Outcome[DeleteTopicsResponse]:
+    def decide(state: ControlState) -> Decision[DeleteTopicsResponse]:
         found = _found(components, context, state, names, ids, results)
-        records, deleted = delete_topics(state, found, quota.charge)
+        records, deleted = yield from delete_topics(state, found, quota.charge)
         return Outcome(records, DeleteTopicsResponse(throttle_time_ms=quota.wait_ms(), responses=results + deleted))
 
-    return components.controller.write(decide)
+    return components.controller.write_in_turns(in_turns(decide))
 
 
 def _named(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> tuple[list[str], list[bytes]]:

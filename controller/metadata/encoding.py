@@ -41,8 +41,14 @@ def record_version(record: MetadataRecord, metadata_version: int) -> int:
 
 def encode_metadata(records: Iterable[MetadataRecord], metadata_version: int) -> list[bytes]:
     values = []
+    versions: dict[type[MetadataRecord], int] = {}  # a topic may have 10,000 records of the same type
     for record in records:
-        version = record_version(record, metadata_version)
+        kind = record.__class__
+        version = versions.get(kind)
+        if version is None:
+            version = record_version(record, metadata_version)
+            if kind is not BrokerRegistrationChangeRecord:
+                versions[kind] = version
         if version == 0 and isinstance(record, PartitionRecord):
             # metadata.version < 17 has no directories; the image has placeholders for them.
             record.directories = []

@@ -111,6 +111,9 @@ class MetadataLoader:
         if self._transaction is None:
             yield from self._publish(delta, offset, epoch)
         self.last_offset, self.last_epoch = offset, epoch
+        replaced = list(delta.deleted_topics.values())
+        del delta
+        yield from _freeing(replaced)
 
     def handle_snapshot(self, reader: SnapshotReader) -> Work[None]:
         """Loads a snapshot: everything that it does not have is removed. It is published after all of it has been read."""

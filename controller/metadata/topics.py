@@ -202,6 +202,8 @@ class TopicsDelta:
             del by_id[topic_id]
             if self.image.id_of(topic.name) == topic_id:
                 del ids[topic.name]
+            if turn.spend(1):
+                yield None
         for topic_id, delta in self.changed.items():
             by_id[topic_id] = delta.apply()
             if turn.spend(1 + len(delta.partition_changes)):

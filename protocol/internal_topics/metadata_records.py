@@ -9,6 +9,7 @@ BrokerRegistrationChange is written in the lowest version that has what changed:
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TypeAlias
 
 from ottla.protocol.compile import decoder, encoder
@@ -333,9 +334,14 @@ def encode_record(record: MetadataRecord, version: int) -> bytes:
     cls = type(record)
     key = info_of(cls).key
     assert key is not None
-    pieces: Pieces = [uvarint(FRAME_VERSION) + uvarint(key) + uvarint(version)]
+    pieces: Pieces = [_frame(key, version)]
     encoder(cls, version)(record, pieces)
     return b"".join(pieces)
+
+
+@cache
+def _frame(key: int, version: int) -> bytes:
+    return uvarint(FRAME_VERSION) + uvarint(key) + uvarint(version)
 
 
 def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:

@@ -18,7 +18,7 @@ from ottla.controller.decisions.brokers import fence_records, unfence_records
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.decisions.index import ClusterIndex
-from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
 from ottla.controller.decisions.settings import ControlSettings
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.delta import MetadataDelta
@@ -63,6 +63,8 @@ class DecisionHarness:
         settings: ControlSettings | None = None,
     ) -> None:
         self.offset = 0
+        #: The number of records in each turn of the last decision in turns.
+        self.turns: list[int] = []
         self.rng = Random(7)
         self.configs = ConfigDecisions(TableSchema(1, DEFAULTS))
         self.state = ControlState(
@@ -86,10 +88,21 @@ class DecisionHarness:
         self.state.image = delta.apply(self.offset, 1)
         self.state.index.update(delta)
 
-    def decide(self, outcome: Outcome[Any]) -> Any:
+    def decide(self, decision: Outcome[Any] | Decision[Any]) -> Any:
         """Let the decision take effect, and give its response."""
-        self.replay(outcome.records)
-        return outcome.response
+        if not isinstance(decision, Outcome):
+            return self._decide_in_turns(decision)
+        self.replay(decision.records)
+        return decision.response
+
+    def _decide_in_turns(self, decision: Decision[Any]) -> Any:
+        self.turns, response = [], None
+        decide = in_turns(lambda state: decision)
+        while response is None:
+            outcome = decide(self.state)
+            self.turns.append(len(outcome.records))
+            response = self.decide(outcome)
+        return response
 
     # Brokers
     def broker(

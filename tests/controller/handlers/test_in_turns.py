@@ -6,17 +6,22 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.controller.decisions.elections import LOOKED_AT_MAX
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.handlers import broker_registration, unregister_broker
 from ottla.controller.handlers.components import ControllerComponents
+from ottla.controller.periodic import NEXT_PART_MS
+from ottla.controller.routes import ROUTES
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     NoOpRecord,
+    PartitionRecord,
 )
+from ottla.protocol.messages.alter_partition import AlterPartitionRequest, PartitionDataRequest, TopicDataRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.server.network.context import RequestContext
 from ottla.server.quotas.clients import ClientQuotas
@@ -138,3 +143,42 @@ def test_a_bug_in_a_later_turn_is_an_unknown_server_error_and_later_requests_are
     quorum.write(topic("a"))
     quorum.commit()
     assert "a" in quorum.loader.image.topics
+
+
+def test_a_search_for_preferred_leaders_goes_on_where_its_last_part_ended() -> None:
+    """Beginning again with each part, it would never get past partitions that keep their leaders."""
+    quorum = active()
+    for broker_id in (1, 2):
+        register(quorum, broker_id)
+    write_partitions(quorum, LOOKED_AT_MAX, [3, 1])  # broker 3 is gone, so that broker 1 leads them
+    quorum.write(*_topic_of_broker_2())
+    quorum.commit()
+    quorum.scheduled_tasks._rebalance()  # due after five minutes, when the sessions of these brokers have ended
+    quorum.clock.advance(NEXT_PART_MS)
+    partition = quorum.controller.image.topics.partition(topic("b").topic_id, 0)
+    assert partition is not None and partition.leader == 2
+
+
+def _topic_of_broker_2() -> list[Any]:
+    """Broker 1 leads its partition."""
+    partition = PartitionRecord(partition_id=0, topic_id=topic("b").topic_id, replicas=[2, 1], isr=[2, 1], leader=1)
+    return [topic("b"), partition]
+
+
+def test_the_isrs_of_thousands_of_partitions_are_decided_in_turns_with_one_answer() -> None:
+    quorum = crowded()
+    before = len(quorum.log.batches)
+    (handler,) = (handler for key, handler in ROUTES if key is ApiKey.ALTER_PARTITION)
+    wanted = [
+        PartitionDataRequest(partition_index=index, leader_epoch=0, partition_epoch=0, new_isr=[1])
+        for index in range(MANY)
+    ]
+    topics = [TopicDataRequest(topic_id=topic("a").topic_id, partitions=wanted)]
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=1, topics=topics)
+    answer = handler(parts_of(quorum), request, context(ApiKey.ALTER_PARTITION))
+    assert len(quorum.log.batches) == before + 1, "one turn"
+    quorum.clock.advance(0)
+    sizes = [len(batch.records) for batch in quorum.log.batches[before:]]
+    assert max(sizes) == PARTITIONS_PER_TURN and sum(sizes) == MANY and not answer.done
+    quorum.commit()
+    assert [each.error_code for each in answer.take().topics[0].partitions] == [0] * MANY

@@ -12,6 +12,7 @@ import pytest
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.snapshots import (
+    BATCHES_BETWEEN_SNAPSHOTS_MAX,
     BYTES_BETWEEN_SNAPSHOTS_MAX,
     RECORDS_PER_STEP,
     SNAPSHOT_INTERVAL_MS_MAX,
@@ -46,14 +47,14 @@ class Workers:
 class SnapshotHarness:
     """A generator on a clock that the test moves; the store keeps the writers, and `refuses` as the log does."""
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.clock = ManualClock()
         self.tasks: list[Coroutine[Any, Any, None]] = []
         self.writers: list[Writer] = []
         self.created: list[int] = []
         self.refuses = False
         world = World(self.clock, Random(0), OsFiles(), None, Workers(), lambda task, name: self.tasks.append(task))
-        self.generator = SnapshotGenerator(world, self)
+        self.generator = SnapshotGenerator(world, self, **limits)
 
     def create_snapshot(self, offset: int, epoch: int) -> Writer | None:
         if self.refuses:
@@ -64,10 +65,10 @@ class SnapshotHarness:
     def snapshot_created(self, offset: int, epoch: int) -> None:
         self.created.append(offset)
 
-    def update(self, image: MetadataImage = EMPTY, *, size: int = 0) -> bool:
+    def update(self, image: MetadataImage = EMPTY, *, size: int = 0, batches: int = 1) -> bool:
         """Commit `size` bytes; whether that begins a snapshot."""
         before = len(self.tasks)
-        self.generator.committed_bytes(size)
+        self.generator.committed(batches if size else 0, size)
         self.generator.on_metadata_update(MetadataDelta(image), image)
         return len(self.tasks) > before
 
@@ -89,7 +90,7 @@ def test_a_snapshot_is_due_after_so_many_bytes_of_log(harness: SnapshotHarness) 
     assert harness.writers[0].ends == ["frozen"] and len(harness.created) == 1
     assert harness.update(), "the bytes that came meanwhile count"
     harness.write()
-    harness.generator.committed_bytes(BYTES_BETWEEN_SNAPSHOTS_MAX)
+    harness.generator.committed(1, BYTES_BETWEEN_SNAPSHOTS_MAX)
     harness.generator.loaded_snapshot()
     assert not harness.update(size=1), "the image came out of a snapshot"
 
@@ -101,6 +102,17 @@ def test_a_snapshot_is_due_when_the_last_one_is_too_old_and_something_was_commit
     harness.write()
     harness.clock.advance_to(2 * SNAPSHOT_INTERVAL_MS_MAX - 1)
     assert not harness.update(size=1)
+
+
+def test_a_snapshot_is_due_after_so_many_batches_of_an_idle_quorum_whatever_the_properties_say() -> None:
+    """A start reads each of them."""
+    harness = SnapshotHarness(bytes_max=2**31 - 1, interval_ms_max=0)
+    harness.clock.advance(7 * 24 * SNAPSHOT_INTERVAL_MS_MAX)
+    assert not harness.update(size=70, batches=BATCHES_BETWEEN_SNAPSHOTS_MAX - 1)
+    assert harness.update(size=70)
+    harness.write()
+    assert not harness.update(size=70, batches=BATCHES_BETWEEN_SNAPSHOTS_MAX - 1), "the count has begun again"
+    assert harness.update(size=70)
 
 
 def test_a_snapshot_is_encoded_a_bounded_number_of_records_in_each_turn(harness: SnapshotHarness) -> None:
