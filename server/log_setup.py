@@ -18,7 +18,7 @@ from typing import TextIO
 #: The limit of events in the queue. Further ones are counted and dropped: logging must not block requests.
 QUEUED_MAX = 10_000
 #: Lines of one write; a slow stream gets no larger pieces.
-WRITTEN_AT_ONCE = 500
+WRITTEN_AT_ONCE = 250
 #: A line appears after this time at the latest.
 REST_S = 0.02
 FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
@@ -83,13 +83,13 @@ class BatchWriter(logging.handlers.QueueListener):
         while True:
             events = [self._events.get()]
             with suppress(queue.Empty):
-                while len(events) < QUEUED_MAX:
+                while len(events) < WRITTEN_AT_ONCE:
                     events.append(self._events.get_nowait())
-            for first in range(0, len(events), WRITTEN_AT_ONCE):
-                self._write([event for event in events[first : first + WRITTEN_AT_ONCE] if event is not None])
+            self._write([event for event in events if event is not None])
             if None in events:
                 return
-            self._stopping.wait(REST_S)
+            if len(events) < WRITTEN_AT_ONCE:
+                self._stopping.wait(REST_S)
 
     def _write(self, events: list[logging.LogRecord]) -> None:
         try:
