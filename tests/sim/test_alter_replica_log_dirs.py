@@ -209,7 +209,7 @@ def test_a_replica_of_another_broker_long_names_and_cordoned_directories_are_ref
     run(main())
 
 
-def test_a_move_that_is_ended_and_begins_again_before_the_controller_is_told_comes_to_its_end() -> None:
+def test_a_move_that_is_ended_and_begins_again_before_the_controller_knows_comes_to_its_end() -> None:
     """The controller has registered the target for the first of the two moves, and the reports of both ends wait behind another one."""
 
     async def main() -> None:
