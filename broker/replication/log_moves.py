@@ -43,6 +43,8 @@ SLICE_BYTES = 1 << 20
 PIECE_BYTES = 128 << 10
 #: An operator may raise the rate while a move waits because of it.
 LOOK_AT_RATE_MS = 500
+#: The report is sent again: it may have changed nothing (seed 188: its answer came, and the directory stayed as it was).
+LOOK_AT_METADATA_MS = 500
 #: So much is read from the disk on a worker at once, and so much is written before it is synced on a worker.
 READ_AHEAD_BYTES = 8 << 20
 FLUSH_BYTES = 64 << 20
@@ -268,13 +270,19 @@ class LogMoves:
         if not self._is_accepted(move):
             self._ask(move)
             move.news.clear()
-            return move.news.wait
+            return partial(self._news, move)
         self._logs.replace(current, future, now_ms)
         del self._moves[move.key]
         move.partition.log_replaced(future)
         self._log_removal.rename()
         log.info("%s has moved to %s", move.partition, move.target.path)
         return None
+
+    async def _news(self, move: Move) -> None:
+        """Waits for a change of the metadata, but not without end: a directory that is registered already gives none."""
+        timer = self._world.clock.call_later(LOOK_AT_METADATA_MS, move.news.set)
+        await move.news.wait()
+        timer.cancel()
 
     def _is_settled(self, move: Move, current: Log) -> bool:
         """Returns True if a crash right after the replacement would lose nothing that the current log would keep."""
@@ -310,10 +318,9 @@ class LogMoves:
         )
 
     def _ask(self, move: Move) -> None:
-        if not move.asked:
-            move.asked = True
-            assert self._assignments is not None
-            self._assignments.assign(*move.key, move.target.directory_id)
+        move.asked = True
+        assert self._assignments is not None
+        self._assignments.assign(*move.key, move.target.directory_id)
 
     def _on_worker(self, function: Callable[[], object]) -> Wait:
         return partial(self._world.workers.run, function)

@@ -10,7 +10,7 @@ from ottla.broker.coordinator.context import LoadTimes
 from ottla.broker.share.share_partition import Acknowledgement
 from ottla.server.clock import Clock
 
-BITS_MAX = 31
+BUCKETS = 32
 
 
 class Histogram:
@@ -19,11 +19,11 @@ class Histogram:
     __slots__ = ("buckets", "total")
 
     def __init__(self) -> None:
-        self.buckets = [0] * (BITS_MAX + 1)
+        self.buckets = [0] * (BUCKETS)
         self.total = 0
 
     def add(self, value: int) -> None:
-        self.buckets[min(value.bit_length(), BITS_MAX)] += 1
+        self.buckets[min(value.bit_length(), BUCKETS - 1)] += 1
         self.total += value
 
 

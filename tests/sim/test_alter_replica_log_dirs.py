@@ -209,6 +209,39 @@ def test_a_replica_of_another_broker_long_names_and_cordoned_directories_are_ref
     run(main())
 
 
+def test_a_move_that_is_ended_and_begins_again_before_the_controller_knows_comes_to_its_end() -> None:
+    """The controller has registered the target for the first of the two moves, and the reports of both ends wait behind another one."""
+
+    async def main() -> None:
+        cluster = Cluster({1: "broker,controller", 2: "broker"}, TWO)
+        await cluster.begin(2)
+        node = cluster.sim.by_number[2]
+        fill(cluster.sim.by_number[registration(node).leader])
+        source = directory_of(node)
+        target = other_than(source)
+        assert node.server is not None and node.server.broker is not None
+        moves = node.server.broker.replicas.moves
+        moves._is_accepted = lambda move: False  # the metadata is here, and the turn that replaces the log is not yet
+        assert await move(cluster, 2, target) == ErrorCode.NONE
+        await until(lambda: is_registered_there(node, target))
+        for link in (("n1", "n2"), ("n2", "n1")):
+            cluster.sim.hub.cut(*link)
+        reports = node.server.broker.replicas.assignments
+        assert reports is not None
+        node.host.lane.context.run(reports.assign, bytes(16), 7, bytes(16))  # is sent first, and not answered
+        await asyncio.sleep(0.1)
+        del moves._is_accepted
+        assert await move(cluster, 2, source) == ErrorCode.NONE
+        assert await move(cluster, 2, target) == ErrorCode.NONE
+        await until(lambda: any(each.asked for each in moves._moves.values()), 2)
+        for link in (("n1", "n2"), ("n2", "n1")):
+            cluster.sim.hub.mend(*link)
+        await until(lambda: directory_of(node) == target)
+        assert is_registered_there(node, target)
+
+    run(main())
+
+
 def test_a_source_that_fails_after_the_controller_agreed_is_given_back_so_that_the_failure_is_noticed() -> None:
     async def main() -> None:
         cluster = Cluster({1: "broker,controller", 2: "broker"}, TWO)

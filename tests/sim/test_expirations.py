@@ -122,7 +122,7 @@ def test_sessions_of_a_token_end_with_it_and_no_new_one_begins() -> None:
     assert run(main()) < LIMIT_SECONDS
 
 
-def test_a_token_that_its_owner_ends_logs_nobody_in() -> None:
+def test_a_token_that_its_owner_ends_logs_no_client_in() -> None:
     async def main() -> float:
         harness = await started("CLIENTS", CLIENTS_PORT, {})
         sessions, hmac = await token_of(harness, 600)
