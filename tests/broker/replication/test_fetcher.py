@@ -19,7 +19,9 @@ from ottla.broker.replication.fetcher import (
 )
 from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.broker.replication.partition import Partition
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.api import Api
+from ottla.protocol.compile import decode
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
@@ -56,8 +58,9 @@ class Protocol:
     def call(self, client_id: str, request: Any, *args: Any) -> None:
         self.requests.append(request)
 
-    def call_encoded(self, request: bytes, *args: Any) -> None:
-        self.requests.append(request)
+    def call_encoded(self, request: bytes, api: Api, version: int, *args: Any) -> None:
+        client_id_bytes = int.from_bytes(request[:2], "big")
+        self.requests.append(decode(FetchRequest, request[2 + client_id_bytes + 1 :], version))
 
 
 @pytest.fixture
