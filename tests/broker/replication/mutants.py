@@ -182,8 +182,8 @@ MUTANTS = (
     Mutant(
         "closing a session leaves its waiting request without anything that wakes it",
         "broker/replication/fetch_session_cache.py",
-        "                isolated(session.waiting.expire)\n",
-        "                pass\n",
+        "                isolated(session.waiting.expire)\n            session.close()\n",
+        "                pass\n            session.close()\n",
         "tests/sim/test_fetch_regressions.py"
         "::test_a_session_that_is_closed_in_the_turn_of_an_append_costs_no_other_fetch_its_wake_up",
     ),
