@@ -76,6 +76,8 @@ class ConsumerMember(Client):
             try:
                 if not self.topic_ids.keys() >= set(self.group.topics):
                     await self.refresh(self.group.topics)
+                if not self.topic_ids.keys() >= set(self.group.topics):
+                    raise Unreachable("the node that answered does not know all topics yet")
                 node = await self.coordinator(self.group.name, GROUP)
                 while not self.stopping:
                     await self._beat(node)
