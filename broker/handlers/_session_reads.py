@@ -33,7 +33,7 @@ class SessionReads:
     """The base class of `ShortFetch`: access through another object would cost a part of what the short path saves."""
 
     __slots__ = (
-        "_by_id", "_read_committed", "_replica_epoch", "_replica_id", "broker", "context", "mono_ns", "request", "route", "session",
+        "_by_id", "_read_committed", "_replica_epoch", "_replica_id", "broker", "context", "gathering", "mono_ns", "request", "route", "session",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +47,7 @@ class SessionReads:
         """`request`: one of those that the short path serves, for all fields that do not differ."""
         self.broker, self.route, self.context = broker, route, context
         self.request, self.session = request, session
+        self.gathering = broker.replicas.wakeups.gathering
         self.mono_ns = broker.world.clock.mono_ns
         version = context.api_version
         self._by_id = broker.replicas.by_id
@@ -102,6 +103,13 @@ class SessionReads:
             if partition.leader_log is not log:
                 return self._find(session)
         return found
+
+    def _gathers(self, found: list[Found]) -> bool:
+        """See broker/replication/purgatory/gathering.py."""
+        records = 0
+        for wanted, _, log in found:
+            records += log.log_end_offset - wanted.fetch_offset
+        return self.gathering.wants(records)
 
     def _read(self, found: list[Found]) -> tuple[int, list[Row]]:
         is_follower, read_committed = self._replica_id >= 0, self._read_committed

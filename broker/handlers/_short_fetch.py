@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._delayed_short_fetch import DelayedShortFetch
-from ottla.broker.handlers._session_reads import UNUSUAL, Found, SessionReads
+from ottla.broker.handlers._session_reads import UNUSUAL, SessionReads
 from ottla.broker.replication.fetch_forms import (
     PARTITION_BYTES,
     TOPIC_BYTES,
@@ -57,7 +57,7 @@ class ShortFetch(SessionReads):
     """The requests of one connection for one session. Without a session it has one of its own, which is not in the cache."""
 
     __slots__ = (
-        "_authorizer", "_delays", "_gathering", "_has_wait", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail",
+        "_authorizer", "_delays", "_has_wait", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +79,6 @@ class ShortFetch(SessionReads):
         self._has_wait = request.min_bytes == 1 <= request.max_bytes and request.max_wait_ms > 0
         self._delays = self._sessions.follower_delays if self._replica_id >= 0 else self._sessions.consumer_delays
         self._mono_ms = broker.world.clock.mono_ms
-        self._gathering = broker.replicas.wakeups.gathering
 
     def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
         at = pos + self._prefix_end
@@ -120,7 +119,7 @@ class ShortFetch(SessionReads):
                 delayed = DelayedShortFetch(self, connection, correlation_id, self._delays)
                 for wanted, partition, _ in found:
                     wanted.watch(partition.watches)
-                self._gathering.hold(delayed)
+                self.gathering.hold(delayed)
                 connection.stamp_ns = self.mono_ns()
                 return True
         total, rows = UNUSUAL if found is None else self._read(found)
@@ -138,13 +137,6 @@ class ShortFetch(SessionReads):
         self.route.count(now_ns - connection.stamp_ns)
         connection.stamp_ns = now_ns
         return True
-
-    def _gathers(self, found: list[Found]) -> bool:
-        """See broker/replication/purgatory/gathering.py."""
-        records = 0
-        for wanted, _, log in found:
-            records += log.log_end_offset - wanted.fetch_offset
-        return self._gathering.wants(records)
 
     def _is_allowed(self, authorizer: Authorizer, connection: Connection) -> bool:
         context = connection.contexts.get(self._start)
