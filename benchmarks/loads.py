@@ -179,9 +179,14 @@ def last_line(tool: str, *args: str) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
-def null(o: Options) -> dict[str, float]:
+def null_one_record(o: Options) -> dict[str, float]:
     """One-record Produce to the null server at `port`."""
     return raw.one_in_flight([("127.0.0.1", o["port"])], "t", o["connections"], o["seconds"])
+
+
+def null_fan_out(o: Options) -> dict[str, float]:
+    """Consumers at the null server of Fetches at `port`."""
+    return raw.fan_out(("127.0.0.1", o["port"]), "t", o["connections"], o["seconds"])
 
 
 def transactions(o: Options) -> dict[str, float]:
@@ -208,7 +213,8 @@ LOADS: dict[str, Callable[[Options], dict[str, float]]] = {
     "fan_out": fan_out,
     "java_consume": java_consume,
     "java_produce": java_produce,
-    "null": null,
+    "null_fan_out": null_fan_out,
+    "null_one_record": null_one_record,
     "one_record": one_record,
     "transactions": transactions,
 }

@@ -11,16 +11,13 @@ import asyncio
 import mmap
 import os
 import socket
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from struct import Struct
 
 import uvloop
 
 from benchmarks import raw
+from benchmarks.servers import NullServer
 from benchmarks.usage import cpu_seconds
 from ottla.server.network.transport import NEAR_SEND_BUFFER_BYTES
 
@@ -75,26 +72,10 @@ class Client(asyncio.BufferedProtocol):
         self.writelines((head, self.log[at : at + SLICE_BYTES]))
 
 
-async def serve() -> None:
-    """Prints the port that it took."""
+async def serve(port: int) -> None:
     log = memoryview(write_slices(os.environ.get("TMPDIR", "/tmp")))
-    server = await asyncio.get_running_loop().create_server(lambda: Client(log), "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    server = await asyncio.get_running_loop().create_server(lambda: Client(log), "127.0.0.1", port)
     await server.serve_forever()
-
-
-@contextmanager
-def null_fetch_server() -> Iterator[tuple[int, int]]:
-    """Starts the server in a process of its own; yields its port and pid."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.null_fetch", "--serve"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        yield int(process.stdout.readline()), process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def measure(port: int, pid: int, connections: int, seconds: float) -> dict[str, float]:
@@ -107,15 +88,15 @@ def measure(port: int, pid: int, connections: int, seconds: float) -> dict[str, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.null_fetch", description=__doc__)
-    parser.add_argument("--serve", action="store_true", help="be the server, until killed")
+    parser.add_argument("port", type=int, nargs="?", help="be the server there, until killed")
     parser.add_argument("--seconds", type=float, default=3.0)
     args = parser.parse_args()
-    if args.serve:
-        uvloop.run(serve())
+    if args.port:
+        uvloop.run(serve(args.port))
         return
-    with null_fetch_server() as (port, pid):
+    with NullServer("null_fetch") as null:
         for connections in CONNECTIONS:
-            found = measure(port, pid, connections, args.seconds)
+            found = measure(null.port, null.pid, connections, args.seconds)
             print(f"{connections} connections: {found['cpu']:.3f} s/GB at {found['mb_per_s']:,.0f} MB/s")
 
 

@@ -38,6 +38,11 @@ class Row:
         return self.unit.endswith("/s")
 
     @property
+    def is_raw(self) -> bool:
+        """Its client is raw sockets: the CPU of a server that does nothing counts, not the client's rate."""
+        return self.load in ("one_record", "fan_out")
+
+    @property
     def null_module(self) -> str:
         """What takes this load in place of a server: its figure is the ceiling of the client on this machine. "": nothing does."""
         return "" if self.options.get("tls") else NULL_MODULES.get(self.load, "")
@@ -56,7 +61,12 @@ REPLICATED = {"replication": 3, "configs": {"min.insync.replicas": "2"}}
 PRODUCE_3 = {**REPLICATED, "partitions": 6, "count": 200_000, "size": 1000}
 TRANSACTIONS = {**REPLICATED, "partitions": 3, "seconds": 10}
 MANY_3 = {**REPLICATED, "partitions": 6, "connections": 32, "seconds": 5}
-NULL_MODULES = {"one_record": "null_server", "produce": "null_broker", "end_to_end": "null_broker"}
+NULL_MODULES = {
+    "one_record": "null_server",
+    "fan_out": "null_fetch",
+    "produce": "null_broker",
+    "end_to_end": "null_broker",
+}
 
 WRITTEN, WRITTEN_TLS = "produce 1 KB, 6 partitions, 64 KB batches", "produce 1 KB over TLS"
 WRITTEN_ONE, WRITTEN_TEXT = "produce 1 KB, 1 partition, 16 KB batches, linger 0", "produce 1 KB of text, zstd"

@@ -76,7 +76,7 @@ class TlsListener:
 
 
 class NullServer:
-    """benchmarks/null_server.py or benchmarks/null_broker.py in a process of its own."""
+    """A server without a broker, benchmarks/null_*.py, in a process of its own."""
 
     def __init__(self, module: str) -> None:
         self._module, self.port = module, NULL_PORT

@@ -85,10 +85,10 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _without(null: Figures | None, ours: Figures, row: Row) -> str:
-    """For raw sockets the null server's CPU; for librdkafka how fast its client is where nothing is done."""
+    """For raw sockets the null servers' CPU; for librdkafka how fast its client is where nothing is done."""
     if null is None:
         return ""
-    if row.load == "one_record":
+    if row.is_raw:
         return f"{_cpu(null, row)}, ours {verdict(ours['cpu'] / null['cpu'], None, row.null_at_most)}"
     return f"{_figure(null, row)} ({null['client']:.2f} cores), ours {ours[row.figure] / null[row.figure]:.2f}x"
 

@@ -46,11 +46,11 @@ def measure(server: Server, row: Row, round_: int) -> Figures:
 
 
 def measure_null(row: Row) -> Figures:
-    """The same client without a server: the null server for raw sockets, the null broker for librdkafka."""
+    """The same client without a server: the null servers for raw sockets, the null broker for librdkafka."""
     with NullServer(row.null_module) as null:
         options = {**row.options, "topic": "t", "bootstrap": f"127.0.0.1:{null.port}", "port": null.port}
-        if row.load == "one_record":
-            return timed(row, "null", {**options, "seconds": NULL_SECONDS}, [null.pid])
+        if row.is_raw:
+            return timed(row, f"null_{row.load}", {**options, "seconds": NULL_SECONDS}, [null.pid])
         return timed(row, row.load, options, [null.pid])
 
 
