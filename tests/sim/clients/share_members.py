@@ -96,7 +96,8 @@ class ShareMember(Client):
     def _begin(self) -> None:
         """As another member."""
         self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
-        self.epoch, self._says_all = JOINING, True
+        self.epoch = JOINING
+        self._says_all = False
         self.epochs: list[int] = []
         self.assigned: list[TopicPartition] = []
         self._beats_at = 0.0
@@ -147,7 +148,7 @@ class ShareMember(Client):
         if self._coordinator is None:
             self._coordinator = await self.coordinator(self.group.name, GROUP)
         request = ShareGroupHeartbeatRequest(self.group.name, self.member_id, self.epoch)
-        if self._says_all:
+        if self._says_all or self.epoch == JOINING:
             request.subscribed_topic_names = sorted({topic for topic, _ in self.group.partitions})
         before = self.epoch
         is_repeated = len(self.epochs) > 2 and self.rng.random() < REPEATS
@@ -160,7 +161,7 @@ class ShareMember(Client):
                 raise Violation("38", f"{self.name} is in epoch {before}, and is served in {self.epochs[-3]}")
             return
         if code in FENCED:
-            self.epoch, self._says_all = JOINING, True
+            self.epoch = JOINING
             self.epochs.clear()
             return
         if code is not ErrorCode.NONE:
