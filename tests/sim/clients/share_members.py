@@ -97,6 +97,7 @@ class ShareMember(Client):
         """As another member."""
         self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
         self.epoch = JOINING
+        self._says_all = False
         self.epochs: list[int] = []
         self.assigned: list[TopicPartition] = []
         self._beats_at = 0.0
@@ -116,7 +117,8 @@ class ShareMember(Client):
             try:
                 await self._beat()
             except Unreachable:
-                self._coordinator = None
+                # The answer that was lost may have had the assignment, which only a full request is answered with again.
+                self._coordinator, self._says_all = None, True
             await self._fetch_all()
             await self.pause(self.pause_seconds)
             if self.epoch > JOINING and not self.group.is_calm:
@@ -146,7 +148,7 @@ class ShareMember(Client):
         if self._coordinator is None:
             self._coordinator = await self.coordinator(self.group.name, GROUP)
         request = ShareGroupHeartbeatRequest(self.group.name, self.member_id, self.epoch)
-        if self.epoch == JOINING:
+        if self._says_all or self.epoch == JOINING:
             request.subscribed_topic_names = sorted({topic for topic, _ in self.group.partitions})
         before = self.epoch
         is_repeated = len(self.epochs) > 2 and self.rng.random() < REPEATS
@@ -168,7 +170,7 @@ class ShareMember(Client):
             raise Violation("38", f"{self.name} was answered {code.name}: {answer.error_message}")
         if answer.member_epoch < before:
             raise Violation("38", f"{self.name} was in epoch {before}, and is in {answer.member_epoch}")
-        self.epoch = answer.member_epoch
+        self.epoch, self._says_all = answer.member_epoch, False
         if self.epoch not in self.epochs:
             self.epochs.append(self.epoch)
         self._beats_at = self._now + HEARTBEAT_SECONDS

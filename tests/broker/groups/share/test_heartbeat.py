@@ -115,6 +115,18 @@ def test_the_previous_epoch_is_accepted_and_older_ones_are_fenced(groups: ShareG
     assert groups.heartbeat("m", member.epoch + 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
 
+def test_a_full_request_is_answered_with_the_assignment_whose_answer_was_lost(groups: ShareGroupHarness) -> None:
+    """A member says all again after any error; a short request is answered with an assignment that it changes only, as in Kafka."""
+    member = groups.join("m")
+    groups.advance()
+    before = member.epoch
+    assert groups.heartbeat("m", before).assignment is not None, "this is the answer that is lost"
+    groups.restart()
+    assert groups.heartbeat("m", before).assignment is None
+    member.beat("orders")
+    assert (member.epoch, member.assigned) == (before + 1, {"orders": [0, 1, 2]})
+
+
 def test_a_group_that_is_full_takes_its_own_members_only() -> None:
     groups = ShareGroupHarness(share_group_max_size=1)
     groups.join("m1")
