@@ -107,8 +107,11 @@ class SessionReads:
     def _gathers(self, found: list[Found]) -> bool:
         """See broker/replication/purgatory/gathering.py."""
         records = 0
-        for wanted, _, log in found:
-            records += log.log_end_offset - wanted.fetch_offset
+        for wanted, partition, log in found:
+            ahead = log.log_end_offset - wanted.fetch_offset
+            if ahead and not partition.is_gathered:
+                return False
+            records += ahead
         return self.gathering.wants(records)
 
     def _read(self, found: list[Found]) -> tuple[int, list[Row]]:

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from ottla.broker.replication.isr import ReplicaProgress
-from ottla.broker.replication.purgatory.gathering import DelayedOperation
+from ottla.broker.replication.purgatory.gathering import DelayedOperation, Gathering, NoGathering
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 
 INVALID_SESSION_ID = 0
@@ -227,10 +227,11 @@ class Watcher(Protocol):
 class Watches:
     """The watches of one replica: it notifies each once of its next change, and they must be set again."""
 
-    __slots__ = ("_wakeups", "consumers", "followers")
+    __slots__ = ("_gathering", "_wakeups", "consumers", "followers")
 
-    def __init__(self, wakeups: Wakeups) -> None:
+    def __init__(self, wakeups: Wakeups, gathering: Gathering | NoGathering) -> None:
         self._wakeups = wakeups
+        self._gathering = gathering
         self.followers: dict[FetchPartition, None] = {}
         self.consumers: dict[Watcher, None] = {}
 
@@ -258,10 +259,10 @@ class Watches:
                 follower = progress.get(session.replica_id)
                 if follower is not None and follower.log_end_offset == first_offset:
                     follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
-        wakeups, records = self._wakeups, last_offset - first_offset + 1
+        wakeups, gathering, records = self._wakeups, self._gathering, last_offset - first_offset + 1
         for fetch in self.followers:
             waiting = fetch.changed()
-            if waiting is not None and not wakeups.gathering.holds(waiting, records):
+            if waiting is not None and not gathering.holds(waiting, records):
                 wakeups.schedule(waiting)
         self.followers.clear()
 

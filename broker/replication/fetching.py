@@ -286,9 +286,12 @@ class Fetching:
         for wanted in self.session.active:
             partition = self._find(wanted)
             log = None if partition is None else partition.leader_log
-            if log is None or log.log_end_offset < wanted.fetch_offset:
+            if partition is None or log is None or log.log_end_offset < wanted.fetch_offset:
                 return False
-            records += log.log_end_offset - wanted.fetch_offset
+            ahead = log.log_end_offset - wanted.fetch_offset
+            if ahead and not partition.is_gathered:
+                return False
+            records += ahead
         return self._broker.replicas.wakeups.gathering.holds(self, records)
 
     def wake(self) -> None:

@@ -15,6 +15,7 @@ from ottla.broker.replication.isr import ReplicaProgress
 from ottla.broker.replication.purgatory.offset_waits import OffsetWaits
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle
+from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import NEVER
 from ottla.storage.log import Log
@@ -64,6 +65,7 @@ class PartitionState:
         "follower_throttle",
         "followers",
         "index",
+        "is_gathered",
         "isr",
         "lag_time_ms_max",
         "leader_epoch",
@@ -118,7 +120,10 @@ class PartitionState:
         self.followers: dict[int, ReplicaProgress] = {}
         #: True if there is no other replica, so that an append is committed at once.
         self.alone = True
-        self.watches = Watches(wakeups)
+        #: Whether followers' fetches of it may be held (purgatory/gathering.py).
+        self.is_gathered = topic not in INTERNAL_TOPICS
+        gathering = wakeups.gathering if self.is_gathered else wakeups.no_gathering
+        self.watches = Watches(wakeups, gathering)
         #: DeleteRecords that wait for other replicas' log starts.
         self.delayed_deletes: list[AwaitsLogStarts] = []
         #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
@@ -126,8 +131,8 @@ class PartitionState:
         self.follower_throttle: Throttle | None = None
         #: flush.messages: the append that reaches this number of records is answered after a flush.
         self.flush_messages = NEVER
-        self._committing = OffsetWaits(wakeups.gathering)
-        self._flushing = OffsetWaits(wakeups.gathering)
+        self._committing = OffsetWaits(gathering)
+        self._flushing = OffsetWaits(gathering)
         self._wakeups = wakeups
         self._group_flush = group_flush
         # Counted in plain ints, read at a scrape.

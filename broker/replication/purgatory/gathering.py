@@ -10,6 +10,9 @@ record costs half as many fetches. With acks=1, or with one Produce at a time, n
     held        a fetch with few records, while fewer Produces wait than the crowd, for HOLD_MS at most
     in vain     the crowd did not come back within HOLD_MS: the next rounds are not held, twice as many each time
 
+Internal topics take no part: the next record of a transaction or a group comes when the coordinator's is committed, so that a held
+one delays itself. Transactions of three partitions came to 120 a second with them, and to 255 without.
+
 What decides is whether the last holds were worth it, not a rate: producers that do not wait for each other (500 messages a second
 from anywhere) cost one hold of 1 ms in 64 rounds.
 """
@@ -67,6 +70,21 @@ class Rounds:
         self._crowd = self.waiting
         self._in_vain = self._in_vain + 1 if in_vain else 0
         self._passing = min(2**self._in_vain, PASSED_MAX) if in_vain else 0
+
+
+class NoGathering:
+    """Of internal topics: their records are not waited for, and end the hold of the fetch that carries them."""
+
+    __slots__ = ()
+
+    def joined(self) -> None:
+        pass
+
+    def left(self, count: int) -> None:
+        pass
+
+    def holds(self, fetch: DelayedOperation, records: int) -> bool:
+        return False
 
 
 class Gathering:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ottla.broker.replication.purgatory.gathering import Gathering
+from ottla.broker.replication.purgatory.gathering import Gathering, NoGathering
 from ottla.protocol.errors import ErrorCode
 from ottla.server.isolation import isolated
 
@@ -28,7 +28,7 @@ class OffsetWaits:
 
     __slots__ = ("_gathering", "waiting")
 
-    def __init__(self, gathering: Gathering) -> None:
+    def __init__(self, gathering: Gathering | NoGathering) -> None:
         self._gathering = gathering
         #: Each append checks whether there are any; the deque is checked in a fifth of the time of a method call.
         self.waiting: deque[OffsetWait] = deque()

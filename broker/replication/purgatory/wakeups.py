@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.replication.purgatory.gathering import DelayedOperation, Gathering
+from ottla.broker.replication.purgatory.gathering import DelayedOperation, Gathering, NoGathering
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 
@@ -20,6 +20,7 @@ class Wakeups:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.gathering = Gathering(clock, self.schedule)
+        self.no_gathering = NoGathering()
         #: Those of this turn, and what one Produce of it may set to be called after them.
         self.pending: dict[DelayedOperation, None] = {}
         self.afterwards: Callable[[], None] | None = None

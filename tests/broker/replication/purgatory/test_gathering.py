@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.broker.replication.fetch_session import FetchPartition, FetchSession
+from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.gathering import GATHERED_MAX, HOLD_MS, PASSED_MAX
+from ottla.broker.replication.purgatory.offset_waits import OffsetWait
 from ottla.broker.replication.purgatory.wakeups import Wakeups
+from tests.broker.replication.test_partition import Flushes
 from tests.manual_clock import ManualClock
 
 FEW = 1
@@ -22,6 +26,7 @@ class Fetch:
         self.clock = clock
         self.made_ms = clock.now_ms
         self.woken_ms: list[int] = []
+        self.fresh: dict[FetchPartition, None] = {}
 
     def wake(self) -> None:
         self.woken_ms.append(self.clock.now_ms)
@@ -32,7 +37,8 @@ class Leader:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.gathering = Wakeups(self.clock).gathering
+        self.wakeups = Wakeups(self.clock)
+        self.gathering = self.wakeups.gathering
         self.held: list[Fetch] = []
 
     @property
@@ -134,6 +140,30 @@ def test_producers_that_come_back_again_end_the_pause(leader: Leader) -> None:
         leader.write()
         assert leader.fetch()
         leader.round_of(8)
+
+
+def test_a_record_of_an_internal_topic_is_not_waited_for_and_ends_the_hold_of_the_fetch_that_carries_it(
+    leader: Leader,
+) -> None:
+    """Held, the records of a coordinator delayed the next ones of the same transaction: 120 transactions a second, and 300 since."""
+    topics = ("t", "__transaction_state")
+    partitions = [Partition(1, topic, 0, topic.encode(), leader.wakeups, Flushes(), 30_000) for topic in topics]
+    fetches = [FetchPartition(each.topic, each.topic_id, 0, 0, 1 << 20) for each in partitions]
+    session = FetchSession({(each.topic_id, 0): each for each in fetches}, replica_id=2, uses_topic_ids=True)
+    session.waiting = fetch = Fetch(leader.clock)
+    for wanted, partition in zip(fetches, partitions, strict=True):
+        wanted.watch(partition.watches)
+    leader.round_of(5)
+    client, internal = partitions
+    client._committing.add(OffsetWait(1, lambda error: None))
+    client.watches.appended(0, 0, {})
+    leader.turn()
+    assert leader.waiting == 1 and not fetch.woken_ms
+    internal._committing.add(OffsetWait(1, lambda error: None))
+    internal.watches.appended(0, 0, {})
+    assert leader.waiting == 1
+    leader.turn()
+    assert fetch.woken_ms == [0]
 
 
 @given(st.lists(st.sampled_from(["write", "acknowledge", "fetch", "turn", "wait"]), max_size=200))
