@@ -73,7 +73,7 @@ class Client(asyncio.BufferedProtocol):
 
 
 async def serve(port: int) -> None:
-    log = memoryview(write_slices(os.environ.get("TMPDIR", "/tmp")))
+    log = memoryview(write_slices(tempfile.gettempdir()))
     server = await asyncio.get_running_loop().create_server(lambda: Client(log), "127.0.0.1", port)
     await server.serve_forever()
 
