@@ -29,17 +29,14 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.world import World
-from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import new_log
 from tests.broker.records import batch
-from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
+from tests.broker.replication.test_fetcher import SELF, TOPIC_ID, following
+from tests.broker.replication.test_partition import NOW_MS
 from tests.fuzz.wire import SentBytes
 from tests.manual_clock import ManualClock
 
-TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
-LEADER, SELF, COUNT = 1, 2, 3
+OTHER_ID, COUNT = bytes(range(1, 17)), 3
 SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 10 << 20, 1_000, 30_000)
 CORRELATION_ID = 7
 SEEDS, STEPS, RESPONSES = 20, 60, 2_000
@@ -47,16 +44,7 @@ SEEDS, STEPS, RESPONSES = 20, 60, 2_000
 
 @pytest.fixture
 def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
-    found = []
-    for index in range(COUNT):
-        log = new_log(OsFiles(), Mappings(), str(tmp_path / f"t-{index}"), "t", index, TOPIC_ID, LogConfig())
-        partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
-        partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
-        found.append(partition)
-    yield found
-    for partition in found:
-        assert partition.log is not None
-        partition.log.close()
+    yield from following(tmp_path, COUNT)
 
 
 class Follower:

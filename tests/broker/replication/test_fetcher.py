@@ -63,11 +63,11 @@ class Protocol:
         self.requests.append(decode(FetchRequest, request[2 + client_id_bytes + 1 :], version))
 
 
-@pytest.fixture
-def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
+def following(directory: Path, count: int) -> Iterator[list[Partition]]:
+    """So many partitions of a topic, each with a log; closed in the end."""
     found = []
-    for index in range(COUNT):
-        log = new_log(OsFiles(), Mappings(), str(tmp_path / f"t-{index}"), "t", index, TOPIC_ID, LogConfig())
+    for index in range(count):
+        log = new_log(OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig())
         partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
         partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         found.append(partition)
@@ -75,6 +75,11 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
     for partition in found:
         assert partition.log is not None
         partition.log.close()
+
+
+@pytest.fixture
+def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
+    yield from following(tmp_path, COUNT)
 
 
 def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitions: list[Partition]) -> None:
