@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from typing import TypeVar
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import group_record, member_tombstones
 from ottla.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def keep_alive(shard: GroupShard, group_id: str, member_id: str) -> None:
@@ -22,16 +25,19 @@ def keep_alive(shard: GroupShard, group_id: str, member_id: str) -> None:
         shard.timers.schedule(key, session_ms, partial(_expire, shard, group_id, member_id))
 
 
-def removal(shard: GroupShard, group: ShareGroup, member_id: str) -> list[CoordinatorRecord]:
+def remove(shard: GroupShard, group: ShareGroup, member_id: str, response: T | None) -> Outcome[T]:
     """Tombstones of the member, and the group's next epoch."""
-    names = group.subscribed_topics({member_id: ()})
-    epoch = group_record(group.group_id, group.epoch + 1, shard.cluster.hashes.of_group(shard.cluster.topics(), names))
-    return [*member_tombstones(group.group_id, member_id), epoch]
+    topics, new_hash = shard.cluster.topics(), group.metadata_hash
+    if group.seen_topics is not topics or group.is_narrowed_without(member_id):
+        new_hash = shard.cluster.hashes.of_group(topics, group.subscribed_topics({member_id: ()}))
+    epoch = group_record(group.group_id, group.epoch + 1, new_hash)
 
+    def removed() -> Outcome[T]:
+        group.seen_topics = topics
+        shard.timers.cancel(_session_key(group.group_id, member_id))
+        return Outcome()
 
-def forget(shard: GroupShard, group_id: str, member_id: str) -> None:
-    """Cancel the timer of a member that is gone."""
-    shard.timers.cancel(_session_key(group_id, member_id))
+    return Outcome([*member_tombstones(group.group_id, member_id), epoch], response, then=removed)
 
 
 def _session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
@@ -49,4 +55,6 @@ def _expire(shard: GroupShard, group_id: str, member_id: str) -> Unasked:
         keep_alive(shard, group_id, member_id)
         return Outcome()
 
-    return Outcome(removal(shard, group, member_id), rejected=rejected)
+    outcome: Unasked = remove(shard, group, member_id, None)
+    outcome.rejected = rejected
+    return outcome
