@@ -1,4 +1,4 @@
-"""Requests of one connection take effect in the order in which they were sent, whatever each of them waits for (invariant 51)."""
+"""Requests of one connection take effect in the order in which they were sent, whatever each of them waits for (invariant 53)."""
 
 from __future__ import annotations
 
