@@ -1,4 +1,4 @@
-"""Pauses of a connection: requests take effect in order, whatever their handlers do and however many pauses each of them has."""
+"""Pauses of a connection: requests take effect in order, whatever pauses each of their handlers makes (invariant 53)."""
 
 from __future__ import annotations
 
