@@ -48,7 +48,7 @@ class LongWork:
         except StopIteration as end:
             return then(end.value)
         reply: Reply[S] = Reply()
-        go_on = context.connection.hold()
+        pause = context.connection.pause()
 
         async def finish() -> None:
             try:
@@ -58,7 +58,7 @@ class LongWork:
                 pass
             except Exception as error:
                 reply.complete(_as_answer(error, context))
-            go_on()  # a cancelled task is left out, because the node is stopping
+            pause.end()  # a cancelled task is left out, because the node is stopping
 
         self._world.spawn(finish(), f"long work for {context!r}")
         return reply

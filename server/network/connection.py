@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol, cast
 
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -47,16 +46,32 @@ HELD_BYTES_MAX = 1024 * 1024
 CONTEXTS_MAX = 64
 
 
-class Pause:
+class Reason:
     """The reasons for which a connection does not read: bits, in plain ints. `&` of an IntFlag takes 1 us, for each delayed response."""
 
     WRITING = 1  # the client does not take its replies
     HELD = 2  # too many replies wait behind one that is not ready
-    HANDLER = 4  # an async handler is at work
-    THROTTLED = 8  # a quota was exceeded
-    TURN = 16  # others are to have a turn
-    WORK = 32  # a request of it is at work in later turns of the loop, or on a thread
-    MEMORY = 64  # queued.max.request.bytes are taken, and a large request has begun
+    THROTTLED = 4  # a quota was exceeded
+    TURN = 8  # others are to have a turn
+    WORK = 16  # a pause of a request has not ended: it is at work in later turns of the loop, or on a thread
+    MEMORY = 32  # queued.max.request.bytes are taken, and a large request has begun
+
+
+class Pause:
+    """A pause of one connection for one piece of work, which ends once. Meanwhile no other request of the connection is served.
+
+    Pauses add up. One bit for all of them let the first that ended serve the next request: two Produces changed places.
+    """
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection
+
+    def end(self) -> None:
+        connection, self._connection = self._connection, None
+        assert connection is not None, "a pause ends once"
+        connection.pause_ended()
 
 
 class Held:
@@ -111,7 +126,7 @@ class Connection(FrameProtocol):
     """Made by a `Listener` for each client."""
 
     __slots__ = (
-        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused", "_serving",
+        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused", "_pauses", "_serving",
         "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts", "idle_slot",
         "index", "last_active_ns", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host", "peer_port", "principal",
         "request_bytes_max", "short_path", "stamp_ns", "transport",
@@ -129,6 +144,7 @@ class Connection(FrameProtocol):
         self._out: Pieces = []
         self._out_bytes = 0
         self._paused = 0
+        self._pauses = 0
         self._serving = False
         self._muted: TimerHandle | None = None
         self._muted_until_ns = 0
@@ -163,10 +179,17 @@ class Connection(FrameProtocol):
         """Register a callback for the end of the connection."""
         self._close_callbacks.append(callback)
 
-    def hold(self) -> Callable[[], None]:
-        """Serve no further request, until the returned function is called: the one at work takes effect first."""
-        self.pause(Pause.WORK)
-        return partial(self.resume, Pause.WORK)
+    def pause(self) -> Pause:
+        """Serve no further request until this pause and all others have ended: the one at work takes effect first."""
+        self._pauses += 1
+        self._stop(Reason.WORK)
+        return Pause(self)
+
+    def pause_ended(self) -> None:
+        """Called by `Pause.end` only."""
+        self._pauses -= 1
+        if not self._pauses:
+            self._go_on(Reason.WORK)
 
     def dispatch_to(self, requests: Requests, request_bytes_max: int) -> None:
         """Send the next frames to another receiver: the login, or the dispatcher after authentication."""
@@ -233,10 +256,10 @@ class Connection(FrameProtocol):
 
     def pause_writing(self) -> None:
         self.listener.unread += 1
-        self.pause(Pause.WRITING)
+        self._stop(Reason.WRITING)
 
     def resume_writing(self) -> None:
-        self.resume(Pause.WRITING)
+        self._go_on(Reason.WRITING)
 
     def expire(self) -> None:
         """Called by the timer wheel: the connection is idle, or its close takes too long."""
@@ -270,7 +293,7 @@ class Connection(FrameProtocol):
         dispatch, turn = dispatcher.dispatch, dispatcher.turn
         limit = self.request_bytes_max
         began_ns, left_ns = self.stamp_ns, turn.left_ns
-        if left_ns <= 0 and not self._paused & Pause.TURN:
+        if left_ns <= 0 and not self._paused & Reason.TURN:
             self._wait_for_turn()
         while end - pos >= 4 and not self._paused:
             (size,) = read_size(buf, pos)
@@ -299,31 +322,31 @@ class Connection(FrameProtocol):
         return end if self.closed else pos
 
     def _wait_for_turn(self) -> None:
-        self.pause(Pause.TURN)
+        self._stop(Reason.TURN)
         self._dispatcher.turn.wait(self)
 
     def wait_for_memory(self) -> None:
-        self.pause(Pause.MEMORY)
+        self._stop(Reason.MEMORY)
 
     def has_memory(self) -> None:
-        if not self._paused & Pause.TURN:
+        if not self._paused & Reason.TURN:
             self._wait_for_turn()
-        self.resume(Pause.MEMORY)
+        self._go_on(Reason.MEMORY)
 
     def next_turn(self) -> None:
-        self.resume(Pause.TURN)
+        self._go_on(Reason.TURN)
 
     def served(self) -> None:
         if self._out:
             self.flush()
 
-    def pause(self, reason: int) -> None:
-        """Stop reading and serving until each reason to pause has been removed."""
+    def _stop(self, reason: int) -> None:
+        """Stop reading and serving until each reason for it has been removed."""
         if not self._paused and not self.closed:
             self.transport.pause_reading()
         self._paused |= reason
 
-    def resume(self, reason: int) -> None:
+    def _go_on(self, reason: int) -> None:
         if not self._paused & reason:
             return
         self._paused &= ~reason
@@ -349,11 +372,11 @@ class Connection(FrameProtocol):
             self._muted.cancel()
         self._muted_until_ns = until_ns
         self._muted = clock.call_later(wait_ms, self._unmute)
-        self.pause(Pause.THROTTLED)
+        self._stop(Reason.THROTTLED)
 
     def _unmute(self) -> None:
         self._muted = None
-        self.resume(Pause.THROTTLED)
+        self._go_on(Reason.THROTTLED)
 
     # Replies
 
@@ -390,8 +413,8 @@ class Connection(FrameProtocol):
             self._held_bytes -= reply.nbytes
         if not self._serving or self._out_bytes > FLUSH_BYTES:
             self.flush()
-        if self._paused & Pause.HELD and len(held) < HELD_REPLIES_MAX // 2 and self._held_bytes <= HELD_BYTES_MAX // 2:
-            self.resume(Pause.HELD)
+        if self._paused & Reason.HELD and len(held) < HELD_REPLIES_MAX // 2 and self._held_bytes <= HELD_BYTES_MAX // 2:
+            self._go_on(Reason.HELD)
 
     def flush(self) -> None:
         """Hand what is due to the transport."""
@@ -416,14 +439,14 @@ class Connection(FrameProtocol):
     def _hold(self, nbytes: int) -> None:
         self._held_bytes += nbytes
         if len(self._held) > HELD_REPLIES_MAX or self._held_bytes > HELD_BYTES_MAX:
-            self.listener.held_up += not self._paused & Pause.HELD
-            self.pause(Pause.HELD)
+            self.listener.held_up += not self._paused & Reason.HELD
+            self._stop(Reason.HELD)
 
     def shut(self) -> None:
         """Close without a line in the log, where the caller has written one."""
         self.flush()
         self.closed = True
-        if self._paused & Pause.WRITING:
+        if self._paused & Reason.WRITING:
             # The client does not read, so waiting for it to read the rest could take for ever.
             self.transport.abort()
             return

@@ -8,6 +8,12 @@ from typing import Protocol
 from ottla.server.security.principal import Principal
 
 
+class AnyPause(Protocol):
+    """A pause of the peer's connection (`connection.Pause`)."""
+
+    def end(self) -> None: ...
+
+
 class Peer(Protocol):
     """The other end: a `Connection`, or, for a request that a broker forwarded in an envelope, the original client."""
 
@@ -32,7 +38,7 @@ class Peer(Protocol):
     @property
     def opened_ns(self) -> int: ...
     def on_close(self, callback: Callable[[], None]) -> None: ...
-    def hold(self) -> Callable[[], None]: ...
+    def pause(self) -> AnyPause: ...
     def close(self, reason: str) -> None: ...
 
 

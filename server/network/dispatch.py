@@ -21,7 +21,7 @@ from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.primitives import Pieces, skip_tags
 from ottla.server.clock import Clock
-from ottla.server.network.connection import CONTEXTS_MAX, Connection, Pause
+from ottla.server.network.connection import CONTEXTS_MAX, Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
@@ -161,7 +161,7 @@ class Dispatcher:
         pending = PendingReply(*place) if meters is None else MeteredReply(*place, meters)
         reply.attach(pending)
         connection.wait(pending, 0)
-        connection.pause(Pause.HANDLER)
+        pause = connection.pause()
 
         async def run() -> None:
             try:
@@ -170,7 +170,7 @@ class Dispatcher:
                 answer = self._failure(connection, route, codec.version, request, error)
             if not reply.cancelled:
                 reply.complete(answer)
-            connection.resume(Pause.HANDLER)
+            pause.end()
 
         self.spawn(run(), f"{route.name} {connection.id}")
 

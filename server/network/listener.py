@@ -157,6 +157,7 @@ class Listener:
             on_secured=partial(self._secured, connection),
             on_failed=connection.refuse,
             handshakes=self._tls.handshakes,
+            turn=self._dispatcher.turn,
         )
         connection.woken_by(stream)
         return stream

@@ -264,16 +264,15 @@ class Login:
         try:
             outcome = self._exchange.evaluate(token)
             if isinstance(outcome, Slow):
-                self._connection.pause(Pause.WORK)
-                work = self._finish_later(outcome, accepted, rejected)
+                work = self._finish_later(self._connection.pause(), outcome, accepted, rejected)
                 self._logins.world.spawn(work, f"login {self._connection.id}")
             else:
                 self._finish(outcome, accepted)
         except SaslFailure as failure:
             raise LoginFailed(str(failure), rejected(failure)) from None
 
-    async def _finish_later(self, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
-        """Finish a slow step on a worker. The connection reads nothing meanwhile."""
+    async def _finish_later(self, pause: Pause, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
+        """Finish a slow step on a worker. The connection reads nothing meanwhile, and nothing more if the step fails."""
         connection = self._connection
         try:
             outcome = await self._logins.world.workers.run(slow.step)
@@ -284,7 +283,7 @@ class Login:
             self._fail(str(failure), rejected(failure))
             return
         connection.flush()
-        connection.resume(Pause.WORK)
+        pause.end()
 
     def _finish(self, outcome: bytes | Authenticated, accepted: Accepted) -> None:
         if isinstance(outcome, Authenticated):
@@ -334,7 +333,7 @@ class Login:
             connection.id,
             printable(reason),
         )
-        connection.pause(Pause.WORK)
+        connection.pause()  # for good
 
         def end() -> None:
             if not connection.closed:

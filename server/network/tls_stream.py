@@ -6,6 +6,7 @@ has a receive buffer, a large response is encrypted in one go, and a failed hand
     handshakes     are worked on by a thread of their own, one at a time: the loop goes on while OpenSSL signs
     reading        from one buffer for all connections, decrypted straight into the protocol's own buffer
     writing        is encrypted as far as the transport takes it; what is left stays a view of a file
+    records        that bring no data, as key updates, cost their connection: they count as time of the turn, and are limited in a row
     failures       have one reason each, also that the peer does not speak TLS
 
 The bytes go through `ssl.MemoryBIO`: no socket is touched here, so the simulator's transports are as good as the loop's.
@@ -21,8 +22,10 @@ from contextlib import suppress
 from typing import Any, cast
 
 from ottla.server.clock import Clock
+from ottla.server.network.ciphertext import DATALESS_BYTES_MAX, PORTION_BYTES, Ciphertext
 from ottla.server.network.handshakes import Handshakes, ServerSide, not_tls, reason_of, take_step
 from ottla.server.network.transport import NO_LOW_WATER, LowWater, Woken
+from ottla.server.network.turn import SLOW_NS, Turn
 
 #: A channel to another node, or of a command, has a buffer of its own.
 CHANNEL_CIPHERTEXT_BYTES = 64 * 1024
@@ -45,6 +48,15 @@ def nothing(*_: object) -> None:
     """The callback that does nothing."""
 
 
+class Stop:
+    """The reasons for which a stream reads nothing: bits, in plain ints."""
+
+    APP = 1  # the protocol has paused it
+    TURN = 2  # the turn of the event loop is over
+    ANSWERS = 4  # the peer does not read OpenSSL's answers, to key updates
+    CLOSED = 8
+
+
 class TlsStream(Woken, LowWater, asyncio.Transport):
     """One connection, as server or as client. The protocol's `connection_made` is called before the handshake.
 
@@ -53,9 +65,9 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     """
 
     __slots__ = (
-        "_app", "_app_paused", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_held", "_hello_bytes",
-        "_inbox", "_incoming", "_limit", "_low_water", "_on_failed", "_on_secured", "_outgoing", "_paused", "_pending", "_raw", "_raw_full", "_read",
-        "_server_name", "_sslobj", "_wanted", "is_secured",
+        "_app", "_app_paused", "_arrived", "_backlog", "_backlog_bytes", "_clock", "_closing", "_context", "_ending", "_handshakes", "_held", "_hello_bytes",
+        "_inbox", "_limit", "_low_water", "_on_failed", "_on_secured", "_outgoing", "_pending", "_raw", "_raw_full", "_read",
+        "_server_name", "_sslobj", "_stopped", "_turn", "_wanted", "is_secured",
     )  # fmt: skip
 
     def __init__(
@@ -67,9 +79,10 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         on_secured: Callable[[TlsStream], object],
         on_failed: Callable[[str], object],
         handshakes: Handshakes | None = None,
+        turn: Turn | None = None,
         server_name: str | None = None,
     ) -> None:
-        """Make a client's stream with the name of the server, or a server's with the shared handshakes."""
+        """Make a client's stream with the name of the server, or a server's with the shared handshakes and the turn of its connections."""
         super().__init__()
         self._app = app
         self._context = context
@@ -77,10 +90,11 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._on_secured = on_secured
         self._on_failed = on_failed
         self._handshakes = handshakes
+        self._turn = turn
         self._inbox = memoryview(bytearray(CHANNEL_CIPHERTEXT_BYTES)) if handshakes is None else handshakes.inbox
         self._hello_bytes = 0
         self._server_name = server_name
-        self._incoming = tls.MemoryBIO()
+        self._arrived = Ciphertext(clock.mono_ns)
         self._outgoing = tls.MemoryBIO()
         self._sslobj: tls.SSLObject | None = None  # a connection that sends nothing costs none
         self._raw: asyncio.Transport
@@ -89,13 +103,13 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._backlog: deque[Piece] = deque()
         self._backlog_bytes = 0
         self._limit = CIPHERTEXT_HIGH_BYTES
-        self._paused = False
+        self._stopped = 0
         self._app_paused = False
         self._raw_full = False
         self._closing = False
         self._ending = False
         self._wanted = 0  # plaintext that the protocol waits for
-        self._held = 0  # ciphertext that OpenSSL has of an unfinished record, at most
+        self._held = 0  # ciphertext since the last data: that of an unfinished record, and records without data
         self._low_water = NO_LOW_WATER
         self.is_secured = False
 
@@ -120,7 +134,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
             self._step()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closing = self._paused = True
+        self._close_in()
         self._backlog.clear()
         self._backlog_bytes = 0
         app, self._app = (
@@ -139,9 +153,13 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
             return
-        self._incoming.write(self._inbox[:nbytes])
+        self._arrived.arrive(self._inbox[:nbytes])
+        self._work_on(nbytes)
+        self._arrived.keep()
+
+    def _work_on(self, nbytes: int) -> None:
         if self.is_secured:
-            self._deliver()
+            self._deliver_in_turn()
         elif self._handshakes is None:
             self._step()
         elif self._sslobj is None:
@@ -160,8 +178,9 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
                 self.fail(f"SSL handshake failed: {not_tls(first)}")
                 return False
             # Less than a header goes to OpenSSL, which waits for the rest.
-            self._hello_bytes = RECORD_HEADER_BYTES + int.from_bytes(first[3:5], "big") if len(first) == 5 else 1
-        return self._incoming.pending >= self._hello_bytes
+            length = RECORD_HEADER_BYTES + int.from_bytes(first[3:5], "big") if len(first) == 5 else 1
+            self._hello_bytes = min(length, PORTION_BYTES)
+        return self._arrived.bio.pending >= self._hello_bytes
 
     def eof_received(self) -> bool:
         if not self._closing:
@@ -177,6 +196,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
     def resume_writing(self) -> None:
         self._raw_full = False
         self._encrypt()
+        self._go_on(Stop.ANSWERS)
 
     # The handshake
 
@@ -196,7 +216,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
             return None
         if self._sslobj is None:
             self._sslobj = self._context.wrap_bio(
-                self._incoming,
+                self._arrived.bio,
                 self._outgoing,
                 server_side=self._server_name is None,
                 server_hostname=self._server_name,
@@ -214,7 +234,14 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
             return
         self._send()  # also the alert
         if isinstance(outcome, tls.SSLWantReadError):
-            self._raw.resume_reading()
+            if not self._arrived.unfed:
+                self._raw.resume_reading()
+            elif self._handshakes is None:
+                self._arrived.feed()
+                self._step()
+            else:
+                self._arrived.feed()
+                self._wait(self._handshakes)
         elif outcome is not None:
             self.fail(f"SSL handshake failed: {reason_of(outcome)}")
         else:
@@ -233,18 +260,45 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
 
     # Reading
 
-    def _deliver(self) -> None:
-        """Decrypt what has arrived into the protocol's buffers."""
-        incoming, read, pending = self._incoming, self._read, self._pending
-        has_ended, left, held = False, 0, self._held
+    def _deliver_in_turn(self) -> None:
+        """Decrypt what has arrived, as far as the turn of the event loop has time for that."""
+        turn = self._turn
+        if turn is None:
+            self._deliver(None)
+            return
+        left_ns = turn.left_ns
+        if left_ns > 0:
+            began_ns = self._clock.mono_ns()
+            self._deliver(began_ns + left_ns)
+            # The protocol has counted the time that it took for its requests.
+            spent_ns = self._clock.mono_ns() - began_ns - (left_ns - turn.left_ns)
+            if spent_ns > SLOW_NS:
+                turn.spend(spent_ns)
+        if (turn.left_ns <= 0 or self._arrived.unfed) and not self._stopped:
+            self._stop(Stop.TURN)
+            turn.wait(self)
+
+    def next_turn(self) -> None:
+        self._go_on(Stop.TURN)
+
+    def _deliver(self, until_ns: int | None) -> None:
+        """Decrypt what has arrived into the protocol's buffers. After `until_ns` OpenSSL is given nothing more."""
+        arrived, read, pending = self._arrived, self._read, self._pending
+        has_ended, left, held, bio, unfed = False, 0, self._held, arrived.bio, arrived.unfed
         try:
-            while not self._paused and (incoming.pending or pending()):
+            while not self._stopped:
                 buffer = cast(memoryview, self._app.get_buffer(-1))
                 have, room = 0, len(buffer)
                 try:
                     # One call takes one record, and librdkafka makes one of each message. Asking what is pending costs less than
                     # the exception at the end of what has come.
-                    while have < room and ((left := incoming.pending) or pending()):
+                    while have < room:
+                        left = bio.pending
+                        if unfed and left < PORTION_BYTES:
+                            unfed = arrived.feed(until_ns)
+                            left = bio.pending
+                        if not left and not pending():
+                            break
                         got = read(room - have, buffer[have:])
                         if not got:
                             has_ended = True  # close_notify
@@ -252,11 +306,14 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
                         have += got
                         held = 0
                 except tls.SSLWantReadError:
-                    room = have + 1  # a partial record is left
-                    held += left
+                    held += left  # a partial record is left
                 if have:
                     self._app.buffer_updated(have)
-                if have < room:
+                if held > DATALESS_BYTES_MAX:
+                    self._send()
+                    self.fail(f"SSL failed: {held} bytes of records without data")
+                    return
+                if have < room and (has_ended or not left or not unfed):
                     break
         except tls.SSLError as error:
             self._send()
@@ -266,28 +323,37 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._low_water.at(self._wanted - held)
         if self._outgoing.pending:
             self._send()
+            if self._raw_full:
+                self._stop(Stop.ANSWERS)
         if has_ended and not self._closing:
             self.eof_received()
 
     def pause_reading(self) -> None:
-        self._paused = True
-        self._raw.pause_reading()
+        self._stop(Stop.APP)
 
     def resume_reading(self) -> None:
-        if not self._closing and self._paused:
-            self._paused = False
+        if self._stopped & Stop.APP:
+            self._stopped &= ~Stop.APP
             # The call is deferred, because the protocol has not finished its own work.
             self._clock.call_later(0, self._resume)
 
+    def _stop(self, reason: int) -> None:
+        self._stopped |= reason
+        self._raw.pause_reading()
+
+    def _go_on(self, reason: int) -> None:
+        if self._stopped & reason:
+            self._stopped &= ~reason
+            self._resume()
+
     def _resume(self) -> None:
-        if self._closing or self._paused:
-            return
-        self._deliver()
-        if not self._closing and not self._paused:
-            self._raw.resume_reading()
+        if not self._stopped:
+            self._deliver_in_turn()
+            if not self._stopped:
+                self._raw.resume_reading()
 
     def is_reading(self) -> bool:
-        return not self._paused
+        return not self._stopped
 
     def woken_by(self, low_water: LowWater) -> None:
         self._low_water = low_water
@@ -372,11 +438,16 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         """Close after what has been written."""
         if self._closing:
             return
-        self._closing = self._paused = True
+        self._close_in()
         if not self._backlog or not self.is_secured:
             self._end()
         else:
             self._raw.pause_reading()
+
+    def _close_in(self) -> None:
+        self._closing = True
+        self._stopped = Stop.CLOSED
+        self._arrived.drop()
 
     def _end(self) -> None:
         self._ending = True
@@ -387,7 +458,8 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._raw.close()
 
     def abort(self) -> None:
-        self._closing = self._paused = self._ending = True
+        self._close_in()
+        self._ending = True
         self._raw.abort()
 
     def is_closing(self) -> bool:
