@@ -111,7 +111,9 @@ def tombstones(
 
 
 def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
-    """Write tombstones for the groups without members, and for their offsets. The response is a list of results.
+    """Write tombstones for the groups without members, and for their offsets: in as many batches as they need, a group's own last.
+
+    The response is a list of results. All of it is one turn, because a group that gets a member in between keeps its offsets.
 
     A group with a record that could not be replayed is deleted in every state, because it serves no member.
     """
@@ -138,4 +140,4 @@ def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[
         log.info("The following groups were deleted: %s", names)
         return Outcome()
 
-    return Outcome(records, results, then=deleted if records else None)
+    return Outcome(records, results, then=deleted if records else None, atomic=False)

@@ -15,6 +15,7 @@ from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import Member
 from ottla.broker.groups.consumer.records import group_tombstones
 from ottla.broker.groups.consumer.session_keys import forget
+from ottla.broker.groups.modern.assignment import Assignment, without_empty
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
 
@@ -56,10 +57,12 @@ def downgraded(
     classic.protocol_name = protocol = select_protocol(staying)
     classic.leader = staying[0].member_id
     topics, now_ms = shard.cluster.topics(), shard.wall_ms()
-    assignments = {
-        member.member_id: embedded.assignment_bytes(group.target(member.member_id), topics, member.metadata(protocol))
-        for member in staying
-    }
+    given: dict[bytes, frozenset[int]] = {}
+    assignments = {}
+    for member in staying:
+        own = _without(group.target(member.member_id), given)
+        given.update((topic_id, given.get(topic_id, frozenset()) | partitions) for topic_id, partitions in own.items())
+        assignments[member.member_id] = embedded.assignment_bytes(own, topics, member.metadata(protocol))
     value = classic.value(generation=group.epoch, members=staying, assignments=assignments, now_ms=now_ms)
 
     def replayed() -> Outcome[T]:
@@ -76,6 +79,11 @@ def downgraded(
         return Outcome() if reason is None else rebalance.prepare(shard, known, now_ms, reason)
 
     return Outcome([*group_tombstones(group), group_metadata_record(group_id, value)], response, then=replayed)
+
+
+def _without(target: Assignment, given: Assignment) -> Assignment:
+    """The target without what another member has: targets that are just being written may have a partition in common."""
+    return without_empty({topic_id: p - given.get(topic_id, frozenset()) for topic_id, p in target.items()})
 
 
 def _classic(member: Member) -> ClassicMember:

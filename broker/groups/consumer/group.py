@@ -71,7 +71,9 @@ class ConsumerGroup:
         self.seen_topics: TopicsImage | None = None
         # The regular expressions are being resolved; when that began last, as it may fail.
         self.is_resolving = False
+        self.is_regex_rejected = False
         self.is_assigning = False
+        self.rejected_epoch = -1
         self.resolved_ms = NEVER_MS
 
     # ---- replay

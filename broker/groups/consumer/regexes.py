@@ -104,4 +104,12 @@ def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, Resol
         log.info(
             "[GroupId %s] Bumped group epoch to %d: topics of regular expressions", group.group_id, group.epoch + 1
         )
-    return Outcome(records)
+
+    def rejected(error: KafkaError) -> Unasked:
+        if not group.is_regex_rejected:
+            log.warning("[GroupId %s] Topics of regular expressions could not be written: %s", group.group_id, error)
+        group.is_regex_rejected = True
+        return Outcome()
+
+    # The group's epoch comes last: without it a later resolution finds another metadata hash, and raises it then.
+    return Outcome(records, rejected=rejected, atomic=False)

@@ -97,9 +97,13 @@ def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callabl
     is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
     if group.epoch == group.assignment_epoch or is_too_early:
         return go_on()
-    topics = shard.cluster.topics()
-    compute = partial(new_target, input_of(group, topics, shard.config.consumer_group_assignors[0]), now_ms)
-    return target.assign(shard, shard.consumer_groups, group, work_of(group, topics), compute, go_on)
+
+    def plan() -> target.Plan:
+        topics = shard.cluster.topics()
+        given = input_of(group, topics, shard.config.consumer_group_assignors[0])
+        return target.Plan(work_of(group, topics), partial(new_target, given, now_ms))
+
+    return target.assign(shard, shard.consumer_groups, group, plan, go_on)
 
 
 def _reconcile(

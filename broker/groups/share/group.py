@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
 from ottla.broker.groups.modern.topics import count_names, narrows
@@ -49,6 +50,9 @@ class StatePartitions:
 class ShareGroup:
     """Made empty."""
 
+    #: None of these groups has static members.
+    static_members: Mapping[str, str] = MappingProxyType({})
+
     def __init__(self, group_id: str, epoch: int = 0) -> None:
         self.group_id = group_id
         self.epoch = epoch
@@ -62,6 +66,7 @@ class ShareGroup:
         self.state_partitions = StatePartitions()
         # ---- soft
         self.is_assigning = False
+        self.rejected_epoch = -1
         # ---- soft: the metadata and the initialized partitions that the target was last compared with
         self.seen_topics: object = None
         self.seen_initialized: object = None

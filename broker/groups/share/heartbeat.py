@@ -173,18 +173,15 @@ def _assign(shard: GroupShard, now_ms: int, group: ShareGroup, go_on: Callable[[
     is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
     if group.epoch == group.assignment_epoch or is_too_early:
         return go_on()
-    metadata = [member.metadata for member in group.members.values()]
-    initialized = group.state_partitions.initialized
-    work = sum(len(each.subscribed_topic_names) for each in metadata) + sum(map(len, initialized.values()))
-    given = Input(
-        group.group_id,
-        group.epoch,
-        {member.member_id: member.metadata for member in group.members.values()},
-        group.targets.copy(),
-        initialized,
-        shard.cluster.topics(),
-    )
-    return target.assign(shard, shard.share_groups, group, work, partial(new_target, given, now_ms), go_on)
+
+    def plan() -> target.Plan:
+        metadata = {member.member_id: member.metadata for member in group.members.values()}
+        initialized = group.state_partitions.initialized
+        work = sum(len(each.subscribed_topic_names) for each in metadata.values()) + sum(map(len, initialized.values()))
+        given = Input(group.group_id, group.epoch, metadata, group.targets.copy(), initialized, shard.cluster.topics())
+        return target.Plan(work, partial(new_target, given, now_ms))
+
+    return target.assign(shard, shard.share_groups, group, plan, go_on)
 
 
 # ---- 3: the member's step

@@ -7,6 +7,7 @@ list of fields: it is lost when the coordinator moves, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from ottla.broker.groups.streams.configured import ConfiguredTopology
 from ottla.broker.groups.streams.member import CurrentAssignment, Member, recorded_assignment
@@ -30,6 +31,9 @@ MEMBER_EPOCH_SINCE = 9
 class StreamsGroup:
     """Made empty, at epoch 1: the first member of a group gets epoch 2, if it need not wait for others."""
 
+    #: None of these groups has static members.
+    static_members: Mapping[str, str] = MappingProxyType({})
+
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = 1
@@ -51,6 +55,7 @@ class StreamsGroup:
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
         self.is_assigning = False
+        self.rejected_epoch = -1
 
     # ---- replay
 

@@ -257,8 +257,11 @@ def _assign_unasked(shard: GroupShard, group_id: str) -> Unasked:
 
 
 def _assign_now(shard: GroupShard, now_ms: int, group: StreamsGroup, go_on: Callable[[], Outcome[T]]) -> Outcome[T]:
-    given = input_of(group)
-    return target.assign(shard, shard.streams_groups, group, work_of(given), partial(new_target, given, now_ms), go_on)
+    def plan() -> target.Plan:
+        given = input_of(group)
+        return target.Plan(work_of(given), partial(new_target, given, now_ms))
+
+    return target.assign(shard, shard.streams_groups, group, plan, go_on)
 
 
 def _why_not_now(shard: GroupShard, now_ms: int, group: StreamsGroup) -> str | None:

@@ -175,3 +175,14 @@ def test_a_later_record_of_the_same_key_makes_a_group_readable_again() -> None:
     harness.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0), (key, value, 0)]))
     harness.restart()
     assert harness.client("a").fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 5
+
+
+def test_a_group_with_more_offsets_than_a_batch_has_room_for_is_deleted() -> None:
+    harness = GroupCoordinatorHarness()
+    harness.log.bytes_max = 1_000
+    client = harness.client("s")
+    for partition in range(50):
+        client.commit(offsets={("t", partition): 5})
+    (result,) = harness.coordinator.delete(["g"])
+    assert result.error_code == ErrorCode.NONE
+    assert not harness.shard.offsets.groups and not harness.shard.groups
