@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from functools import partial
-
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups.modern.sessions import Sessions
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import group_record, member_tombstones
-from ottla.protocol.errors import KafkaError
-
-log = logging.getLogger(__name__)
 
 
 def keep_alive(shard: GroupShard, group_id: str, member_id: str) -> None:
-    """Begin the member's session again."""
-    session_ms = shard.cluster.share_settings(group_id).session_timeout_ms
-    key = _session_key(group_id, member_id)
-    if not shard.timers.postpone(key, session_ms):
-        shard.timers.schedule(key, session_ms, partial(_expire, shard, group_id, member_id))
+    """Restart the member's session."""
+    SESSIONS.restart(shard, group_id, member_id, shard.cluster.share_settings(group_id).session_timeout_ms)
 
 
 def removal(shard: GroupShard, group: ShareGroup, member_id: str) -> list[CoordinatorRecord]:
@@ -29,24 +21,17 @@ def removal(shard: GroupShard, group: ShareGroup, member_id: str) -> list[Coordi
     return [*member_tombstones(group.group_id, member_id), epoch]
 
 
-def forget(shard: GroupShard, group_id: str, member_id: str) -> None:
-    """Cancel the timer of a member that is gone."""
-    shard.timers.cancel(_session_key(group_id, member_id))
+def _find(shard: GroupShard, group_id: str) -> ShareGroup | None:
+    return shard.share_groups.get(group_id)
 
 
-def _session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    return "share-session", group_id, member_id
+def _remove(shard: GroupShard, group: ShareGroup, member_id: str) -> Unasked:
+    return Outcome(removal(shard, group, member_id))
 
 
-def _expire(shard: GroupShard, group_id: str, member_id: str) -> Unasked:
-    group = shard.share_groups.get(group_id)
-    if group is None or member_id not in group.members:
-        return Outcome()
-    log.info("[GroupId %s] Member %s fenced from the group because the member session expired.", group_id, member_id)
+def _keep_alive(shard: GroupShard, group: ShareGroup, member_id: str) -> None:
+    keep_alive(shard, group.group_id, member_id)
 
-    def rejected(error: KafkaError) -> Unasked:
-        """The member stays, so it needs a session that ends."""
-        keep_alive(shard, group_id, member_id)
-        return Outcome()
 
-    return Outcome(removal(shard, group, member_id), rejected=rejected)
+SESSIONS = Sessions("share", _find, _remove, _keep_alive)
+forget = SESSIONS.forget
