@@ -89,7 +89,7 @@ class BrokerNode:
         held_answers = HeldAnswers(world.clock, wheel)
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.share_coordinator = share_coordinator(
-            world, configs, self.metadata, self.replicas, self.groups.runtime.load_queue
+            world, configs, self.metadata, self.replicas, self.groups.runtime.turns
         )
         share_state = ShareStateLeadership(self.share_coordinator)
         self.replicas.listeners.append(share_state)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -15,11 +15,12 @@ from typing import Generic, TypeVar
 
 from ottla.broker.coordinator import batches
 from ottla.broker.coordinator.client_errors import OnError, client_error
-from ottla.broker.coordinator.loading import Loader, LoadQueue
+from ottla.broker.coordinator.loading import Loader
 from ottla.broker.coordinator.outcome import Outcome, Producer, Response, Unasked
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.shard import RecordCodec, Shard
 from ottla.broker.coordinator.timers import Timers
+from ottla.broker.coordinator.turns import ShardTurns
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker, end_txn_batch
 from ottla.server.clock import Clock, TimerHandle
@@ -80,7 +81,7 @@ class InternalTopic(Generic[ShardT]):
     codec: RecordCodec
     shard_factory: Callable[[Timers], ShardT]
     commit_timeout_ms: int
-    load_queue: LoadQueue
+    turns: ShardTurns
     load_times: LoadTimes
 
 
@@ -107,6 +108,7 @@ class CoordinatorContext(Generic[ShardT]):
         self._timeout: TimerHandle | None = None
         self._wake_up: TimerHandle | None = None
         self._wake_up_ms = 0
+        self._runs_timers = False
         self._busy = False
         self._was_active = False
         self._loader: Loader | None = None
@@ -120,7 +122,7 @@ class CoordinatorContext(Generic[ShardT]):
         except KafkaError as error:
             self._loaded(-1, error)
             return
-        self.topic.load_queue.load(loader, lambda error: self._loaded(loader.offset - 1, error))
+        self.topic.turns.loads.add(loader.steps(), lambda error: self._loaded(loader.offset - 1, error))
 
     def _loaded(self, last_offset: int, error: Exception | None) -> None:
         if self.state is not State.LOADING:
@@ -335,7 +337,7 @@ class CoordinatorContext(Generic[ShardT]):
     # ---- timers
 
     def _wake_up_changed(self, deadline_ms: int) -> None:
-        if self.state is State.CLOSED:
+        if self.state is State.CLOSED or self._runs_timers:
             return
         if self._wake_up is not None:
             if self._wake_up_ms <= deadline_ms:
@@ -349,9 +351,18 @@ class CoordinatorContext(Generic[ShardT]):
         self._wake_up = clock.call_later(max(0, deadline_ms - clock.mono_ms()), self._run_timers)
 
     def _run_timers(self) -> None:
-        self._wake_up = None
+        """Run the due timers, in this turn if it has time left for them, and after those of the shards that wait already."""
+        self._wake_up, self._runs_timers = None, True
+        self.topic.turns.timers.add(self._due_timers(), self._timers_done)
+
+    def _due_timers(self) -> Iterator[None]:
         while self.state is State.ACTIVE and (callback := self.timers.pop_due()) is not None:
             self.perform_unasked(callback)
+            yield
+
+    def _timers_done(self, error: Exception | None) -> None:
+        assert error is None, "a timer's error ends that timer only"
+        self._runs_timers = False
         next_ms = self.timers.next_wake_up_ms()
-        if self.state is State.ACTIVE and next_ms is not None and self._wake_up is None:
+        if self.state is State.ACTIVE and next_ms is not None:
             self._arm(next_ms)

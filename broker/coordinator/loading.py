@@ -1,7 +1,6 @@
-"""Loading shards: reading their partitions from start to end and replaying every record, a bounded number in one turn.
+"""Loading shards: reading their partitions from start to end and replaying every record, one shard of a broker after the other.
 
-One `LoadQueue` serves all shards of a broker, one shard after the other: with a loader for each, the take-over of 17
-partitions of 1 MB stopped the loop for 3.4 s, and a quorum's fetch timeout is 2 s.
+How much of it is done in one turn of the event loop is in `broker/coordinator/turns.py`.
 
 Records of aborted transactions reach the shard too: it keeps them apart by producer id until their marker comes.
 """
@@ -9,24 +8,17 @@ Records of aborted transactions reach the shard too: it keeps them apart by prod
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.shard import RecordCodec, Shard, UnreadableValue
 from ottla.protocol.records.batch import BatchView, iter_batches
-from ottla.server.clock import Clock
 
 log = logging.getLogger(__name__)
 
 # Kafka's offsets.load.buffer.size is 5 MB for a thread of its own. Here it is what is copied at a time, so that no view
 # of the log's mapping is held from one turn to the next.
 READ_BYTES = 256 * 1024
-# The limits of loading in one turn of the loop, whichever is reached first: a record takes about 6 us.
-TURN_NS = 5_000_000
-TURN_RECORDS = 1_000
-# The number of records between two reads of the clock.
-RECORDS_BETWEEN_CLOCKS = 16
 CONTROL_ABORT, CONTROL_COMMIT = 0, 1
 
 
@@ -88,53 +80,3 @@ class Loader:
         kind = int.from_bytes(key[2:4], "big") if key is not None and len(key) >= 4 else -1
         if kind in (CONTROL_ABORT, CONTROL_COMMIT):
             self._shard.replay_end_transaction_marker(producer_id, kind == CONTROL_COMMIT)
-
-
-class LoadQueue:
-    """Loads one shard after the other; in one turn of the event loop never more than the budget, for all coordinators together."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._waiting: deque[tuple[Iterator[None], Callable[[Exception | None], None]]] = deque()
-        self._turn_is_due = False
-        self._records_left = TURN_RECORDS
-        self._ns_left = TURN_NS
-
-    def load(self, loader: Loader, done: Callable[[Exception | None], None]) -> None:
-        """Replay the log and call `done`, with the error if there is one. It is called at once if this turn's budget suffices."""
-        self._waiting.append((loader.steps(), done))
-        self._load_some()
-
-    def _load_some(self) -> None:
-        while self._waiting and self._records_left > 0 and self._ns_left > 0:
-            steps, done = self._waiting[0]
-            error: Exception | None = None
-            try:
-                if not self._advance(steps):
-                    continue
-            except Exception as failure:
-                error = failure
-            self._waiting.popleft()
-            done(error)
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            self._clock.call_later(0, self._next_turn)
-
-    def _advance(self, steps: Iterator[None]) -> bool:
-        """Replay a few records; True at the end of the log."""
-        began_ns = self._clock.mono_ns()
-        try:
-            for _ in range(min(RECORDS_BETWEEN_CLOCKS, self._records_left)):
-                self._records_left -= 1
-                next(steps)
-        except StopIteration:
-            return True
-        finally:
-            self._ns_left -= self._clock.mono_ns() - began_ns
-        return False
-
-    def _next_turn(self) -> None:
-        self._turn_is_due = False
-        self._records_left, self._ns_left = TURN_RECORDS, TURN_NS
-        if self._waiting:
-            self._load_some()

@@ -17,11 +17,11 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from ottla.broker.coordinator.client_errors import OnError, client_error, error_code
 from ottla.broker.coordinator.context import CoordinatorContext, InternalTopic, LoadTimes, State
-from ottla.broker.coordinator.loading import LoadQueue
 from ottla.broker.coordinator.outcome import Outcome, Producer, Unasked
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.shard import RecordCodec, Shard
 from ottla.broker.coordinator.timers import Timers
+from ottla.broker.coordinator.turns import ShardTurns
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import EndTxnMarker
 from ottla.server.clock import Clock
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 class CoordinatorRuntime(Generic[ShardT]):
     """`shard_factory(timers)` makes an empty shard; an answer waits `commit_timeout_ms` at most to be committed.
 
-    Runtimes of one broker share a `load_queue`, so that they share its budget of a turn.
+    Runtimes of one broker share `turns`, so that they share the budget of a turn.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class CoordinatorRuntime(Generic[ShardT]):
         codec: RecordCodec,
         shard_factory: Callable[[Timers], ShardT],
         commit_timeout_ms: int,
-        load_queue: LoadQueue | None = None,
+        turns: ShardTurns | None = None,
     ) -> None:
         self.clock = clock
-        self.load_queue = LoadQueue(clock) if load_queue is None else load_queue
+        self.turns = ShardTurns(clock) if turns is None else turns
         self.load_times = LoadTimes()
         self._topic = InternalTopic(
-            topic, partition_log, clock, codec, shard_factory, commit_timeout_ms, self.load_queue, self.load_times
+            topic, partition_log, clock, codec, shard_factory, commit_timeout_ms, self.turns, self.load_times
         )
         self._contexts: dict[int, CoordinatorContext[ShardT]] = {}
 
@@ -189,7 +189,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     def write_all(
         self, decide: Callable[Concatenate[ShardT, int, P], Unasked], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Runs a decision of every loaded shard about an event without a request."""
+        """Runs a decision of every loaded shard about an event without a request. What takes long is a sweep that begins by a timer."""
         for context in list(self._contexts.values()):
             if context.state is State.ACTIVE:
                 context.perform_unasked(partial(decide, context.shard, self.clock.wall_ms(), *args, **kwargs))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.timers import Timers
@@ -12,6 +12,7 @@ from ottla.broker.coordinator.timers import Timers
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Look: TypeAlias = Callable[[T, list[CoordinatorRecord]], int]
 
 # Looking at one offset or one transaction takes about 1 us.
 LOOKS_PER_TURN = 2_000
@@ -19,9 +20,13 @@ LOOKS_PER_TURN = 2_000
 NEXT_TURN_MS = 1
 
 
-def sweep(
-    timers: Timers, key: Hashable, left: Iterator[T], look: Callable[[T, list[CoordinatorRecord]], int]
-) -> Unasked:
+def sweep_soon(timers: Timers, key: Hashable, items: Callable[[], Iterable[T]], look: Look[T]) -> Unasked:
+    """Begin a sweep by a timer: an event may concern all shards of a broker, whose timers share one budget of a turn."""
+    timers.schedule(key, 0, lambda: sweep(timers, key, iter(items()), look))
+    return Outcome()
+
+
+def sweep(timers: Timers, key: Hashable, left: Iterator[T], look: Look[T]) -> Unasked:
     """Decide on a bounded number of the remaining items; a timer of that key continues with the rest.
 
     `look(item, records)` adds the records of its decision, and returns how many things it has examined. Items may have been

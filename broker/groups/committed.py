@@ -6,8 +6,8 @@ them). The commit that was written later, by its record's offset, takes preceden
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Set
+from typing import NamedTuple, TypeAlias
 
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 
@@ -27,6 +27,7 @@ class CommittedOffset(NamedTuple):
 
 Partitions = dict[int, CommittedOffset]
 Topics = dict[str, Partitions]
+TopicPartition: TypeAlias = tuple[str, int]
 
 
 class CommittedOffsets:
@@ -34,9 +35,9 @@ class CommittedOffsets:
 
     def __init__(self) -> None:
         self.groups: dict[str, Topics] = {}
-        self.pending: dict[int, dict[str, Topics]] = {}
-        # Producers with an open transaction, by group.
-        self.open_transactions: dict[str, set[int]] = {}
+        self._pending: dict[int, dict[str, Topics]] = {}
+        # The producers that have an offset of a partition pending, by group: a group may have thousands of open transactions.
+        self._open: dict[str, dict[TopicPartition, set[int]]] = {}
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         try:
@@ -47,22 +48,28 @@ class CommittedOffsets:
     def of_group(self, group_id: str) -> Topics:
         return self.groups.get(group_id) or {}
 
+    def group_ids(self) -> Iterable[str]:
+        """Return the groups with offsets, committed or pending."""
+        return {**self.groups, **self._open}
+
     def count(self, group_id: str) -> int:
-        """Return the number of offsets of the group."""
-        return sum(map(len, self.of_group(group_id).values()))
+        """Return the number of offsets of the group, committed and pending."""
+        return sum(map(len, self.of_group(group_id).values())) + len(self._open.get(group_id, ()))
 
-    def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Returns True if an open transaction has a pending offset of the partition."""
-        return any(
-            partition in self.pending[producer_id].get(group_id, {}).get(topic, ())
-            for producer_id in self.open_transactions.get(group_id, ())
-        )
+    def pending_partitions(self, group_id: str) -> Collection[TopicPartition]:
+        """Return the partitions of which an open transaction has a pending offset."""
+        return self._open.get(group_id, {}).keys()
 
-    def pending_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
-        for producer_id in self.open_transactions.get(group_id, ()):
-            for topic, partitions in self.pending[producer_id].get(group_id, {}).items():
-                for partition in partitions:
-                    yield topic, partition
+    def of_topics(self, group_id: str, names: Set[str]) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """The group's offsets of these topics, committed and pending."""
+        topics = self.of_group(group_id)
+        for topic in names & topics.keys():
+            for partition, offset in topics[topic].items():
+                yield topic, partition, offset
+        for (topic, partition), producers in self._open.get(group_id, {}).items():
+            if topic in names:
+                for producer_id in producers:
+                    yield topic, partition, self._pending[producer_id][group_id][topic][partition]
 
     # ---- replay
 
@@ -81,8 +88,8 @@ class CommittedOffsets:
         if producer_id == -1:
             store = self.groups
         else:
-            store = self.pending.setdefault(producer_id, {})
-            self.open_transactions.setdefault(group_id, set()).add(producer_id)
+            store = self._pending.setdefault(producer_id, {})
+            self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
         topics = store.get(group_id)
         if topics is None:
             topics = store[group_id] = {}
@@ -94,25 +101,33 @@ class CommittedOffsets:
     def replay_tombstone(self, group_id: str, topic: str, partition: int) -> None:
         """Forget the offset, also one of an open transaction."""
         _remove(self.groups, group_id, topic, partition)
-        for producer_id in self.open_transactions.get(group_id, ()):
-            _remove(self.pending[producer_id], group_id, topic, partition)
+        for producer_id in self._open.get(group_id, {}).get((topic, partition), ()):
+            pending = self._pending[producer_id]
+            _remove(pending, group_id, topic, partition)
+            if not pending:
+                del self._pending[producer_id]
+        self._close(group_id, topic, partition, None)
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         """The transaction ended: its offsets count from now on, or never did."""
-        groups = self.pending.pop(producer_id, None)
-        for group_id in [g for g, producers in self.open_transactions.items() if producer_id in producers]:
-            producers = self.open_transactions[group_id]
-            producers.discard(producer_id)
-            if not producers:
-                del self.open_transactions[group_id]
-        if groups is None or not committed:
-            return
-        for group_id, topics in groups.items():
+        for group_id, topics in self._pending.pop(producer_id, {}).items():
             for topic, partitions in topics.items():
                 for partition, offset in partitions.items():
+                    self._close(group_id, topic, partition, producer_id)
                     known = self.get(group_id, topic, partition)
-                    if known is None or known.record_offset < offset.record_offset:
+                    if committed and (known is None or known.record_offset < offset.record_offset):
                         self.groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
+
+    def _close(self, group_id: str, topic: str, partition: int, producer_id: int | None) -> None:
+        """The producer, None for every one, has no offset of the partition pending any more."""
+        partitions = self._open.get(group_id, {})
+        producers = partitions.get((topic, partition), set())
+        if producer_id is None:
+            producers.clear()
+        else:
+            producers.discard(producer_id)
+        if not producers and partitions.pop((topic, partition), None) is not None and not partitions:
+            del self._open[group_id]
 
 
 def _remove(store: dict[str, Topics], group_id: str, topic: str, partition: int) -> None:

@@ -61,8 +61,9 @@ def _expire_offsets(
 ) -> bool:
     """Add tombstones of the group's expired offsets. Returns True if no offset is left."""
     topics = shard.offsets.of_group(group.group_id)
+    pending = shard.offsets.pending_partitions(group.group_id)
     if not topics:
-        return group.group_id not in shard.offsets.open_transactions
+        return not pending
     since = _since(group)
     if since is None:
         return False
@@ -76,11 +77,11 @@ def _expire_offsets(
                 expired = now_ms >= offset.expire_timestamp_ms
             else:
                 expired = now_ms - since(offset) >= shard.config.offsets_retention_ms
-            if expired and not shard.offsets.has_pending(group.group_id, topic, partition):
+            if expired and (topic, partition) not in pending:
                 records.append(offset_commit_record(group.group_id, topic, partition, None))
             else:
                 all_expired = False
-    return all_expired and group.group_id not in shard.offsets.open_transactions
+    return all_expired and not pending
 
 
 def _since(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Callable[[CommittedOffset], int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
-from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.coordinator.sweep import sweep, sweep_soon
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
@@ -156,13 +156,13 @@ def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: b
         wanted = [(name, ZERO_UUID, list(partitions)) for name, partitions in offsets.items()]
     else:
         wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
-    pending = require_stable and request.group_id in shard.offsets.open_transactions
+    pending = shard.offsets.pending_partitions(request.group_id) if require_stable else ()
     topics = []
     for name, topic_id, indexes in wanted:
         known = offsets.get(name, {})
         partitions = []
         for index in indexes:
-            if pending and shard.offsets.has_pending(request.group_id, name, index):
+            if pending and (name, index) in pending:
                 partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
             offset = known.get(index)
@@ -213,7 +213,9 @@ def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outc
 
 def _has_any(shard: GroupShard, group_id: str, topic: str, partition: int) -> bool:
     offsets = shard.offsets
-    return offsets.get(group_id, topic, partition) is not None or offsets.has_pending(group_id, topic, partition)
+    return offsets.get(group_id, topic, partition) is not None or (topic, partition) in offsets.pending_partitions(
+        group_id
+    )
 
 
 def tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
@@ -231,23 +233,18 @@ def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> 
     What is committed from now on is for that new topic, and stays though the sweep comes to it later.
     """
     newest_offset = shard.newest_offset
-    stores = (shard.offsets.groups, *shard.offsets.pending.values())
-    group_ids = {group_id: None for store in stores for group_id in store}
+    offsets = shard.offsets
 
     def look(group_id: str, records: list[CoordinatorRecord]) -> int:
-        tombstones: dict[tuple[str, int], CoordinatorRecord] = {}
-        topics_seen = 0
-        for store in (shard.offsets.groups, *shard.offsets.pending.values()):
-            topics = store.get(group_id, {})
-            topics_seen += len(topics)
-            for topic in names & topics.keys():
-                for partition, offset in topics[topic].items():
-                    if offset.record_offset <= newest_offset:
-                        tombstones[topic, partition] = offset_commit_record(group_id, topic, partition, None)
-        records.extend(tombstones.values())
-        return 1 + topics_seen + len(tombstones)
+        gone = dict.fromkeys(
+            (topic, partition)
+            for topic, partition, offset in offsets.of_topics(group_id, names)
+            if offset.record_offset <= newest_offset
+        )
+        records.extend(offset_commit_record(group_id, topic, partition, None) for topic, partition in gone)
+        return 1 + len(offsets.of_group(group_id)) + len(offsets.pending_partitions(group_id)) + len(gone)
 
-    return sweep(shard.timers, ("topics-deleted", newest_offset, names), iter(group_ids), look)
+    return sweep_soon(shard.timers, ("topics-deleted", newest_offset, names), offsets.group_ids, look)
 
 
 def delete_of_unknown_topics(shard: GroupShard) -> Unasked:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ottla.broker.coordinator.client_errors import OnError
-from ottla.broker.coordinator.loading import LoadQueue
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups import describe, offsets
 from ottla.broker.groups.classic import heartbeat, join, leave, sync
 from ottla.broker.groups.config import GroupCoordinatorConfig
@@ -84,7 +84,7 @@ class GroupCoordinator:
         new_uuid: Callable[[], str],
         partition_count: Callable[[], int],
         cluster: ClusterView,
-        load_queue: LoadQueue | None = None,
+        turns: ShardTurns | None = None,
     ) -> None:
         self.config = config
         self.partition_count = partition_count
@@ -98,7 +98,7 @@ class GroupCoordinator:
             GroupRecordCodec(),
             lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, cluster, self.counts),
             config.offsets_commit_timeout_ms,
-            load_queue,
+            turns,
         )
 
     # ---- notifications of the broker

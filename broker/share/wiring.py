@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.coordinator.loading import LoadQueue
+from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
@@ -40,7 +40,7 @@ class ShareGroups(NamedTuple):
 
 
 def share_coordinator(
-    world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas, load_queue: LoadQueue
+    world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas, turns: ShardTurns
 ) -> ShareCoordinator:
     """Return the share coordinator of one broker process."""
 
@@ -61,7 +61,7 @@ def share_coordinator(
         partition_count,
         lambda: metadata.image.topics,
         prune,
-        load_queue,
+        turns,
     )
 
 

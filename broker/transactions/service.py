@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from ottla.broker.coordinator.client_errors import OnError, error_code
-from ottla.broker.coordinator.loading import LoadQueue
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions import begin, describe, end, partitions
 from ottla.broker.transactions.config import TransactionConfig
@@ -57,7 +57,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIdSource,
         partition_count: Callable[[], int],
         transaction_version: Callable[[], int],
-        load_queue: LoadQueue | None = None,
+        turns: ShardTurns | None = None,
     ) -> None:
         self.config = config
         self.partition_count = partition_count
@@ -73,7 +73,7 @@ class TransactionCoordinator:
             TransactionRecordCodec(transaction_version),
             lambda timers: TransactionCoordinatorShard(timers, config, clock.wall_ms, self),
             config.request_timeout_ms,
-            load_queue,
+            turns,
         )
 
     # ---- notifications of the broker

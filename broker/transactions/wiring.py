@@ -64,7 +64,7 @@ def transactions(
         producer_ids,
         partition_count,
         lambda: metadata.image.features.level(TRANSACTION_VERSION),
-        groups.runtime.load_queue,
+        groups.runtime.turns,
     )
     verifier = AppendVerifier(
         routes, coordinator, coordinator_of, lambda: configs["transaction.partition.verification.enable"]

@@ -18,6 +18,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.groups.inline_work import close_what_has_not_begun
 from tests.broker.wire import Wire
+from tests.ports import free_base_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,6 +76,8 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = 30.0
 
 
 def start_node(directory: Path | None = None, port: int = 0, **properties: str) -> Node:
+    """A node whose `directory` is named may be started again, so its ports are none that an outgoing connection could have taken."""
+    port = port or (free_base_port() if directory is not None else 0)
     command = [sys.executable, "-P", "-m", "ottla.main", "dev", "--nodes", "1", "--base-port", str(port), "--json"]
     if directory is not None:
         command += ["--dir", str(directory)]

@@ -25,8 +25,9 @@ T = TypeVar("T")
 
 def is_due(shard: GroupShard, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
     """Whether only classic members stay, with so many that join, and may become a classic group."""
-    staying = [member for member_id, member in group.members.items() if member_id not in leaving]
-    if not (staying or joining) or not all(member.is_classic for member in staying):
+    staying = len(group.members) - len(leaving)
+    classic = group.classic_members - sum(group.members[member_id].is_classic for member_id in leaving)
+    if not (staying or joining) or classic < staying:
         return False
     if not shard.config.is_downgrade_enabled:
         log.info(
@@ -34,7 +35,7 @@ def is_due(shard: GroupShard, group: ConsumerGroup, leaving: Set[str], joining: 
             group.group_id,
         )
         return False
-    if len(staying) + joining > shard.config.group_max_size:
+    if staying + joining > shard.config.group_max_size:
         log.info(
             "Cannot downgrade consumer group %s to classic group because its group size is greater than classic group"
             " max size.",

@@ -20,6 +20,7 @@ from ottla.broker.groups.consumer.member import (
 )
 from ottla.broker.groups.consumer.state import GroupState
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
+from ottla.broker.groups.modern.topics import count_names, narrows
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import (
@@ -55,9 +56,11 @@ class ConsumerGroup:
         # group.instance.id -> member id
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Assignment] = {}
-        # How many members are subscribed to each name and to each regular expression, and what these were resolved to.
+        # How many members are subscribed to each name and to each regular expression, and what these were resolved to; how
+        # many are members by the classic protocol.
         self.names: Counter[str] = Counter()
         self.expressions: Counter[str] = Counter()
+        self.classic_members = 0
         self.regexes: dict[str, ResolvedRegex] = {}
         # Topic id -> partition -> the member that owns it or still has to revoke it.
         self._holders: dict[bytes, dict[int, str]] = {}
@@ -121,8 +124,9 @@ class ConsumerGroup:
 
     def _count(self, member: Member, by: int) -> None:
         expression = member.metadata.subscribed_topic_regex
-        _add(self.expressions, [expression] if expression else [], by)
-        _add(self.names, member.metadata.subscribed_topic_names, by)
+        count_names(self.expressions, [expression] if expression else [], by)
+        count_names(self.names, member.metadata.subscribed_topic_names, by)
+        self.classic_members += by * member.is_classic
 
     def _member(self, member_id: str) -> Member:
         member = self.members.get(member_id)
@@ -181,6 +185,13 @@ class ConsumerGroup:
                 names |= regexes[expression].topics
         return names.union(*changed.values())
 
+    def is_narrowed_without(self, member_ids: Iterable[str]) -> bool:
+        """Whether these members have a name or a regular expression that no other member is subscribed to."""
+        leaving = [self.members[member_id].metadata for member_id in member_ids]
+        return narrows(
+            self.names, Counter(name for each in leaving for name in each.subscribed_topic_names)
+        ) or narrows(self.expressions, Counter(each.subscribed_topic_regex or "" for each in leaving))
+
     def topics_of(self, metadata: ConsumerGroupMemberMetadataValue) -> Set[str]:
         """The names that a member asks for, and what its regular expression was resolved to."""
         return topics_of(metadata, self.regexes)
@@ -193,9 +204,7 @@ class ConsumerGroup:
         return any(topics.by_name(name) != seen.by_name(name) for name in self.subscribed_topics({}))
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in resolved.topics for resolved in self.regexes.values()) or any(
-            topic in member.metadata.subscribed_topic_names for member in self.members.values()
-        )
+        return topic in self.names or any(topic in resolved.topics for resolved in self.regexes.values())
 
     def supports_classic(self, protocol_type: str, protocols: Sequence[str]) -> bool:
         """Whether a classic member with these protocols can be with the other classic ones, who share one with it."""
@@ -261,13 +270,6 @@ def _other_generation(received: int, expected: int) -> KafkaError:
         ErrorCode.ILLEGAL_GENERATION,
         f"The received generation id {received} does not match the expected member epoch {expected}.",
     )
-
-
-def _add(counts: Counter[str], keys: Iterable[str], by: int) -> None:
-    for key in keys:
-        counts[key] += by
-        if not counts[key]:
-            del counts[key]
 
 
 def topics_of(metadata: ConsumerGroupMemberMetadataValue, regexes: Mapping[str, ResolvedRegex]) -> Set[str]:

@@ -26,12 +26,15 @@ def remove(shard: GroupShard, group: ConsumerGroup, member_ids: Set[str], respon
     leaving = [group.members[member_id].metadata.subscribed_topic_regex or "" for member_id in member_ids]
     for expression in dict.fromkeys(leaving):
         records.extend(regexes.tombstones(group, expression, leaving.count(expression)))
-    names = group.subscribed_topics(dict.fromkeys(member_ids, ()))
-    records.append(
-        group_record(group.group_id, group.epoch + 1, shard.cluster.hashes.of_group(shard.cluster.topics(), names))
-    )
+    topics = shard.cluster.topics()
+    new_hash = group.metadata_hash
+    if group.seen_topics is not topics or group.is_narrowed_without(member_ids):
+        names = group.subscribed_topics(dict.fromkeys(member_ids, ()))
+        new_hash = shard.cluster.hashes.of_group(topics, names)
+    records.append(group_record(group.group_id, group.epoch + 1, new_hash))
 
     def removed() -> Outcome[T]:
+        group.seen_topics = topics
         for member_id in member_ids:
             forget(shard, group.group_id, member_id)
         return Outcome()

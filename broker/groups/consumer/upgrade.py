@@ -60,7 +60,10 @@ def new_group(shard: GroupShard, group_id: str) -> NewGroup:
     if classic.state is EMPTY:
         # It gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new group with it.
         return NewGroup(
-            ConsumerGroup(group_id), [group_metadata_record(group_id, None)], [], lambda: _forget_members(shard, classic)
+            ConsumerGroup(group_id),
+            [group_metadata_record(group_id, None)],
+            [],
+            lambda: _forget_members(shard, classic),
         )
     _validate(shard, classic)
     try:

@@ -94,9 +94,7 @@ class Sessions(Generic[G]):
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None or member.current.epoch != epoch:
             return Outcome()
-        return self.fence(
-            shard, group, member_id, f"it failed to transition from epoch {epoch} within {timeout_ms}ms"
-        )
+        return self.fence(shard, group, member_id, f"it failed to transition from epoch {epoch} within {timeout_ms}ms")
 
 
 def forget(shard: GroupShard, kind: str, group_id: str, member_id: str) -> None:

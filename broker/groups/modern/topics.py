@@ -7,6 +7,7 @@ them, numbers with the low byte first, and texts in UTF-16 followed by their len
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from xxhash import xxh3_64_intdigest
@@ -26,6 +27,19 @@ def check_subscription(topics: int) -> None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"A member may subscribe to {SUBSCRIBED_TOPICS_MAX} topics by name."
         )
+
+
+def count_names(counts: Counter[str], keys: Iterable[str], by: int) -> None:
+    """Count how many members are subscribed to each name, `by` +1 or -1: a member that leaves costs no look at the others."""
+    for key in keys:
+        counts[key] += by
+        if not counts[key]:
+            del counts[key]
+
+
+def narrows(counts: Counter[str], leaving: Counter[str]) -> bool:
+    """Whether nothing is left of a name or regular expression when so many members leave."""
+    return any(key in counts and counts[key] <= number for key, number in leaving.items())
 
 
 class TopicHashes:

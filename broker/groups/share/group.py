@@ -6,10 +6,12 @@ leaves them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
+from ottla.broker.groups.modern.topics import count_names, narrows
 from ottla.broker.groups.share.state import GroupState
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_group_records import (
@@ -54,6 +56,8 @@ class ShareGroup:
         self.assignment_epoch = 0
         self.assignment_timestamp_ms = 0
         self.members: dict[str, Member] = {}
+        # How many members are subscribed to each name.
+        self.names: Counter[str] = Counter()
         self.targets: dict[str, Assignment] = {}
         self.state_partitions = StatePartitions()
         # ---- soft
@@ -73,10 +77,13 @@ class ShareGroup:
         self.metadata_hash = value.metadata_hash
 
     def replay_member(self, member_id: str, value: ShareGroupMemberMetadataValue | None) -> None:
-        if value is None:
-            self.members.pop(member_id, None)
-        else:
-            self._member(member_id).metadata = value
+        member = self.members.pop(member_id, None) if value is None else self._member(member_id)
+        if member is None:
+            return
+        count_names(self.names, member.metadata.subscribed_topic_names, -1)
+        if value is not None:
+            member.metadata = value
+            count_names(self.names, value.subscribed_topic_names, +1)
 
     def replay_assignment_epoch(self, value: ShareGroupTargetAssignmentMetadataValue | None) -> None:
         self.assignment_epoch = 0 if value is None else value.assignment_epoch
@@ -129,12 +136,17 @@ class ShareGroup:
 
     def subscribed_topics(self, changed: Mapping[str, Iterable[str]]) -> set[str]:
         """The names of all members' topics, as if those in `changed` were subscribed to these instead."""
-        names = {
-            tuple(member.metadata.subscribed_topic_names)
-            for member_id, member in self.members.items()
-            if member_id not in changed
-        }
-        return {name for topics in (*names, *changed.values()) for name in topics}
+        gone = Counter(
+            name
+            for member_id in changed
+            if member_id in self.members
+            for name in self.members[member_id].metadata.subscribed_topic_names
+        )
+        return {name for name, number in self.names.items() if number > gone[name]}.union(*changed.values())
+
+    def is_narrowed_without(self, member_id: str) -> bool:
+        """Whether the member has a name that no other member is subscribed to."""
+        return narrows(self.names, Counter(self.members[member_id].metadata.subscribed_topic_names))
 
     def assigned_topics(self) -> dict[bytes, set[int]]:
         """The partitions that the target gives to any member."""

@@ -102,12 +102,7 @@ def _leave(shard: GroupShard, request: ShareGroupHeartbeatRequest) -> Decision:
     member = group.member(request.member_id)
     log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_EPOCH)
-
-    def left() -> Decision:
-        sessions.forget(shard, group.group_id, member.member_id)
-        return Outcome()
-
-    return Outcome(sessions.removal(shard, group, member.member_id), response, then=left)
+    return sessions.remove(shard, group, member.member_id, response)
 
 
 # ---- 1: what the member wants

@@ -1,12 +1,16 @@
-"""Members of share groups that fall silent are removed; and how a member is removed at all."""
+"""Sessions of the members of share groups (KIP-932), and a member's removal."""
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from typing import TypeVar
+
+from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.groups.modern.sessions import Sessions
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import group_record, member_tombstones
+
+T = TypeVar("T")
 
 
 def keep_alive(shard: GroupShard, group_id: str, member_id: str) -> None:
@@ -14,11 +18,19 @@ def keep_alive(shard: GroupShard, group_id: str, member_id: str) -> None:
     SESSIONS.restart(shard, group_id, member_id, shard.cluster.share_settings(group_id).session_timeout_ms)
 
 
-def removal(shard: GroupShard, group: ShareGroup, member_id: str) -> list[CoordinatorRecord]:
+def remove(shard: GroupShard, group: ShareGroup, member_id: str, response: T | None) -> Outcome[T]:
     """Tombstones of the member, and the group's next epoch."""
-    names = group.subscribed_topics({member_id: ()})
-    epoch = group_record(group.group_id, group.epoch + 1, shard.cluster.hashes.of_group(shard.cluster.topics(), names))
-    return [*member_tombstones(group.group_id, member_id), epoch]
+    topics, new_hash = shard.cluster.topics(), group.metadata_hash
+    if group.seen_topics is not topics or group.is_narrowed_without(member_id):
+        new_hash = shard.cluster.hashes.of_group(topics, group.subscribed_topics({member_id: ()}))
+    epoch = group_record(group.group_id, group.epoch + 1, new_hash)
+
+    def removed() -> Outcome[T]:
+        group.seen_topics = topics
+        SESSIONS.forget(shard, group.group_id, member_id)
+        return Outcome()
+
+    return Outcome([*member_tombstones(group.group_id, member_id), epoch], response, then=removed)
 
 
 def _find(shard: GroupShard, group_id: str) -> ShareGroup | None:
@@ -26,7 +38,8 @@ def _find(shard: GroupShard, group_id: str) -> ShareGroup | None:
 
 
 def _remove(shard: GroupShard, group: ShareGroup, member_id: str) -> Unasked:
-    return Outcome(removal(shard, group, member_id))
+    outcome: Unasked = remove(shard, group, member_id, None)
+    return outcome
 
 
 def _keep_alive(shard: GroupShard, group: ShareGroup, member_id: str) -> None:
@@ -34,4 +47,3 @@ def _keep_alive(shard: GroupShard, group: ShareGroup, member_id: str) -> None:
 
 
 SESSIONS = Sessions("share", _find, _remove, _keep_alive)
-forget = SESSIONS.forget

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from ottla.broker.coordinator.loading import LoadQueue
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.share.coordinator import requests, snapshots
 from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
 from ottla.broker.share.coordinator.records import ShareRecordCodec
@@ -72,7 +72,7 @@ class ShareCoordinator:
         partition_count: Callable[[], int],
         topics: Callable[[], TopicsImage],
         prune: Callable[[int, int], None],
-        load_queue: LoadQueue | None = None,
+        turns: ShardTurns | None = None,
     ) -> None:
         self.config = config
         self.partition_count = partition_count
@@ -88,7 +88,7 @@ class ShareCoordinator:
             ShareRecordCodec(),
             lambda timers: ShareShard(config, topics),
             config.write_timeout_ms,
-            load_queue,
+            turns,
         )
 
     # ---- notifications of the broker

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator import loading
+from ottla.broker.coordinator import loading, turns
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.timers import Timers
@@ -65,6 +65,14 @@ class CoordinatorRuntimeHarness:
         self.log = MemoryLog()
         self.runtime = CoordinatorRuntime(TP[0], self.log, self.clock, GroupRecordCodec(), Counter, 5_000)
 
+    def load_at_most(self, records: int) -> None:
+        """In one turn of the loop."""
+        self.runtime.turns.loads = turns.TurnQueue(self.clock, records, turns.RECORDS_BETWEEN_CLOCKS)
+
+    def run_at_most(self, timers: int) -> None:
+        """In one turn of the loop."""
+        self.runtime.turns.timers = turns.TurnQueue(self.clock, timers, 1)
+
     def write(self, *numbers: int) -> Any:
         return self.runtime.write(0, commit, lambda error: error.code, *numbers)
 
@@ -85,7 +93,7 @@ def test_a_partition_led_elsewhere_is_not_coordinated_here(harness: CoordinatorR
 def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_answered_with_load_in_progress(
     harness: CoordinatorRuntimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "TURN_RECORDS", 16)
+    harness.load_at_most(16)
     monkeypatch.setattr(loading, "READ_BYTES", 300)
     harness.runtime.on_elected(0, 1)
     for number in range(20):
@@ -105,7 +113,7 @@ def test_a_long_log_is_loaded_in_steps_and_requests_meanwhile_are_answered_with_
 def test_leadership_lost_while_loading_leaves_nothing_behind(
     harness: CoordinatorRuntimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "TURN_RECORDS", 16)
+    harness.load_at_most(16)
     harness.runtime.on_elected(0, 1)
     for number in range(50):
         harness.write(number)
@@ -232,9 +240,9 @@ def test_records_of_unknown_types_are_skipped_and_transactions_end_at_their_mark
     assert shard.markers == [(9, True)]
 
 
-def test_partitions_taken_over_at_once_share_what_loading_may_take_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "TURN_RECORDS", 64)
+def test_partitions_taken_over_at_once_share_what_loading_may_take_of_a_turn() -> None:
     harness, partitions = CoordinatorRuntimeHarness(), range(17)
+    harness.load_at_most(64)
     codec = GroupRecordCodec()
     for partition in partitions:
         for first in range(0, 200, 50):
@@ -250,16 +258,69 @@ def test_partitions_taken_over_at_once_share_what_loading_may_take_of_a_turn(mon
     assert len(loaded) > 17 * 200 / 64
 
 
+def test_timers_of_all_partitions_share_what_they_may_take_of_a_turn() -> None:
+    harness, partitions = CoordinatorRuntimeHarness(), range(17)
+    harness.run_at_most(5)
+    for partition in partitions:
+        harness.runtime.on_elected(partition, 1)
+        for number in range(4):
+            harness.runtime.shard(partition).timers.schedule(number, 100, lambda: Outcome([record(1)]))
+    harness.clock.advance(99)
+    run = [0]
+    harness.clock.now_ms += 1
+    while run[-1] < 17 * 4:
+        harness.clock.turn()
+        run.append(sum(len(harness.runtime.shard(partition).replayed) for partition in partitions))
+        assert len(run) < 17 * 4, "the timers stand still"
+    assert max(after - before for before, after in pairwise(run)) <= 5
+
+
+def test_timers_end_their_turn_when_its_time_is_up_and_go_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = CoordinatorRuntimeHarness()
+    harness.runtime.on_elected(0, 1)
+    shard = harness.runtime.shard(0)
+    for number in range(20):
+        shard.timers.schedule(number, 100, lambda: Outcome([record(1)]))
+    harness.clock.advance(99)
+    monkeypatch.setattr(harness.clock, "mono_ns", iter(range(0, 1 << 60, turns.TURN_NS // 5)).__next__)
+    harness.clock.now_ms += 1
+    harness.clock.turn()
+    assert 0 < len(shard.replayed) <= 5
+    harness.clock.advance(0)
+    assert len(shard.replayed) == 20
+
+
+def test_a_timer_that_is_set_while_others_wait_for_their_turn_is_not_forgotten() -> None:
+    harness = CoordinatorRuntimeHarness()
+    harness.run_at_most(1)
+    harness.runtime.on_elected(0, 1)
+    timers = harness.runtime.shard(0).timers
+    rang: list[str] = []
+
+    def ring(name: str, following: str = "") -> Outcome:
+        rang.append(name)
+        if following:
+            timers.schedule(following, 10, lambda: ring(following))
+        return Outcome()
+
+    for name in ("a", "b", "c"):
+        timers.schedule(name, 100, lambda name=name: ring(name, f"after {name}"))
+    harness.clock.advance(100)
+    timers.schedule("d", 5, lambda: ring("d"))
+    harness.clock.advance(20)
+    assert rang == ["a", "b", "c", "d", "after a", "after b", "after c"]
+
+
 def test_loading_ends_its_turn_when_its_time_is_up_whatever_the_number_of_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = CoordinatorRuntimeHarness()
     codec = GroupRecordCodec()
     harness.log.append(TP, build_batch([(*codec.encode(*record(number)), 0) for number in range(500)]))
-    monkeypatch.setattr(harness.clock, "mono_ns", iter(range(0, 1 << 60, loading.TURN_NS // 5)).__next__)
+    monkeypatch.setattr(harness.clock, "mono_ns", iter(range(0, 1 << 60, turns.TURN_NS // 5)).__next__)
     harness.runtime.on_elected(0, 1)
     # A fifth of a turn for every few records.
-    assert len(harness.runtime._contexts[0].shard.replayed) <= 5 * loading.RECORDS_BETWEEN_CLOCKS
+    assert len(harness.runtime._contexts[0].shard.replayed) <= 5 * turns.RECORDS_BETWEEN_CLOCKS
 
 
 def test_a_record_that_cannot_be_read_or_replayed_costs_its_key_and_not_the_partition(

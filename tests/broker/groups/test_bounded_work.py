@@ -59,6 +59,7 @@ def test_offsets_of_a_deleted_topic_go_some_in_a_turn_and_those_of_a_new_one_sta
 ) -> None:
     before = harness.log.end_offset(TP)
     harness.coordinator.on_topics_deleted(["t"])
+    harness.clock.turn()
     assert 0 < harness.log.end_offset(TP) - before <= GROUPS_PER_TURN
     last = client(harness, GROUPS - 1)
     assert last.commit(offsets={("t", 0): 7}).topics[0].partitions[0].error_code == ErrorCode.NONE

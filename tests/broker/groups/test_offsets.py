@@ -31,6 +31,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     client = harness.client("s")
     client.commit(offsets={("t", 0): 5, ("u", 0): 6})
     harness.coordinator.on_topics_deleted(["t"])
+    harness.clock.turn()
     assert (offset(client), offset(client, "u")) == (-1, 6)
     assert harness.records()[-1][2] is None
 
@@ -73,7 +74,7 @@ def test_offsets_of_an_open_transaction_are_not_seen_until_its_marker() -> None:
     assert (stable.error_code, stable.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     harness.shard.replay_end_transaction_marker(77, True)
     assert offset(client, stable=True) == 2
-    assert not harness.shard.offsets.pending and not harness.shard.offsets.open_transactions
+    assert not harness.shard.offsets._pending and not harness.shard.offsets._open
 
 
 def test_an_aborted_transaction_leaves_the_older_offset() -> None:

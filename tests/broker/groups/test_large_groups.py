@@ -1,0 +1,219 @@
+"""Coordinators of large groups: the longest turn of the event loop, by CPU time.
+
+A node's bound is 50 ms a turn. The tests' is looser, because two cores run the whole suite: what was quadratic or had no
+budget took 100 ms to 20 s here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from ottla.broker.coordinator import batches
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.consumer import records as consumer
+from ottla.broker.groups.consumer.member import CurrentAssignment
+from ottla.broker.groups.records import group_metadata_record, offset_commit_record
+from ottla.broker.groups.share import records as share
+from ottla.broker.groups.share.group import Member as ShareMember
+from ottla.broker.groups.streams import records as streams
+from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
+from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
+from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMemberMetadataValue
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.broker.groups.cluster import id_of
+from tests.broker.groups.harness import TP, GroupCoordinatorHarness, subscription
+from tests.manual_clock import ManualClock, Timer
+
+TURN_MAX_NS = 80_000_000
+MEMBERS, TOPICS, TRANSACTIONS, GROUPS = 5_000, 10_000, 2_000, 2_000
+NAMES = [f"orders.in.{number:06d}" for number in range(TOPICS)]
+
+
+class WorkingClock(ManualClock):
+    """A clock whose nanoseconds pass as the CPU works, which turns have budgets of. Each callback is a turn."""
+
+    longest_ns = 0
+
+    def mono_ns(self) -> int:
+        return time.process_time_ns()
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        return super().call_later(delay_ms, lambda: self.run(callback))
+
+    def run(self, turn: Callable[[], object]) -> None:
+        began_ns = time.process_time_ns()
+        turn()
+        self.longest_ns = max(self.longest_ns, time.process_time_ns() - began_ns)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> WorkingClock:
+    clock = WorkingClock()
+    monkeypatch.setattr("tests.broker.coordinator.harness.ManualClock", lambda: clock)
+    return clock
+
+
+@pytest.fixture
+def harness(clock: WorkingClock) -> GroupCoordinatorHarness:
+    return GroupCoordinatorHarness()
+
+
+def loaded(harness: GroupCoordinatorHarness, records: Sequence[CoordinatorRecord]) -> None:
+    """A former coordinator wrote the records."""
+    for batch, _ in batches.build(harness._codec(), records, harness.clock.wall_ms(), 900_000):
+        harness.log.append(TP, batch)
+    harness.restart()
+    while not harness.coordinator.runtime.active_partitions():
+        harness.clock.turn()
+    harness.clock.advance(5_000)  # sessions begin some turns later
+
+
+# ---- members that fall silent together
+
+
+def member_ids() -> list[str]:
+    return [f"m{number:05d}" for number in range(MEMBERS)]
+
+
+def classic_group() -> list[CoordinatorRecord]:
+    members = [MemberMetadata(m, None, "c", "/c", 60_000, 10_000, subscription("t"), b"") for m in member_ids()]
+    value = GroupMetadataValue("consumer", 5, "range", "m00000", current_state_timestamp=0, members=members)
+    return [group_metadata_record("g", value)]
+
+
+def consumer_group(names: Sequence[str] = ("t",), members: Sequence[str] = ()) -> list[CoordinatorRecord]:
+    metadata = ConsumerGroupMemberMetadataValue(
+        instance_id=None,
+        rack_id=None,
+        server_assignor=None,
+        subscribed_topic_names=list(names),
+        rebalance_timeout_ms=60_000,
+        classic_member_metadata=None,
+    )
+    records = [consumer.group_record("g", 5, 0)]
+    for member_id in members or member_ids():
+        records.append(consumer.member_record("g", member_id, metadata))
+        records.append(consumer.target_record("g", member_id, {id_of("t"): frozenset([0])}))
+        records.append(consumer.current_record("g", member_id, CurrentAssignment(5, 5, assigned={id_of("t"): {0: 5}})))
+    return [*records, consumer.assignment_epoch_record("g", 5, 0)]
+
+
+def share_group() -> list[CoordinatorRecord]:
+    metadata = ShareGroupMemberMetadataValue(None, "c", "/c", ["t"])
+    records = [share.group_record("g", 5, 0)]
+    for member_id in member_ids():
+        records.append(share.member_record("g", member_id, metadata))
+        records.append(share.current_record("g", ShareMember(member_id), 5, {}))
+    return [*records, share.assignment_epoch_record("g", 5, 0)]
+
+
+def streams_group() -> list[CoordinatorRecord]:
+    records = [streams.group_record("g", 5, 0, 1, {})]
+    records += [streams.member_record("g", m, StreamsGroupMemberMetadataValue(None, None)) for m in member_ids()]
+    return [*records, streams.assignment_epoch_record("g", 5, 0)]
+
+
+@pytest.mark.parametrize("group", [classic_group, consumer_group, share_group, streams_group])
+def test_all_members_of_a_large_group_fall_silent_at_once(
+    harness: GroupCoordinatorHarness, clock: WorkingClock, group: Callable[[], list[CoordinatorRecord]]
+) -> None:
+    harness.topics["t"] = 6
+    loaded(harness, group())
+    shard = harness.shard
+    found: Any = shard.any_group("g") or shard.share_groups["g"]
+    assert len(found.members) == MEMBERS
+    clock.longest_ns = 0
+    began_ns = time.process_time_ns()
+    harness.clock.advance(60_000)
+    assert not found.members
+    assert clock.longest_ns < TURN_MAX_NS
+    # What looked at all other members for each one that goes took 0.7 s to 20 s; a second is not due to the size of the group.
+    assert time.process_time_ns() - began_ns < 2_000_000_000
+
+
+def test_a_member_that_leaves_a_group_of_many_topics_costs_no_look_at_all_of_them(
+    harness: GroupCoordinatorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata hash of 10,000 topics takes some 10 ms, for each of the members that fall silent."""
+    harness.topics |= dict.fromkeys(NAMES, 1)
+    loaded(harness, consumer_group(NAMES, ["a", "b", "c", "d", "e"]))
+    group = harness.shard.consumer_groups["g"]
+    of_group = Mock(wraps=harness.shard.cluster.hashes.of_group)
+    monkeypatch.setattr(harness.shard.cluster.hashes, "of_group", of_group)
+    harness.clock.advance(60_000)
+    assert not group.members and group.metadata_hash == 0
+    assert of_group.call_count <= 2, "once in this metadata, and once when the last one takes all topics along"
+
+
+# ---- offsets
+
+
+def offsets_of(topics: Sequence[str]) -> list[CoordinatorRecord]:
+    value = OffsetCommitValue(offset=1, commit_timestamp=0)
+    return [offset_commit_record("g", topic, 0, value) for topic in topics]
+
+
+def test_offsets_of_many_subscribed_topics_are_checked_for_their_expiry(
+    harness: GroupCoordinatorHarness, clock: WorkingClock
+) -> None:
+    harness.topics |= dict.fromkeys(NAMES, 1)
+    loaded(harness, consumer_group(NAMES, ["a", "b"]) + offsets_of(NAMES))
+    for member_id in ("a", "b"):
+        harness.shard.timers.cancel(("consumer-session", "g", member_id))
+    clock.longest_ns = 0
+    harness.clock.advance(harness.config.offsets_retention_check_interval_ms)
+    assert harness.shard.offsets.count("g") == TOPICS
+    assert clock.longest_ns < TURN_MAX_NS
+
+
+def transactions(harness: GroupCoordinatorHarness) -> None:
+    """Each of the groups has a committed offset of each topic, and each of the producers has one pending."""
+    value = OffsetCommitValue(offset=1, commit_timestamp=harness.clock.wall_ms())
+    for number in range(GROUPS):
+        harness.shard.replay(number, -1, *offset_commit_record(f"g{number}", "t", 0, value))
+    for number in range(TRANSACTIONS):
+        record = offset_commit_record(f"g{number % GROUPS}", "t", 1, value)
+        harness.shard.replay(GROUPS + number, 1_000 + number, *record)
+
+
+@pytest.mark.parametrize("topic", ["t", "another one"])
+def test_a_topic_is_deleted_while_many_transactions_are_open(
+    harness: GroupCoordinatorHarness, clock: WorkingClock, topic: str
+) -> None:
+    transactions(harness)
+    clock.run(lambda: harness.coordinator.on_topics_deleted([topic]))
+    harness.clock.advance(100)
+    assert bool(harness.shard.offsets.groups) == (topic != "t")
+    assert clock.longest_ns < TURN_MAX_NS
+
+
+def test_a_transaction_ends_while_many_are_open(harness: GroupCoordinatorHarness) -> None:
+    transactions(harness)
+    began_ns = time.process_time_ns()
+    for number in range(TRANSACTIONS):
+        harness.shard.replay_end_transaction_marker(1_000 + number, True)
+    assert time.process_time_ns() - began_ns < TURN_MAX_NS, (
+        "a marker costs what its transaction has, not what others have"
+    )
+    assert harness.shard.offsets.get("g7", "t", 1) is not None
+
+
+def test_stable_offsets_are_fetched_while_many_transactions_of_the_group_are_open(
+    harness: GroupCoordinatorHarness, clock: WorkingClock
+) -> None:
+    value = OffsetCommitValue(offset=1)
+    for partition in range(1_000):
+        harness.shard.replay(partition, -1, *offset_commit_record("g", "t", partition, value))
+    for number in range(TRANSACTIONS):
+        harness.shard.replay(1_000 + number, 1_000 + number, *offset_commit_record("g", "other", number, value))
+    request = OffsetFetchRequestGroup(
+        group_id="g", topics=[OffsetFetchRequestTopics("t", bytes(16), list(range(1_000)))]
+    )
+    clock.run(lambda: harness.coordinator.fetch_offsets(request, True))
+    assert clock.longest_ns < TURN_MAX_NS // 2
