@@ -75,8 +75,13 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = 30.0
         time.sleep(0.01)
 
 
-def start_node(directory: Path | None = None, port: int = 0, **properties: str) -> Node:
-    """A node whose `directory` is named may be started again, so its ports are none that an outgoing connection could have taken."""
+def start_node(
+    directory: Path | None = None, port: int = 0, open_files: tuple[int, int] | None = None, **properties: str
+) -> Node:
+    """A node whose `directory` is named may be started again, so its ports are none that an outgoing connection could have taken.
+
+    `open_files`: the soft and the hard limit of the node's descriptors.
+    """
     port = port or (free_base_port() if directory is not None else 0)
     command = [sys.executable, "-P", "-m", "ottla.main", "dev", "--nodes", "1", "--base-port", str(port), "--json"]
     if directory is not None:
@@ -84,6 +89,8 @@ def start_node(directory: Path | None = None, port: int = 0, **properties: str) 
     for name, value in properties.items():
         command += ["--override", f"{name.replace('_', '.')}={value}"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -Sn {open_files[0]} && ulimit -Hn {open_files[1]} && exec "$@"', "sh", *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     line = process.stdout.readline()

@@ -419,7 +419,6 @@ COVERED_BY: dict[str, str] = {
     "storage/cold.py": "tests/storage/test_damage.py",
     "storage/config.py": "tests/storage/test_log.py",
     "storage/epochs.py": "tests/storage/test_recovery.py",
-    "storage/errors.py": "tests/storage/test_log.py",
     "storage/files.py": "tests/storage/test_logs.py",
     "storage/flush.py": "tests/storage/test_recovery.py",
     "storage/index.py": "tests/storage/test_damage.py",
