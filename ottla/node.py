@@ -89,7 +89,9 @@ class Node(NodeState):
         self.cluster_id = ""
         self.wheel = TimerWheel(self.world.clock)
         self.listeners: list[Listener] = []
-        self.limits = ConnectionLimits(quotas=ConnectionQuotas(self.quotas.connection_rate, self.quotas.windows))
+        self.limits = ConnectionLimits(
+            quotas=ConnectionQuotas(self.quotas.connection_rate, self.quotas.windows), room=self.world.network.room
+        )
         for endpoint in self.config.endpoints:
             self.limits.of(endpoint.name)
         self.config.watch(lambda config, changed: self._update_limits())

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ GC_THRESHOLDS = (10_000, 4, 2_500)
 def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
     """Runs a node until a signal stops it; returns the process's exit code."""
     log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"))
+    raise_descriptors()
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:
         import uvloop
@@ -39,6 +41,16 @@ def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -
         pass  # not on this platform
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(_run(properties, where))
+
+
+def raise_descriptors() -> None:
+    """Allow as many open files and connections as the process may have, as the JVM does: the usual soft limit is 1,024 of 524,288."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as failure:  # macOS has no unlimited soft limit
+            log.info("The limit of open files stays %d: %s", soft, failure)
 
 
 async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -> int:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
+#: The disk, or this user's share of it, has no room.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: The process, or the machine, has no descriptor, memory or address space left.
+OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+
 
 class StorageFailure(Exception):
     """A write, fsync or read of the file system failed: the log directory goes offline.
@@ -29,8 +36,11 @@ class DiskFull(StorageFailure):
     """
 
 
-class NoAddressSpace(DiskFull):
-    """The process has no address space to map more of a file (39-bit kernels, `ulimit -v`). As with a full disk, a retry may succeed."""
+class OutOfResources(DiskFull):
+    """The process has no descriptor, memory or address space for the call (`ulimit -n`, `ulimit -v`, kernels with 39 bits of addresses).
+
+    It says nothing about the disk. As with a full disk nothing was changed, and a later call may succeed.
+    """
 
 
 class DamagedPartition(StorageFailure):
@@ -68,3 +78,13 @@ class LogDirectoryLocked(Exception):
 
 class InconsistentLogDirectory(Exception):
     """meta.properties is damaged, or of another cluster or node; the message names the directory and a remedy."""
+
+
+def failure_of(path: str, error: OSError) -> StorageFailure:
+    """Returns what a failed system call means that has changed nothing. What a failed fsync or a partial write means is always the same:
+    a `StorageFailure`."""
+    if error.errno in FULL:
+        return DiskFull(path, error)
+    if error.errno in OUT_OF_RESOURCES:
+        return OutOfResources(path, error)
+    return StorageFailure(path, error)

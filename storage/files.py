@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
-from ottla.storage.mapped_file import NO_ROOM, OsMappedFile, WriteDescriptors
+from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure, failure_of
+from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
 
 COPIED_BYTES = 1 << 20
 
@@ -246,9 +246,7 @@ class _failing:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            if error.errno in NO_ROOM:
-                raise DiskFull(self.path, error) from error
-            raise StorageFailure(self.path, error) from error
+            raise failure_of(self.path, error) from error
 
 
 class _writing(_failing):
@@ -278,5 +276,7 @@ def _sync(path: str) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        raise StorageFailure(path, error) from error
     finally:
         os.close(fd)

@@ -18,14 +18,13 @@ import weakref
 from collections import OrderedDict
 from contextlib import suppress
 
-from ottla.storage.errors import DiskFull, NoAddressSpace, StorageFailure
+from ottla.storage.errors import StorageFailure, failure_of
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PROT_READ, PROT_WRITE, MAP_SHARED = 1, 2, 1
 MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23  # Linux 5.14
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE = 0x01, 0x10
 MAP_FAILED = ctypes.c_void_p(-1).value
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # It is far below the usual limit of 1,024 open files, and above the number of logs that get large writes at one time.
 WRITE_DESCRIPTORS_MAX = 256
 ZEROS = bytes(1 << 20)
@@ -54,7 +53,7 @@ class WriteDescriptors:
     def of(self, file: OsMappedFile) -> int:
         fd = self._open.get(file)
         if fd is None:
-            fd = self._open[file] = os.open(file.path, os.O_WRONLY)
+            fd = self._open[file] = _open(file.path, os.O_WRONLY)
             if len(self._open) > self.limit:
                 os.close(self._open.popitem(last=False)[1])
         else:
@@ -78,15 +77,12 @@ class OsMappedFile:
         self._writable = writable
         self._prefaulted = 0
         self._arrays: list[weakref.ref[object]] = []
-        try:
-            fd = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
-        except OSError as error:
-            raise StorageFailure(path, error) from error
+        fd = _open(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
             self.size = os.fstat(fd).st_size
             self._map(fd, max(capacity, self.size))
         except OSError as error:
-            raise _map_failure(path, error) from error
+            raise failure_of(path, error) from error
         finally:
             os.close(fd)
 
@@ -103,10 +99,7 @@ class OsMappedFile:
         if size <= self.size:
             return
         assert self._writable
-        try:
-            fd = os.open(self.path, os.O_RDWR)
-        except OSError as error:
-            raise StorageFailure(self.path, error) from error
+        fd = _open(self.path, os.O_RDWR)
         try:
             _allocate(fd, self.size, size)
             if size > self.capacity:
@@ -116,7 +109,7 @@ class OsMappedFile:
             # ext4 keeps the blocks of a failed allocation, which other files would then lack.
             with suppress(OSError):
                 os.ftruncate(fd, self.size)
-            raise _map_failure(self.path, error) from error
+            raise failure_of(self.path, error) from error
         finally:
             os.close(fd)
         self.size = size
@@ -154,7 +147,7 @@ class OsMappedFile:
             code = ctypes.get_errno()
             if code != errno.EINVAL:
                 failed = code if code != errno.EFAULT else errno.EIO
-                raise StorageFailure(self.path, OSError(failed, f"bytes {start} to {end} cannot be read"))
+                raise failure_of(self.path, OSError(failed, f"bytes {start} to {end} cannot be read"))
         self._read_through(begin, end)
 
     def _in_memory(self, start: int, end: int) -> bool:
@@ -165,15 +158,14 @@ class OsMappedFile:
 
     def _read_through(self, start: int, end: int) -> None:
         """Populates the pages without madvise: a read brings them into the page cache, from where the mapping gets them."""
+        fd = _open(self.path, os.O_RDONLY)
         try:
-            fd = os.open(self.path, os.O_RDONLY)
-            try:
-                for position in range(start, end, len(ZEROS)):
-                    os.pread(fd, min(len(ZEROS), end - position), position)
-            finally:
-                os.close(fd)
+            for position in range(start, end, len(ZEROS)):
+                os.pread(fd, min(len(ZEROS), end - position), position)
         except OSError as error:
-            raise StorageFailure(self.path, error) from error
+            raise failure_of(self.path, error) from error
+        finally:
+            os.close(fd)
 
     def zero(self, start: int, end: int) -> None:
         """Overwrites [start, end) with zeros, from the end: after a crash the bytes before the first zeroed one are unchanged.
@@ -206,8 +198,8 @@ class OsMappedFile:
         and large folios (on ext4 under Linux 6.18: 0.13 s of CPU per GB against 0.2-2 s through fresh mapped pages).
         """
         assert position + len(data) <= self.size, "`ensure` has allocated the blocks, so the disk cannot be full"
+        fd = self._descriptors.of(self)
         try:
-            fd = self._descriptors.of(self)
             written = os.pwrite(fd, data, position)
             while written < len(data):
                 written += os.pwrite(fd, memoryview(data)[written:], position + written)
@@ -225,14 +217,13 @@ class OsMappedFile:
 
     def flush(self) -> None:
         """Syncs all bytes written so far. It releases the GIL while it waits."""
+        fd = _open(self.path, os.O_RDWR)
         try:
-            fd = os.open(self.path, os.O_RDWR)
-            try:
-                os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
-            finally:
-                os.close(fd)
+            os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
         except OSError as error:
             raise StorageFailure(self.path, error) from error
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """Drops the reference to the mapping. The kernel's mapping ends with the last view of it."""
@@ -263,10 +254,11 @@ class OsMappedFile:
         self.buffer, self._address = view if self._writable else view.toreadonly(), address
 
 
-def _map_failure(path: str, error: OSError) -> StorageFailure:
-    if error.errno in NO_ROOM:
-        return DiskFull(path, error)
-    return NoAddressSpace(path, error) if error.errno == errno.ENOMEM else StorageFailure(path, error)
+def _open(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags)
+    except OSError as error:
+        raise failure_of(path, error) from error
 
 
 def _allocate(fd: int, start: int, end: int) -> None:

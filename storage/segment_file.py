@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ottla.storage.cold import ColdBytes
 from ottla.storage.config import NEVER, LogConfig
-from ottla.storage.errors import NoAddressSpace, StorageFailure
+from ottla.storage.errors import OutOfResources, StorageFailure
 from ottla.storage.files import Files, MappedFile
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.mappings import Mappings
@@ -182,7 +182,7 @@ class SegmentFile:
         capacity = max(self._config.segment_bytes, self.size) if self.active else 0
         try:
             self._map = self._files.map(self.log_path, capacity, self.active)
-        except NoAddressSpace:
+        except OutOfResources:
             self._mappings.shrink()  # each active log reserves segment.bytes
             self._map = self._files.map(self.log_path, capacity, self.active)
         if self._map.size < self.size:

@@ -52,6 +52,11 @@ class GroupCoordinatorConfig:
     def is_downgrade_enabled(self) -> bool:
         return self.consumer_migration_policy.upper() in ("DOWNGRADE", "BIDIRECTIONAL")
 
+    @property
+    def is_migration_disabled(self) -> bool:
+        """Whether a consumer group takes no classic members; with UPGRADE alone it takes them, though it never becomes classic again."""
+        return self.consumer_migration_policy.upper() == "DISABLED"
+
 
 # Field -> Kafka's name, and what one unit of that is in the field's.
 PROPERTIES = {

@@ -5,13 +5,14 @@ Names and ids of topics were resolved before: a request's topics carry both wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
 from ottla.broker.coordinator.sweep import sweep, sweep_soon
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.commits import commit_of
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.records import offset_commit_record
@@ -94,14 +95,9 @@ def commit_transactional(
     """Offsets that stay apart until the producer's marker (KIP-98)."""
     shard.check_no_share_group(request.group_id)
     group = shard.any_group(request.group_id)
-    generation = request.generation_id_or_member_epoch
-    if isinstance(group, ConsumerGroup):
-        group.validate_offset_commit(request.member_id, generation, None, ())
-    elif isinstance(group, StreamsGroup):
-        group.validate_offset_commit(request.member_id, generation, None, _named_partitions(request))
-    elif group is not None:
-        group.validate_offset_commit(request.member_id, request.group_instance_id, generation, transactional=True)
-    elif generation >= 0:
+    if group is not None:
+        group.validate_offset_commit(commit_of(request, None))
+    elif request.generation_id_or_member_epoch >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     else:
         shard.check_room()
@@ -132,36 +128,17 @@ def commit_transactional(
 def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ClassicGroup | None:
     """Returns the classic group whose member's session begins again with the commit. Members of consumer groups send heartbeats anyway."""
     shard.check_no_share_group(request.group_id)
-    generation = request.generation_id_or_member_epoch
     group = shard.any_group(request.group_id)
-    if isinstance(group, ConsumerGroup):
-        group.validate_offset_commit(request.member_id, generation, api_version, _partitions(request))
+    if group is not None:
+        group.validate_offset_commit(commit_of(request, api_version))
+        return group if isinstance(group, ClassicGroup) else None
+    if request.generation_id_or_member_epoch < 0:
+        # A "simple" group: replaying its first offset creates it.
+        shard.check_room()
         return None
-    if isinstance(group, StreamsGroup):
-        group.validate_offset_commit(request.member_id, generation, api_version, _named_partitions(request))
-        return None
-    if group is None:
-        if generation < 0:
-            # A "simple" group: replaying its first offset creates it.
-            shard.check_room()
-            return None
-        raise KafkaError(
-            ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
-        )
-    group.validate_offset_commit(request.member_id, request.group_instance_id, generation, transactional=False)
-    return group
-
-
-def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[bytes, int]]:
-    for topic in request.topics:
-        for partition in topic.partitions:
-            yield topic.topic_id, partition.partition_index
-
-
-def _named_partitions(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> Iterator[tuple[str, int]]:
-    for topic in request.topics:
-        for partition in topic.partitions:
-            yield topic.name, partition.partition_index
+    raise KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
+    )
 
 
 # ---- fetch

@@ -29,11 +29,11 @@ from ottla.broker.replication.truncation import EndOfEpoch
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import PartitionData
-from ottla.server.clock import TimerHandle
+from ottla.server.clock import TimerHandle, pause
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.world import World
-from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
+from ottla.storage.errors import OutOfResources, StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import Log
 
 log = logging.getLogger(__name__)
@@ -341,11 +341,17 @@ class LeaderFetcher:
 
     async def _flush(self, key: Key, own_log: Log) -> None:
         """flush.messages=1: only what is on the disk here may count there, so the next fetch says so after the flush."""
-        try:
-            await self._world.workers.run(own_log.flush, self._world.clock.wall_ms())
-        except StorageFailure as failure:
-            log.error("flush of %s: %s", own_log, failure)
-            return
+        while True:
+            try:
+                await self._world.workers.run(own_log.flush, self._world.clock.wall_ms())
+                break
+            except OutOfResources as shortage:
+                log.error("flush of %s is tried again: %s", own_log, shortage)
+                self._delay(key, self._settings.timeout_ms)
+                await pause(self._world.clock, self._settings.backoff_ms)
+            except StorageFailure as failure:
+                log.error("flush of %s: %s", own_log, failure)
+                return
         self._delay(key, 0)
         self._schedule(0)
 

@@ -45,7 +45,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Work
 from ottla.server.clock import pause
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
-from ottla.storage.errors import StorageFailure
+from ottla.storage.errors import OutOfResources, StorageFailure
 
 if TYPE_CHECKING:
     from ottla.server.clock import TimerHandle
@@ -55,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 #: The time for which a stop waits until the voters have received a resignation.
 RESIGN_WAIT_MS = 1000
+#: The pause before a flush is tried again for which the process had no descriptor.
+FLUSH_RETRY_MS = 100
 
 
 class RaftNode(RaftStatus):
@@ -350,7 +352,15 @@ class RaftNode(RaftStatus):
             while self._flush_wanted and self.failure is None:
                 self._flush_wanted = False
                 generation, offset = self._core.log.generation, self._core.log.end_offset
-                await self._world.workers.run(self._log.flush, self._world.clock.wall_ms())
+                try:
+                    await self._world.workers.run(self._log.flush, self._world.clock.wall_ms())
+                except OutOfResources as shortage:
+                    if self._stopped:
+                        return
+                    logger.error("[raft %d] waits with its flush: %s", self.config.node_id, shortage)
+                    self._flush_wanted = True
+                    await pause(self._world.clock, FLUSH_RETRY_MS)
+                    continue
                 self._step(Flushed(generation, offset))
         except Exception as failure:
             self._fail(failure)

@@ -100,6 +100,8 @@ class Requests(Protocol):
 class Renewable(Protocol):
     """The login of a connection to a SASL listener."""
 
+    @property
+    def has_succeeded(self) -> bool: ...
     def renew(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse: ...
 
 
@@ -174,6 +176,11 @@ class Connection(FrameProtocol):
     @property
     def listener_name(self) -> str:
         return self.listener.name
+
+    @property
+    def is_known(self) -> bool:
+        """Returns True once the client has logged in or, where no login is needed, has sent a request."""
+        return bool(self.contexts) if self.login is None else self.login.has_succeeded
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Register a callback for the end of the connection."""

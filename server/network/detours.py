@@ -17,6 +17,10 @@ class Detours:
         self._network = network
         self._ways = dict(ways)
 
+    @property
+    def room(self) -> int:
+        return self._network.room
+
     async def listen(
         self,
         host: str,

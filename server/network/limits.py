@@ -1,16 +1,60 @@
-"""Limits of connections per node, listener and address, and of the size of a request."""
+"""Limits of connections per node, listener and address, and of the size of a request.
+
+At a limit of the node a connection that is not known, because it has not logged in or has not even sent a request, makes way for a new
+one: sockets that anyone can open without a word must not keep clients out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ottla.server.config.key import Values
 from ottla.server.network.connection_rate import ConnectionRate
-from ottla.server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions
+from ottla.server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions, descriptors_reserved
 from ottla.server.quotas.connections import ConnectionQuotas
 
 INT_MAX = 2**31 - 1
+#: The time that a new connection has for its login or its first request, before it may have to make way.
+UNKNOWN_NS = 1_000_000_000
+
+
+class Newcomer(Protocol):
+    """A connection that may not be known yet."""
+
+    opened_ns: int
+
+    @property
+    def is_known(self) -> bool: ...
+    def refuse(self, reason: str) -> None: ...
+
+
+class Newcomers:
+    """The connections that were not known when they were last looked at, the oldest first."""
+
+    __slots__ = ("_unknown",)
+
+    def __init__(self) -> None:
+        self._unknown: dict[Newcomer, None] = {}
+
+    def add(self, connection: Newcomer) -> None:
+        self._unknown[connection] = None
+
+    def forget(self, connection: Newcomer) -> None:
+        self._unknown.pop(connection, None)
+
+    def make_way(self, now_ns: int) -> bool:
+        """Close the oldest that is still not known, and has had its time; returns False if there is none."""
+        while self._unknown:
+            oldest = next(iter(self._unknown))
+            if not oldest.is_known and now_ns - oldest.opened_ns < UNKNOWN_NS:
+                return False
+            del self._unknown[oldest]
+            if not oldest.is_known:
+                oldest.refuse("it has sent no request, or not logged in, and makes way for another connection")
+                return True
+        return False
 
 
 @dataclass(slots=True)
@@ -41,6 +85,9 @@ class ConnectionLimits:
     by_listener: dict[str, ListenerLimits] = field(default_factory=dict)
     open_by_ip: dict[str, int] = field(default_factory=dict)
     open_total: int = 0
+    #: The connections for which the process has descriptors (`Network.room`).
+    room: int = INT_MAX
+    newcomers: Newcomers = field(default_factory=Newcomers)
 
     def update(
         self,
@@ -71,14 +118,17 @@ class ConnectionLimits:
         """Returns the limits of one listener alone."""
         return self.by_listener.setdefault(listener, ListenerLimits())
 
-    def refusal(self, ip: str, exempt: bool) -> str | None:
+    def refusal(self, ip: str, exempt: bool, now_ns: int) -> str | None:
         """Returns why a further connection from this address is refused, or None. `exempt`: the connection is between brokers."""
         limit = self.connections_per_ip_overrides.get(ip, self.connections_per_ip_max)
         if self.open_by_ip.get(ip, 0) >= limit:
             return f"there are {limit} connections from that address already (max.connections.per.ip)"
-        if self.open_total >= self.connections_max and not exempt:
-            return f"there are {self.open_total} connections already (max.connections)"
-        return None
+        total, refusal = self.open_total, None
+        if total >= self.connections_max and not exempt:
+            refusal = f"there are {total} connections already (max.connections)"
+        elif total >= self.room + (descriptors_reserved(self.room) // 2 if exempt else 0):
+            refusal = f"there are {total} connections already, and the other descriptors are for files (ulimit -n)"
+        return None if refusal is None or self.newcomers.make_way(now_ns) else refusal
 
     def opened(self, ip: str) -> None:
         self.open_total += 1

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 LINGER_MS = 5_000
 #: The time limit of a TLS handshake. Kafka applies connections.max.idle.ms, ten minutes.
 HANDSHAKE_MS_MAX = 30_000
+#: The pause of accepting after a connection for which there is no descriptor.
+NO_ROOM_S = 0.1
 NS_PER_MS = 1_000_000
 
 
@@ -188,13 +190,16 @@ class Listener:
 
     def admit(self, connection: Connection) -> str | None:
         """Count the connection, or return why it is rejected."""
-        refusal = self.limits.refusal(connection.peer_host, self._inter_broker)
+        refusal = self.limits.refusal(connection.peer_host, self._inter_broker, connection.opened_ns)
         if refusal is None and len(self.connections) >= self._own_limits.connections_max:
             refusal = f"{self.name} has {len(self.connections)} connections already (max.connections of the listener)"
         if refusal is not None:
             self.rejected += 1
+            if self.limits.open_total >= self.limits.room and self._server is not None:
+                self._server.hold(NO_ROOM_S)  # what has been refused still has its descriptor in this turn
             return refusal
         self.limits.opened(connection.peer_host)
+        self.limits.newcomers.add(connection)
         self.connections[connection] = None
         look_ms = self.limits.idle_ms_max
         if self._tls is not None:
@@ -208,6 +213,7 @@ class Listener:
             return
         del self.connections[connection]
         self.limits.closed(connection.peer_host)
+        self.limits.newcomers.forget(connection)
         self._wheel.remove(connection, connection.idle_slot)
 
     def linger(self, connection: Connection) -> None:

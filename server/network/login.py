@@ -159,6 +159,11 @@ class Login:
         connection.on_close(self._closed)
         self._detain()
 
+    @property
+    def has_succeeded(self) -> bool:
+        """Returns True after the first login, also while the client re-authenticates."""
+        return self._principal is not None
+
     # -- What a connection dispatches to -----------------------------------------------------------------------------
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:

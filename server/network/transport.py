@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
 import sys
 from collections.abc import Callable
@@ -40,6 +41,9 @@ NEAR_SEND_BUFFER_BYTES = 512 * 1024
 #: The head of what TCP_INFO gives on Linux: the last field is the smoothed round-trip time in microseconds.
 ROUND_TRIP = Struct("=68xI")
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+#: Descriptors that connections of clients leave to files and to other nodes; of a small limit a half. Each flush opens its file, 256
+#: files with large writes stay open (storage/mapped_file.py), and a node that finds none for its metadata log has to wait.
+DESCRIPTORS_RESERVED = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,10 @@ class Server(Protocol):
 
 class Network(Protocol):
     """Every socket that Ottla opens. TLS is made above it (`tls_stream.py`)."""
+
+    @property
+    def room(self) -> int:
+        """How many connections of clients fit beside the node's files."""
 
     async def listen(
         self,
@@ -207,6 +215,11 @@ class TcpServer:
                 accepted.setsockopt(socket.SOL_SOCKET, option, size)
 
 
+def descriptors_reserved(limit: int) -> int:
+    """Returns how many of so many descriptors are not for connections of clients."""
+    return min(DESCRIPTORS_RESERVED, limit // 2)
+
+
 def send_buffer_bytes(configured: int | None, round_trip_us: int) -> int:
     """Returns the size of an accepted socket's send buffer, or -1 to leave it to the kernel. A round trip of 0 is unknown."""
     if configured is not None:
@@ -227,6 +240,11 @@ class TcpNetwork:
     def __init__(self, loop: asyncio.AbstractEventLoop, spawn: Spawn) -> None:
         self._loop = loop
         self._spawn = spawn
+
+    @property
+    def room(self) -> int:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return sys.maxsize if limit == resource.RLIM_INFINITY else limit - descriptors_reserved(limit)
 
     async def listen(
         self,

@@ -18,6 +18,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.groups.inline_work import close_what_has_not_begun
 from tests.broker.wire import Wire
+from tests.ports import free_base_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,13 +75,22 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = 30.0
         time.sleep(0.01)
 
 
-def start_node(directory: Path | None = None, port: int = 0, **properties: str) -> Node:
+def start_node(
+    directory: Path | None = None, port: int = 0, open_files: tuple[int, int] | None = None, **properties: str
+) -> Node:
+    """A node whose `directory` is named may be started again, so its ports are none that an outgoing connection could have taken.
+
+    `open_files`: the soft and the hard limit of the node's descriptors.
+    """
+    port = port or (free_base_port() if directory is not None else 0)
     command = [sys.executable, "-P", "-m", "ottla.main", "dev", "--nodes", "1", "--base-port", str(port), "--json"]
     if directory is not None:
         command += ["--dir", str(directory)]
     for name, value in properties.items():
         command += ["--override", f"{name.replace('_', '.')}={value}"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -Sn {open_files[0]} && ulimit -Hn {open_files[1]} && exec "$@"', "sh", *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     line = process.stdout.readline()

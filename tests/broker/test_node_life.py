@@ -13,11 +13,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.records.batch import BatchView
 from tests.broker.conftest import ROOT, Node, eventually, start_node, stop_node
 
@@ -250,3 +252,34 @@ def test_a_wrong_value_is_explained_without_a_traceback(tmp_path: Path) -> None:
     assert failed.returncode == 1
     assert "num.partitions" in failed.stderr
     assert "Traceback" not in failed.stderr + failed.stdout
+
+
+def test_idle_sockets_take_no_descriptor_from_the_files_and_keep_no_client_out(tmp_path: Path) -> None:
+    node = start_node(tmp_path, open_files=(128, 400))
+    idle = []
+    try:
+        assert psutil.Process(node.pid).rlimit(psutil.RLIMIT_NOFILE) == (400, 400), "raised, as the JVM does"
+        for _ in range(500):
+            sock = socket.socket()
+            sock.setblocking(False)
+            sock.connect_ex(("127.0.0.1", node.port))
+            idle.append(sock)
+        eventually(lambda: reaches(node), "a client's connection that is served")
+        node.create("t", partitions=20)
+        producer = Producer({"bootstrap.servers": node.bootstrap})
+        for partition in range(20):
+            producer.produce("t", b"x", partition=partition)
+        assert producer.flush(20) == 0
+        assert node.process.poll() is None and "Too many open files" not in (node.dir / "server.log").read_text()
+    finally:
+        for sock in idle:
+            sock.close()
+        assert stop_node(node) == 0
+
+
+def reaches(node: Node) -> bool:
+    try:
+        with node.wire() as wire:
+            return bool(wire.request(MetadataRequest(topics=[]), 12))
+    except (OSError, AssertionError):
+        return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -311,6 +312,11 @@ class SimNetwork:
     def __init__(self, hub: SimHub, host: str) -> None:
         self._hub, self._host = hub, host
         self._process = hub.ended[host]
+
+    @property
+    def room(self) -> int:
+        """Not simulated: connections have no descriptors here."""
+        return sys.maxsize
 
     def _check_alive(self) -> None:
         if self._hub.ended[self._host] != self._process:

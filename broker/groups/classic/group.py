@@ -23,6 +23,7 @@ from ottla.broker.groups.classic.state import (
     TRANSITIONS,
     GroupState,
 )
+from ottla.broker.groups.commits import Commit
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata
 
@@ -248,21 +249,20 @@ class ClassicGroup:
 
     # ---- offsets
 
-    def validate_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool
-    ) -> None:
+    def validate_offset_commit(self, commit: Commit) -> None:
+        """Raises KafkaError where the member may not commit, as Kafka's ClassicGroup."""
         if self.state is DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if generation < 0 and self.state is EMPTY:
+        if commit.epoch < 0 and self.state is EMPTY:
             # An admin client, or a consumer that assigns its partitions by itself.
             return
-        if generation >= 0 or member_id or group_instance_id is not None:
-            self.validate_member(member_id, group_instance_id)
-            if generation != self.generation:
+        if commit.epoch >= 0 or commit.member_id or commit.group_instance_id is not None:
+            self.validate_member(commit.member_id, commit.group_instance_id)
+            if commit.epoch != self.generation:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        elif not transactional and self.state is not EMPTY:
+        elif not commit.is_transactional and self.state is not EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if not transactional and self.state is COMPLETING_REBALANCE:
+        if not commit.is_transactional and self.state is COMPLETING_REBALANCE:
             # The member has the new generation but no assignment yet, so that its commits belong to the old one.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 

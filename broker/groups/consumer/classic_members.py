@@ -48,6 +48,12 @@ MEMBER_ID_REQUIRED_SINCE = 4
 def join(
     shard: GroupShard, group: ConsumerGroup, now_ms: int, request: JoinGroupRequest, client: Client
 ) -> Outcome[JoinGroupResponse]:
+    if shard.config.is_migration_disabled:
+        log.info(
+            "Cannot join the consumer group %s with the classic protocol because the group migration is disabled.",
+            group.group_id,
+        )
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
     member_id = request.member_id or shard.new_uuid()
     if member_id not in group.members and len(group.members) >= shard.config.consumer_group_max_size:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from ottla.broker.groups.commits import Commit, TopicPartition, check_epoch
 from ottla.broker.groups.consumer.member import (
     CurrentAssignment,
     Holdings,
@@ -32,9 +33,6 @@ from ottla.protocol.internal_topics.consumer_group_records import (
 )
 
 NEVER_MS = -(2**63)
-
-#: Members of Kafka 4 commit with their epoch from this version of OffsetCommit on.
-MEMBER_EPOCH_SINCE = 9
 
 
 class ResolvedRegex(NamedTuple):
@@ -231,33 +229,21 @@ class ConsumerGroup:
             )
         return member
 
-    def validate_offset_commit(
-        self, member_id: str, epoch: int, api_version: int | None, partitions: Iterable[tuple[bytes, int]]
-    ) -> None:
-        """`api_version` is that of OffsetCommit, None for a transaction's; KafkaError where the member may not commit.
-
-        A member may be an epoch behind: its commits are taken for what it has held since that epoch (KIP-1251).
-        """
-        if epoch < 0 and not self.members:
-            # An admin client, or a consumer that assigns its partitions by itself.
+    def validate_offset_commit(self, commit: Commit) -> None:
+        """Raises KafkaError where the rules of `commits.py` do not let the member commit."""
+        if commit.names_no_member or (commit.epoch < 0 and not self.members):
+            # TxnOffsetCommit needs no member; nor does an admin client, or a consumer that assigns its partitions by itself.
             return
-        member = self.member(member_id)
-        if api_version is not None and api_version < MEMBER_EPOCH_SINCE and not member.is_classic:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "OffsetCommit version 9 or above must be used by members using the modern group protocol",
-            )
+        member = self.member(commit.member_id)
         current = member.current
-        if epoch == current.epoch:
-            return
-        if member.is_classic:
-            raise _other_generation(epoch, current.epoch)
-        held = (current.assigned, current.pending_revocation)
-        if api_version is None or epoch > current.epoch or not all(
-            any(partition in h.get(topic_id, {}) and h[topic_id][partition] <= epoch for h in held)
-            for topic_id, partition in partitions
-        ):  # fmt: skip
-            raise _stale(epoch, current.epoch)
+
+        def held_since(partition: TopicPartition) -> int | None:
+            since = current.assigned.get(partition.topic_id, {}).get(partition.partition)
+            if since is None:
+                since = current.pending_revocation.get(partition.topic_id, {}).get(partition.partition)
+            return since
+
+        check_epoch(commit, current.epoch, member.is_classic, held_since)
 
     def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:

@@ -1,18 +1,9 @@
-"""The timers of a member, by their keys."""
+"""The timers that a classic member of a consumer group has besides its session, by their keys."""
 
 from __future__ import annotations
 
+from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.shard import GroupShard
-
-
-def session(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """No heartbeat came."""
-    return "consumer-session", group_id, member_id
-
-
-def revocation(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """It does not give up what it has to."""
-    return "consumer-rebalance", group_id, member_id
 
 
 def rejoin(group_id: str, member_id: str) -> tuple[str, str, str]:
@@ -26,6 +17,7 @@ def sync(group_id: str, member_id: str) -> tuple[str, str, str]:
 
 
 def forget(shard: GroupShard, group_id: str, member_id: str) -> None:
-    """Cancel the timers of a member that is gone."""
-    for key in (session, revocation, rejoin, sync):
+    """Cancel all timers of a member that is gone."""
+    sessions.forget(shard, "consumer", group_id, member_id)
+    for key in (rejoin, sync):
         shard.timers.cancel(key(group_id, member_id))

@@ -120,12 +120,11 @@ def _reconcile(
             step.is_other_subscription,
         )
         current = reconciled(current, aim, group.is_free, owned)
-    records = []
-    if current is not member.current:
-        records.append(current_record(group.group_id, member.member_id, current))
+    has_moved = current is not member.current
+    records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Outcome[T]:
-        sessions.keep_alive(shard, group, member)
+        sessions.keep_alive(shard, group, member, has_moved=has_moved)
         return respond(step)
 
     return Outcome(records, then=stepped)

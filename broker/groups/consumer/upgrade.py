@@ -57,9 +57,14 @@ def new_group(shard: GroupShard, group_id: str) -> NewGroup:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         shard.check_room()
         return NewGroup(ConsumerGroup(group_id), [], [], lambda: None)
-    if classic.state is EMPTY and not classic.pending_members:
-        # It gives its place up, and its offsets stay.
-        return NewGroup(ConsumerGroup(group_id), [group_metadata_record(group_id, None)], [], lambda: None)
+    if classic.state is EMPTY:
+        # It gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new group with it.
+        return NewGroup(
+            ConsumerGroup(group_id),
+            [group_metadata_record(group_id, None)],
+            [],
+            lambda: _forget_members(shard, classic),
+        )
     _validate(shard, classic)
     try:
         records = _records(shard, classic)
@@ -80,13 +85,17 @@ def new_group(shard: GroupShard, group_id: str) -> NewGroup:
         log.info("[GroupId %s] Converted the classic group to a consumer group.", group_id)
         shard.timers.cancel(rebalance.join_key(group_id))
         shard.timers.cancel(rebalance.sync_key(group_id))
-        for member_id in (*classic.members, *classic.pending_members):
-            shard.timers.cancel(rebalance.session_key(group_id, member_id))
+        _forget_members(shard, classic)
         known = shard.consumer_groups[group_id]
         for member in known.members.values():
             sessions.keep_alive(shard, known, member)
 
     return NewGroup(group, records, _replies(classic), made)
+
+
+def _forget_members(shard: GroupShard, classic: ClassicGroup) -> None:
+    for member_id in (*classic.members, *classic.pending_members):
+        shard.timers.cancel(rebalance.session_key(classic.group_id, member_id))
 
 
 def _validate(shard: GroupShard, classic: ClassicGroup) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from ottla.broker.groups.commits import Commit, TopicPartition, check_epoch
 from ottla.broker.groups.streams.configured import ConfiguredTopology
 from ottla.broker.groups.streams.member import CurrentAssignment, Member, recorded_assignment
 from ottla.broker.groups.streams.state import GroupState
@@ -23,9 +24,6 @@ from ottla.protocol.internal_topics.streams_group_records import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyValue,
 )
-
-#: Members commit with their epoch from this version of OffsetCommit on.
-MEMBER_EPOCH_SINCE = 9
 
 
 class StreamsGroup:
@@ -169,46 +167,23 @@ class StreamsGroup:
             )
         return member
 
-    def validate_offset_commit(
-        self, member_id: str, epoch: int, api_version: int | None, partitions: Iterable[tuple[str, int]]
-    ) -> None:
-        """`api_version` is that of OffsetCommit, None for a transaction's; KafkaError where the member may not commit.
+    def validate_offset_commit(self, commit: Commit) -> None:
+        """Raises KafkaError where the rules of `commits.py` do not let the member commit; it holds the partitions of its tasks."""
+        if commit.names_no_member or (commit.epoch < 0 and not self.members):
+            # TxnOffsetCommit needs no member; nor does an admin client, or a consumer that assigns its partitions by itself.
+            return
+        current = self.member(commit.member_id).current
 
-        A member may be epochs behind: its commits are taken for the tasks that it has held since that epoch (KIP-1251).
-        """
-        if epoch < 0 and not self.members:
-            # An admin client, or a consumer that assigns its partitions by itself.
-            return
-        if api_version is None and epoch == -1 and not member_id:
-            # TxnOffsetCommit does not need a member.
-            return
-        current = self.member(member_id).current
-        if api_version is not None and api_version < MEMBER_EPOCH_SINCE:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "OffsetCommit version 9 or above must be used by members using the streams group protocol",
-            )
-        if epoch == current.epoch:
-            return
-        if epoch > current.epoch:
-            raise KafkaError(
-                ErrorCode.STALE_MEMBER_EPOCH,
-                f"Received member epoch {epoch} is newer than current member epoch {current.epoch}.",
-            )
-        for topic, partition in partitions:
-            self._validate_older_commit(current, epoch, topic, partition)
+        def held_since(partition: TopicPartition) -> int | None:
+            subtopology = None if self.topology is None else self.topology.subtopology_of.get(partition.topic)
+            if subtopology is None:
+                return None
+            since = current.assigned.active.get(subtopology, {}).get(partition.partition)
+            if since is None:
+                since = current.pending_revocation.active.get(subtopology, {}).get(partition.partition)
+            return since
 
-    def _validate_older_commit(self, current: CurrentAssignment, epoch: int, topic: str, partition: int) -> None:
-        subtopology = None if self.topology is None else self.topology.subtopology_of.get(topic)
-        since = None
-        if subtopology is not None:
-            for held in (current.assigned.active, current.pending_revocation.active):
-                since = held.get(subtopology, {}).get(partition) if since is None else since
-        if since is None or epoch < since:
-            raise KafkaError(
-                ErrorCode.STALE_MEMBER_EPOCH,
-                f"Received member epoch {epoch} is older than the assignment of {topic}-{partition} to the member.",
-            )
+        check_epoch(commit, current.epoch, is_classic=False, held_since=held_since)
 
     def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:

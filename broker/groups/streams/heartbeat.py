@@ -66,8 +66,7 @@ def _place_for_a_group(shard: GroupShard, request: StreamsGroupHeartbeatRequest)
         shard.check_room()
         return []
     classic = shard.groups.get(group_id)
-    is_free = classic is not None and classic.state is EMPTY and not classic.pending_members
-    if request.member_epoch != JOINING_EPOCH or not is_free:
+    if request.member_epoch != JOINING_EPOCH or classic is None or classic.state is not EMPTY:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
     return [group_metadata_record(group_id, None)]
 

@@ -10,6 +10,7 @@ from ottla.broker.groups import offsets
 from ottla.broker.groups.classic import heartbeat, rebalance
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.commits import Commit
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.shard import GroupShard
@@ -45,8 +46,8 @@ def forget_parked_requests(self: Member, known: Member, protocol_name: str | Non
     self.protocols = known.protocols
 
 
-def commit_of_any_generation(self: ClassicGroup, member_id: str, instance_id: Any, generation: int, **how: Any) -> None:
-    _validate_offset_commit(self, member_id, instance_id, self.generation if generation >= 0 else generation, **how)
+def commit_of_any_generation(self: ClassicGroup, commit: Commit) -> None:
+    _validate_offset_commit(self, commit._replace(epoch=self.generation) if commit.epoch >= 0 else commit)
 
 
 def heartbeat_of_any_generation(shard: GroupShard, request: Any) -> Any:

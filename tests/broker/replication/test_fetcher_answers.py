@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from random import Random
@@ -23,6 +24,7 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
+from ottla.storage.errors import OutOfResources
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
 from ottla.storage.log_files import create_files
@@ -130,6 +132,30 @@ def test_records_that_were_asked_for_in_an_older_leader_epoch_are_not_appended(l
     assert follower.protocol.requests[1].topics[0].partitions[0].current_leader_epoch == 3
     follower.answer(records(epoch=3))
     assert log.log_end_offset == 1
+
+
+def test_records_whose_flush_found_no_descriptor_do_not_count_before_it_has_been_tried_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """flush.messages=1: what the next fetch asks for is what the leader acknowledges."""
+    log.update_config(LogConfig(flush_messages=1))
+    follower = Follower(log)
+    asked_before: list[int] = []
+
+    async def short(function: Callable[..., Any], *args: object) -> Any:
+        asked_before.append(len([offsets for *_, offsets in follower.asked if 1 in offsets]))
+        if len(asked_before) == 1:
+            asyncio.get_running_loop().call_soon(follower.clock.advance, SETTINGS.backoff_ms)
+            raise OutOfResources("log", OSError(errno.EMFILE, "Too many open files"))
+        return function(*args)
+
+    monkeypatch.setattr(follower.workers, "run", short)
+    follower.answer(records(epoch=1))
+    follower.run_tasks()
+    assert asked_before == [0, 0] and log.recovery_point == 1
+    follower.clock.advance(NEWS_DELAY_MS)
+    follower.answer()
+    assert follower.asked[-1] == (SESSION, 2, [1])
 
 
 @pytest.mark.parametrize(

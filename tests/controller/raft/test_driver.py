@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 import threading
 import time
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.raft import transitions
+from ottla.controller.raft import driver, transitions
 from ottla.controller.raft.core import NotLeader
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.raft.log_state import OffsetAndEpoch
@@ -54,6 +56,32 @@ async def test_the_only_voter_leads_when_start_returns(tmp_path: Path) -> None:
         last = node.raft.append([b"one", b"two"])
         assert last == node.raft.log_end_offset - 1 == 2
         await until(lambda: node.state.records == [b"one", b"two"], "the commit")
+
+
+async def test_a_flush_that_finds_no_descriptor_is_tried_again_and_commits_nothing_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        open_file = os.open
+        refused = 0
+        are_short = threading.Event()
+        are_short.set()
+
+        def out_of_descriptors(*args: Any, **kwargs: Any) -> int:
+            nonlocal refused
+            if are_short.is_set() and threading.current_thread() is not threading.main_thread():
+                refused += 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return open_file(*args, **kwargs)
+
+        monkeypatch.setattr(os, "open", out_of_descriptors)
+        monkeypatch.setattr(driver, "FLUSH_RETRY_MS", 1)
+        node.raft.append([b"one"])
+        await until(lambda: refused >= 2, "two flushes without a descriptor")
+        assert node.state.records == [] and node.raft.failure is None
+        are_short.clear()
+        await until(lambda: node.state.records == [b"one"], "the commit")
 
 
 async def test_a_quorum_of_one_replays_its_log_after_a_restart(tmp_path: Path) -> None:

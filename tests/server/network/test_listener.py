@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.server.network import limits
 from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.transport import descriptors_reserved
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 
@@ -24,8 +26,8 @@ async def test_connections_above_the_limit_of_one_address_are_rejected() -> None
 
 
 async def test_an_override_gives_one_address_another_limit() -> None:
-    limits = ConnectionLimits(connections_per_ip_max=0, connections_per_ip_overrides={"127.0.0.1": 1})
-    async with tiny_node(limits=limits) as node:
+    only_one = ConnectionLimits(connections_per_ip_max=0, connections_per_ip_overrides={"127.0.0.1": 1})
+    async with tiny_node(limits=only_one) as node:
         client = await node.client()
         client.send(heartbeat("m", 1))
         assert await client.correlation_ids(1) == [1]
@@ -43,6 +45,47 @@ async def test_the_total_is_limited_too_and_may_change_while_running() -> None:
         assert await second.correlation_ids(1) == [1]
         first.close()
         await until(lambda: node.limits.open_total == 1)
+
+
+async def test_idle_sockets_make_way_for_those_who_say_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "UNKNOWN_NS", 0)
+    async with tiny_node(limits=ConnectionLimits(room=3)) as node:
+        known = await node.client()
+        known.send(heartbeat("m", 1))
+        assert await known.correlation_ids(1) == [1]
+        idle = [await node.client() for _ in range(2)]
+        await until(lambda: node.limits.open_total == 3)
+        talking = []
+        for number in (2, 3):
+            talking.append(await node.client())
+            talking[-1].send(heartbeat("m", number))
+            assert await talking[-1].correlation_ids(1) == [number]
+        assert all([await each.is_closed_by_peer() for each in idle])
+        assert await (await node.client()).is_closed_by_peer(), "the three others are known"
+        known.send(heartbeat("m", 4))
+        assert await known.correlation_ids(1) == [4]
+        await until(lambda: node.limits.open_total == 3)
+        assert (node.listener.refused, node.listener.rejected) == (2, 1)
+
+
+async def test_a_new_connection_has_its_time_before_it_makes_way() -> None:
+    assert limits.UNKNOWN_NS >= 1_000_000_000
+    async with tiny_node(limits=ConnectionLimits(room=1)) as node:
+        first = await node.client()
+        await until(lambda: node.limits.open_total == 1)
+        assert await (await node.client()).is_closed_by_peer()
+        first.send(heartbeat("m", 1))
+        assert await first.correlation_ids(1) == [1]
+
+
+@pytest.mark.parametrize(("limit", "reserved"), [(1 << 20, 512), (1024, 512), (256, 128)])
+def test_files_have_descriptors_that_no_client_takes(limit: int, reserved: int) -> None:
+    assert descriptors_reserved(limit) == reserved
+    counted = ConnectionLimits(room=limit - reserved, open_total=limit - reserved)
+    assert counted.refusal("127.0.0.1", exempt=False, now_ns=0) is not None
+    assert counted.refusal("127.0.0.1", exempt=True, now_ns=0) is None, "other nodes still find some"
+    counted.open_total = limit - 1
+    assert counted.refusal("127.0.0.1", exempt=True, now_ns=0) is not None
 
 
 async def test_a_port_in_use_is_an_error_and_not_shared() -> None:

@@ -116,12 +116,14 @@ class ConsumerMember:
         )
         return self.harness.coordinator.commit_offsets(request, version)
 
-    def commit_transactional(self, offsets: dict[tuple[str, int], int], epoch: int | None = None) -> Any:
+    def commit_transactional(
+        self, offsets: dict[tuple[str, int], int], epoch: int | None = None, member_id: str | None = None
+    ) -> Any:
         request = TxnOffsetCommitRequest(
             group_id=self.group,
             producer_id=1,
             generation_id_or_member_epoch=self.epoch if epoch is None else epoch,
-            member_id=self.member_id,
+            member_id=self.member_id if member_id is None else member_id,
             topics=[
                 TxnOffsetCommitRequestTopic(topic, id_of(topic), [TxnOffsetCommitRequestPartition(partition, offset)])
                 for (topic, partition), offset in offsets.items()

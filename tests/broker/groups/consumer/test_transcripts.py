@@ -4,7 +4,7 @@ topics t=3 u=2                          the topics that there are, and how many 
 consumer a [instance= topics= regex= hidden= assignor= rebalance= version= member= group=]
 beat a [epoch= owned=t/0,t/1 full=1]    a heartbeat; the first one joins
 quit a · pause a                        a last heartbeat: for good (-1), or until the process is back (-2)
-commit a t/0=5 [epoch= version=] · transactional a t/0=5 [epoch=] · fetch a t/0 [epoch=]
+commit a t/0=5 [epoch= version=] · transactional a t/0=5 [epoch= member=] · fetch a t/0 [epoch=]
 consumers [GROUP]                       ConsumerGroupDescribe
 """
 
@@ -71,7 +71,9 @@ class ConsumerTranscript(GroupTranscript):
         self.printed.append(describe(self.members[name].commit(offsets, **others)))
 
     def transactional(self, name: str, **options: str) -> list[str]:
-        others = {key: int(options.pop(key)) for key in ("epoch",) if key in options}
+        others: dict[str, Any] = {key: int(options.pop(key)) for key in ("epoch",) if key in options}
+        if "member" in options:
+            others["member_id"] = options.pop("member")
         answer = self.members[name].commit_transactional({tp(k): int(v) for k, v in options.items()}, **others)
         return [ErrorCode(p.error_code).name for topic in answer.topics for p in topic.partitions]
 
