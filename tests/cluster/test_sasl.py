@@ -27,6 +27,7 @@ from kafka import KafkaConsumer
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.client import ChannelClosed
@@ -83,6 +84,8 @@ class Secured:
         )
         for done in self.admin.create_acls([entry]).values():
             done.result(WAIT_S)
+        # The answer comes from the controller; a broker that has not replayed the entry yet refuses, as Kafka's does.
+        assert all(asyncio.run(know_acls_of(f"User:{user}", address)) for address in self.cluster.bootstrap.split(","))
         return entry
 
     def client(self, user: str, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
@@ -158,6 +161,18 @@ class Sending:
     def wait(self, more: int) -> None:
         enough = self.accepted + more
         wait_for(lambda: self.accepted >= enough)
+
+
+async def know_acls_of(principal: str, address: str) -> bool:
+    """Whether the node at the address has replayed an ACL of the principal before the time is up."""
+    wanted = DescribeAclsRequest(1, None, 1, principal, None, 1, 1)
+    async with channels(address) as to:
+        node, began = to.anonymous(address), time.monotonic()
+        while time.monotonic() - began < WAIT_S:
+            if (await node.request(wanted)).resources:
+                return True
+            await asyncio.sleep(0.02)
+    return False
 
 
 def can_log_in(config: dict[str, str]) -> bool:
