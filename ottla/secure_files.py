@@ -9,8 +9,9 @@
         .py                  keyword arguments of kafka-python and aiokafka
     users                    what `kafka-storage format --add-scram` gets, a line each
 
-Clients log in by SCRAM-SHA-512. Nodes log in to each other by PLAIN over TLS, because their users must not be in the
-metadata that they want to read. All passwords are random.
+Clients log in by SCRAM-SHA-512, and may do nothing until access control entries allow it; the user admin is a super user. Nodes log
+in to each other by PLAIN over TLS, because their users must not be in the metadata that they want to read; it is the only mechanism
+of the listener CONTROLLER. All passwords are random.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ottla.cli.errors import USAGE, CommandFailed
@@ -43,6 +44,10 @@ class SecureFiles:
 
     directory: str
     passwords: Mapping[str, str]
+
+    def with_user(self, name: str, password: str) -> SecureFiles:
+        """The same with one more user, for whom no files are written."""
+        return replace(self, passwords={**self.passwords, name: password})
 
     @property
     def ca(self) -> str:
@@ -137,12 +142,12 @@ def _make_nodes(files: SecureFiles, authority: Authority, nodes: Mapping[str, Se
             "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL",
             "security.inter.broker.protocol": "SASL_SSL",
             "sasl.enabled.mechanisms": f"{MECHANISM},{NODE_MECHANISM}",
+            "listener.name.controller.sasl.enabled.mechanisms": NODE_MECHANISM,
             "sasl.mechanism.inter.broker.protocol": NODE_MECHANISM,
             "sasl.mechanism.controller.protocol": NODE_MECHANISM,
             **{f"listener.name.{listener}.plain.sasl.jaas.config": login for listener in ("sasl_ssl", "controller")},
             "authorizer.class.name": AUTHORIZER,
             "super.users": f"User:{NODE_USER};User:{ADMIN}",
-            "allow.everyone.if.no.acl.found": "true",
         }
         _write(files.node_file(name), _lines(properties))
 

@@ -11,6 +11,7 @@
         cluster.isolate(3)                   from all other nodes
         cluster.heal()                       everything, or heal(1, 2)
         cluster.wait_isr("orders")           until every replica is in sync
+        cluster.add_user("alice", "write topic:orders")      settings of a user of Cluster(secure=True)
 
 Ports are free ones unless `base_port` is given; the directory is a temporary one, removed at the end. However the process ends
 that made a cluster, no node outlives it. For pytest there are fixtures (`plugin`) and `factories` of them: docs/TESTING.md.

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ class Cluster:
     ) -> None:
         """`properties` for every node, with underscores for the dots of their names; `per_node` by their own names.
         `cuttable` lays the connections between nodes so that `partition` can cut them. `secure`: with TLS, logins by
-        SCRAM-SHA-512 and ACLs, for clients with `client_settings`."""
+        SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others."""
         self._temporary = directory is None
         self.directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
         kept = local_directory.look(self.directory, nodes)
@@ -104,6 +104,24 @@ class Cluster:
         """A file of client properties for Java's tools and `ottla --config`; of a secure cluster only."""
         assert self._secure is not None, "this cluster was not made with secure=True"
         return self._secure.client_file()
+
+    def add_user(self, name: str, *allowed: str) -> dict[str, str]:
+        """Make a user of a secure cluster, who may do only what is allowed: `add_user("alice", "write topic:orders", "read group:g")`.
+
+        Returns settings of confluent-kafka. Raises CommandFailed for words that `ottla acl add` would refuse too.
+        """
+        from ottla.testing import users
+
+        assert self._secure is not None, "this cluster was not made with secure=True"
+        nodes = [self._connector(node.port) for node_id, node in self.nodes.items() if self._serves(node_id)]
+        self._secure = self._secure.with_user(name, users.add(nodes, name, allowed))
+        return {"bootstrap.servers": self.bootstrap} | self._secure.librdkafka(name)
+
+    def _serves(self, node_id: int) -> bool:
+        return self.is_running(node_id) and node_id not in self._paused
+
+    def _connector(self, port: int) -> Callable[[], Connection]:
+        return lambda: Connection(HOST, port, self._secure)
 
     def address(self, node_id: int) -> str:
         return self.nodes[node_id].address

@@ -12,12 +12,12 @@ from typing import Any
 from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.headers import decode_response_header, encode_request_header
+from ottla.protocol.headers import decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.primitives import Pieces
-from ottla.secure_files import ADMIN, MECHANISM, SecureFiles
-from ottla.server.security.sasl.client import ScramClient
+from ottla.secure_files import ADMIN, MECHANISM, NODE_MECHANISM, SecureFiles
+from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
 
 CLIENT_ID = "ottla.testing"
 TIMEOUT_SECONDS = 5.0
@@ -27,12 +27,14 @@ SASL_HANDSHAKE_VERSION, SASL_AUTHENTICATE_VERSION = 1, 2
 class Connection:
     """Use it as a context manager. Raises OSError where the node cannot be reached, or does not accept the login."""
 
-    def __init__(self, host: str, port: int, secure: SecureFiles | None) -> None:
+    def __init__(
+        self, host: str, port: int, secure: SecureFiles | None, user: str = ADMIN, mechanism: str = MECHANISM
+    ) -> None:
         self._socket: socket.socket = socket.create_connection((host, port), TIMEOUT_SECONDS)
         if secure is not None:
             context = ssl.create_default_context(cafile=secure.ca)
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
-            self._log_in(secure)
+            self._log_in(mechanism, user, secure.passwords[user])
 
     def __enter__(self) -> Connection:
         return self
@@ -51,12 +53,19 @@ class Connection:
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         (size,) = struct.unpack(">i", self._read(4))
         data = self._read(size)
-        _, pos = decode_response_header(data, 0, size, api.flexible_from is not None and version >= api.flexible_from)
+        _, pos = decode_response_header(data, 0, size, response_header_version(api_key, version) > 0)
         return decoder(api.response, version)(data, pos, size)[0]
 
-    def _log_in(self, secure: SecureFiles) -> None:
-        self.request(SaslHandshakeRequest(mechanism=MECHANISM), ApiKey.SASL_HANDSHAKE, SASL_HANDSHAKE_VERSION)
-        exchange = ScramClient(MECHANISM, ADMIN, secure.passwords[ADMIN], secrets.token_hex(16))
+    def _log_in(self, mechanism: str, user: str, password: str) -> None:
+        handshake = SaslHandshakeRequest(mechanism=mechanism)
+        offered = self.request(handshake, ApiKey.SASL_HANDSHAKE, SASL_HANDSHAKE_VERSION)
+        if offered.error_code != ErrorCode.NONE:
+            raise ConnectionError(f"{mechanism} is not enabled there, but {', '.join(offered.mechanisms)}")
+        exchange: ClientExchange = (
+            PlainClient(user, password)
+            if mechanism == NODE_MECHANISM
+            else ScramClient(mechanism, user, password, secrets.token_hex(16))
+        )
         token = exchange.answer(b"")
         while token is not None:
             answer = self.request(

@@ -81,10 +81,20 @@ def key_of(name: str) -> ConfigKey | None:
     return BROKER_CONFIGS.get(name) or DYNAMIC_ONLY.get(name) or BROKER_CONFIGS.get(base_name(name))
 
 
+#: The authorizer's own configurations. As in Kafka they are not in the node's table.
+SUPER_USERS = "super.users"
+ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
+AUTHORIZER_CONFIGS = frozenset({SUPER_USERS, ALLOW_EVERYONE})
+
+
 def is_secret(name: str) -> bool:
-    """Returns True for passwords, and for unknown names, which could be passwords (Kafka hides them, too)."""
+    """Returns True for passwords, and for unknown names, which could be passwords (Kafka hides them, too).
+
+    Kafka also hides the authorizer's. Here they are shown to who may describe the cluster's configs, because without them no tool
+    can say what a user may do (`ottla acl why`).
+    """
     key = key_of(name)
-    return key is None or key.secret
+    return name not in AUTHORIZER_CONFIGS if key is None else key.secret
 
 
 def is_dynamic(name: str) -> bool:

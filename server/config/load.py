@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ottla.server.config.broker import LISTENER_PREFIX, key_of
+from ottla.server.config.broker import AUTHORIZER_CONFIGS, LISTENER_PREFIX, key_of
 from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.effects import check_effects, without_effect
 from ottla.server.config.errors import ConfigError
@@ -20,7 +20,6 @@ from ottla.server.config.key import REQUIRED, Values
 from ottla.server.config.listeners import Address, VoterAddress, protocol_map, read_address, read_endpoints, read_voters
 from ottla.server.config.own import OWN_CONFIGS, own_values
 from ottla.server.network.listener import Endpoint
-from ottla.server.security.authorizer import PROPERTIES as AUTHORIZER_PROPERTIES
 from ottla.storage.files import Files
 
 log = logging.getLogger(__name__)
@@ -35,9 +34,7 @@ class NodeConfig:
         """`where`: the place where a property is set, for error messages."""
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
-        self.unknown = sorted(
-            name for name in self.static if key_of(name) is None and name not in AUTHORIZER_PROPERTIES
-        )
+        self.unknown = sorted(name for name in self.static if key_of(name) is None and name not in AUTHORIZER_CONFIGS)
         self._levels = Levels({}, {}, self.static)
         self._values = broker_values(self._levels)
         self._watchers: list[Callable[[NodeConfig, frozenset[str]], None]] = []

@@ -15,13 +15,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
 from ottla.server.config.errors import ConfigError
 from ottla.server.network.context import RequestContext
-from ottla.server.security.acl import AccessControlEntry, AclIndex, Decision
+from ottla.server.security.acl import AccessControlEntry, AclIndex, Decision, Verdict
 from ottla.server.security.hosts import java_host
 from ottla.server.security.operations import (
     LITERAL,
@@ -39,10 +41,6 @@ log = logging.getLogger(__name__)
 audit_log = logging.getLogger("kafka.authorizer.logger")
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-SUPER_USERS = "super.users"
-ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
-#: The authorizer's own configurations. As in Kafka they are not in the node's table.
-PROPERTIES = frozenset({SUPER_USERS, ALLOW_EVERYONE})
 
 #: The limit of cached decisions, about 30 MB, because clients choose the names. When it is reached, all are dropped.
 DECISIONS_MAX = 100_000
@@ -111,14 +109,47 @@ class AllowAll:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether an action is allowed. `verdict` is what the entries say; a super user is not compared with them."""
+
+    allowed: bool
+    verdict: Verdict | None
+
+    @property
+    def rule(self) -> str:
+        """The rule that decided, in Kafka's words."""
+        if self.verdict is None:
+            return "SuperUser"
+        if self.verdict.entry is not None:
+            return f"MatchingAcl(acl={java_acl(self.verdict.entry)})"
+        return "DefaultAllow" if self.allowed else "DefaultDeny"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """What a node's file adds to the entries: super.users, and allow.everyone.if.no.acl.found."""
+
+    super_users: frozenset[str] = frozenset()
+    allow_if_no_acl: bool = False
+
+    def judge(
+        self, index: AclIndex, principal: str, host: str, operation: int, resource_type: int, name: str
+    ) -> Judgement:
+        if principal in self.super_users:
+            return Judgement(True, None)
+        verdict = index.decide(principal, java_host(host), operation, resource_type, name)
+        by_default = verdict.decision is Decision.NO_ACL and self.allow_if_no_acl
+        return Judgement(by_default or verdict.decision is Decision.ALLOWED, verdict)
+
+
 class StandardAuthorizer:
     """Authorizes by the entries of the metadata log, with super users and a cache of decisions."""
 
     enabled = True
 
     def __init__(self, super_users: Iterable[str] = (), *, allow_if_no_acl: bool = False) -> None:
-        self._super_users = frozenset(super_users)
-        self._allow_if_no_acl = allow_if_no_acl
+        self._rules = FileRules(frozenset(super_users), allow_if_no_acl)
         self._index = AclIndex()
         self._decisions: dict[_Key, bool] = {}
         #: Set once all entries have been read. Listeners outside of early.start.listeners open then.
@@ -141,7 +172,7 @@ class StandardAuthorizer:
         return list(self._index)
 
     def is_super_user(self, principal: Principal) -> bool:
-        return str(principal) in self._super_users
+        return str(principal) in self._rules.super_users
 
     # -- Decisions ---------------------------------------------------------------------------------------------------
 
@@ -156,24 +187,15 @@ class StandardAuthorizer:
         known = self._decisions.get(key)
         if known is not None:
             return known
-        allowed, rule = self._decide(peer.principal, peer.peer_host, operation, resource_type, name)
+        judgement = self._judge(peer.principal, peer.peer_host, operation, resource_type, name)
         if audited:
-            self._audit(context, operation, resource_type, name, allowed, rule)
-        return self._keep(key, allowed)
+            self._audit(context, operation, resource_type, name, judgement)
+        return self._keep(key, judgement.allowed)
 
-    def _decide(
-        self, principal: Principal, host: str, operation: int, resource_type: int, name: str
-    ) -> tuple[bool, str]:
-        """Returns the decision, and the rule that made it in Kafka's words."""
-        if self.is_super_user(principal):
-            return True, "SuperUser"
-        if not self.loaded.is_set():
+    def _judge(self, principal: Principal, host: str, operation: int, resource_type: int, name: str) -> Judgement:
+        if not self.loaded.is_set() and not self.is_super_user(principal):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The access control entries have not been loaded yet.")
-        decision, entry = self._index.decide(str(principal), java_host(host), operation, resource_type, name)
-        if entry is not None:
-            return decision is Decision.ALLOWED, f"MatchingAcl(acl={java_acl(entry)})"
-        allowed = decision is Decision.NO_ACL and self._allow_if_no_acl
-        return allowed, "DefaultAllow" if allowed else "DefaultDeny"
+        return self._rules.judge(self._index, str(principal), host, operation, resource_type, name)
 
     def _keep(self, key: _Key, decision: bool) -> bool:
         if len(self._decisions) >= DECISIONS_MAX:
@@ -208,22 +230,22 @@ class StandardAuthorizer:
         )
 
     def _audit(
-        self, context: RequestContext, operation: int, resource_type: int, name: str, allowed: bool, rule: str
+        self, context: RequestContext, operation: int, resource_type: int, name: str, judgement: Judgement
     ) -> None:
         """Logs a decision at Kafka's levels: INFO if it was denied, DEBUG if it was allowed."""
         audit_log.log(
-            logging.DEBUG if allowed else logging.INFO,
+            logging.DEBUG if judgement.allowed else logging.INFO,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:%s:%s for request = %s "
             "with resourceRefCount = 1 based on rule %s",
             context.connection.principal,
-            "Allowed" if allowed else "Denied",
+            "Allowed" if judgement.allowed else "Denied",
             OPERATIONS[operation],
             java_host(context.connection.peer_host),
             RESOURCE_TYPES[resource_type].title().replace("_", ""),
             PATTERN_TYPES[LITERAL],
             name,
             APIS[ApiKey(context.api_key)].name,
-            rule,
+            judgement.rule,
         )
 
 
@@ -247,10 +269,19 @@ def make_authorizer(class_name: str, static: Mapping[str, str]) -> AllowAll | St
         raise ConfigError(
             "authorizer.class.name", class_name, "this authorizer is unknown", f"use {STANDARD_AUTHORIZER}"
         )
-    users = read_super_users(static.get(SUPER_USERS, ""))
+    rules = file_rules(static)
+    log.info(
+        "set super.users=%s, default result=%s",
+        static.get(SUPER_USERS, ""),
+        "ALLOWED" if rules.allow_if_no_acl else "DENIED",
+    )
+    return StandardAuthorizer(rules.super_users, allow_if_no_acl=rules.allow_if_no_acl)
+
+
+def file_rules(static: Mapping[str, str]) -> FileRules:
+    """Reads the rules of a node's properties."""
     allow_if_no_acl = static.get(ALLOW_EVERYONE, "").strip().lower() == "true"
-    log.info("set super.users=%s, default result=%s", ",".join(users), "ALLOWED" if allow_if_no_acl else "DENIED")
-    return StandardAuthorizer(users, allow_if_no_acl=allow_if_no_acl)
+    return FileRules(frozenset(read_super_users(static.get(SUPER_USERS, ""))), allow_if_no_acl)
 
 
 def read_super_users(text: str) -> list[str]:

@@ -306,6 +306,7 @@ COVERED_BY: dict[str, str] = {
     "ottla/cli/client/security.py": "tests/ottla/cli/shims/test_tools.py",
     "ottla/cli/local_security.py": "tests/ottla/testing/test_secure_cluster.py",
     "ottla/testing/connection.py": "tests/ottla/testing/test_secure_cluster.py",
+    "ottla/testing/users.py": "tests/ottla/testing/test_secure_cluster.py",
     "ottla/cli/application.py": "tests/ottla/test_main.py",
     "ottla/cli/client/acls.py": "tests/ottla/cli/commands/test_acl.py",
     "ottla/cli/client/cluster.py": "tests/ottla/cli/commands/test_cluster.py",

@@ -10,23 +10,33 @@ from cyclopts import App, Parameter
 
 from ottla.cli import application
 from ottla.cli.application import CONNECTION, Connection, Output, connect
-from ottla.cli.client.acls import AclFilter, applying_to, create_acl, delete_acls, describe_acls
-from ottla.cli.errors import FAILED, USAGE, CommandFailed, did_you_mean
+from ottla.cli.client.acls import (
+    AclFilter,
+    applying_to,
+    create_acl,
+    delete_acls,
+    describe_acls,
+    described_rules,
+    kind_text,
+    read_operation,
+    read_principal,
+    read_resource,
+)
+from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.output import note, print_rows
+from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
 from ottla.server.security.acl import AccessControlEntry, AclIndex, Decision
-from ottla.server.security.hosts import java_host
+from ottla.server.security.authorizer import FileRules, Judgement
 from ottla.server.security.operations import (
     ALLOW,
     ANY,
     CLUSTER,
-    CLUSTER_NAME,
     DENY,
     LITERAL,
     OPERATIONS,
     PATTERN_TYPES,
     PERMISSIONS,
     PREFIXED,
-    RESOURCE_TYPES,
 )
 
 app = App(
@@ -138,8 +148,8 @@ async def why(
 ) -> int:
     """Say whether USER may do OPERATION on RESOURCE, and which entry decides, or which one is missing. Exit code 1: denied.
 
-    What stands in the nodes' files is not seen: super.users may do everything, and allow.everyone.if.no.acl.found counts where no
-    entry is about the resource.
+    The broker that answers is asked for super.users and allow.everyone.if.no.acl.found of its file. Apache Kafka hides them:
+    the answer then says what it does not know.
     """
     kind, name = read_resource(resource)
     principal, code = read_principal(user), read_operation(operation)
@@ -147,39 +157,27 @@ async def why(
     async with connect(connection) as cluster:
         for entry in await describe_acls(cluster, applying_to(kind, name)):
             index.add(entry)
-    decision, decided_by = index.decide(principal, java_host(host), code, kind, name)
-    asked = f"{principal} {OPERATIONS[code]} {_resource_text(kind, name)}"
-    if decided_by is not None:
-        print(f"{'allowed' if decision is Decision.ALLOWED else 'denied'}: {asked}\nby: {text_of(decided_by)}")
-    else:
-        no_entry = "no entry is about it" if decision is Decision.NO_ACL else "none of its entries matches"
-        add_it = f"ottla acl add {principal} {OPERATIONS[code].lower()} {_resource_text(kind, name)}"
-        print(f"denied: {asked}\nby: {no_entry}\nmissing: {add_it}")
-    return 0 if decision is Decision.ALLOWED else FAILED
+        rules = await described_rules(cluster)
+    found = (rules or FileRules()).judge(index, principal, host, code, kind, name)
+    print(f"{'allowed' if found.allowed else 'denied'}: {principal} {OPERATIONS[code]} {_resource_text(kind, name)}")
+    print(f"by: {_reason(found)}")
+    if found.verdict is None or found.verdict.entry is not None:
+        return 0 if found.allowed else FAILED
+    if not found.allowed:
+        print(f"missing: ottla acl add {principal} {OPERATIONS[code].lower()} {_resource_text(kind, name)}")
+    if rules is None:
+        print(f"not known: whether the nodes' files have the user among {SUPER_USERS}, or set {ALLOW_EVERYONE}=true")
+    return 0 if found.allowed else FAILED
 
 
-def read_principal(text: str) -> str:
-    return text if ":" in text else f"User:{text}"
-
-
-def read_operation(text: str) -> int:
-    name = text.upper().replace("-", "_")
-    code = next((code for code, known in OPERATIONS.items() if known == name and code > ANY), None)
-    if code is None:
-        names = [known.lower().replace("_", "-") for code, known in OPERATIONS.items() if code > ANY]
-        raise CommandFailed(f"there is no operation {text!r}", did_you_mean(text, names) or ", ".join(names), USAGE)
-    return code
-
-
-def read_resource(text: str) -> tuple[int, str]:
-    kind, colon, name = text.partition(":")
-    if kind == "cluster" and not colon:
-        return CLUSTER, CLUSTER_NAME
-    code = next((code for code in RESOURCE_TYPES if code > ANY and _kind_text(code) == kind), None)
-    if code is None or not name:
-        kinds = ", ".join(f"{_kind_text(code)}:NAME" for code in RESOURCE_TYPES if code > ANY and code != CLUSTER)
-        raise CommandFailed(f"{text!r} is no resource", f"cluster, or one of {kinds}", USAGE)
-    return code, name
+def _reason(found: Judgement) -> str:
+    if found.verdict is None:
+        return f"{SUPER_USERS} of the node's file"
+    if found.verdict.entry is not None:
+        return text_of(found.verdict.entry)
+    if found.allowed:
+        return f"no entry is about it, and the node's file has {ALLOW_EVERYONE}=true"
+    return "no entry is about it" if found.verdict.decision is Decision.NO_ACL else "none of its entries matches"
 
 
 def text_of(entry: AccessControlEntry) -> str:
@@ -200,8 +198,4 @@ def _row(entry: AccessControlEntry) -> dict[str, object]:
 
 
 def _resource_text(kind: int, name: str) -> str:
-    return "cluster" if kind == CLUSTER else f"{_kind_text(kind)}:{name}"
-
-
-def _kind_text(code: int) -> str:
-    return RESOURCE_TYPES[code].lower().replace("_", "-")
+    return "cluster" if kind == CLUSTER else f"{kind_text(kind)}:{name}"

@@ -32,7 +32,10 @@ def init(
     ] = None,
     user: Annotated[list[str] | None, Parameter(name="--user", help="A user besides admin.", negative="")] = None,
 ) -> None:
-    """Make a development CA, certificates for the nodes, users, and client property files."""
+    """Make a development CA, certificates for the nodes, users, and client property files.
+
+    The user admin may do everything. Other users may do what `ottla acl add` allows, and nothing else.
+    """
     nodes = {}
     for text in node or ["node-1"]:
         name, _, hosts = text.partition("=")
@@ -46,3 +49,8 @@ def init(
     scram = " ".join(f"--add-scram '{each.split('password=')[0]}...]'" for each in files.add_scram)
     print(f"format with the lines of {files.directory}/users: kafka-storage format ... {scram}")
     print(f"connect with: ottla cluster info --config {files.client_file(ADMIN)}")
+    for name in files.passwords:
+        if name != ADMIN:
+            print(f"{name} may do nothing yet; for a topic and a group:")
+            for words in ("write topic:TOPIC", "read topic:TOPIC", "read group:GROUP"):
+                print(f"  ottla acl add {name} {words} --config {files.client_file(ADMIN)}")

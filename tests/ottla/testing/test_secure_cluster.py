@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import random
 import re
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.secure_files import ADMIN, MECHANISM
 from ottla.testing import Cluster
+from ottla.testing.connection import Connection
+from tests.broker.authorization.entries import error_codes
 from tests.broker.conftest import eventually
+from tests.compat.authorization_requests import OWNERS, REQUESTS, TOPICS, Pick, build
 
 pytestmark = pytest.mark.timeout(120)
 TOPIC = "secured"
@@ -112,6 +123,80 @@ def planted(cluster: Cluster) -> set[bytes]:
     found = {secret.encode() for secret in re.findall(r'password="([^"]+)"', text)}
     assert len(found) == 2, "of the user admin, and of the nodes"
     return found
+
+
+def in_sight(cluster: Cluster) -> tuple[object, ...]:
+    """What the cluster has, as admin sees it: topics with their leaders, entries, users."""
+    with login(cluster) as admin:
+        rows = admin.request(DescribeAclsRequest(1, None, 1, None, None, 1, 1), ApiKey.DESCRIBE_ACLS, 3).resources
+        asked = DescribeUserScramCredentialsRequest(None)
+        users = admin.request(asked, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0).results
+    topics = sorted(topic.name for topic in cluster.metadata().topics)
+    return topics, repr(rows), repr(users)
+
+
+def login(cluster: Cluster, user: str = ADMIN, mechanism: str = MECHANISM, port: int = 0) -> Connection:
+    return Connection("127.0.0.1", port or cluster.nodes[1].port, cluster._secure, user, mechanism)
+
+
+def test_a_user_without_entries_can_do_nothing_on_the_cluster_by_any_api(cluster: Cluster) -> None:
+    cluster.add_user("mallory")
+    admin = AdminClient(cluster.client_settings)
+    admin.create_topics([NewTopic("apple", 1)])["apple"].result(30)
+    before = in_sight(cluster)
+    own = {"uuid:none": ZERO_UUID, "bytes:none": b"x" * 32} | {f"uuid:{topic}": b"g" * 16 for topic in TOPICS}
+    own |= {f"bytes:{user}": b"x" * 32 for user in (*OWNERS, "carol")}
+    unrefused = set()
+    with login(cluster, "mallory") as mallory:
+        served = {
+            row.api_key: row for row in mallory.request(ApiVersionsRequest("x", "1"), ApiKey.API_VERSIONS, 3).api_keys
+        }
+        for api_key, spec in REQUESTS.items():
+            if api_key in served:
+                version = served[api_key].max_version
+                request = build(APIS[api_key].request, spec(Pick(random.Random(api_key)), version), version, own)
+                answer = mallory.request(request, api_key, version)
+                if not error_codes(answer):
+                    unrefused.add(api_key)
+                    assert not shown(answer), answer
+    assert unrefused <= NEED_NO_ENTRY
+    assert in_sight(cluster) == before
+
+
+#: They answer everybody: with what the caller may see, which is nothing.
+NEED_NO_ENTRY = {
+    ApiKey.METADATA, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ApiKey.LIST_CONFIG_RESOURCES, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+}  # fmt: skip
+
+
+def shown(answer: Any) -> list[Any]:
+    lists = ("topics", "groups", "transaction_states", "tokens", "config_resources", "results")
+    return [each for name in lists for each in getattr(answer, name, None) or ()]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "reason"), [("SCRAM-SHA-512", "is not enabled there, but PLAIN"), ("PLAIN", "Authentication failed")]
+)
+def test_a_user_cannot_log_in_at_the_controllers_listener(cluster: Cluster, mechanism: str, reason: str) -> None:
+    cluster.add_user("trudy")
+    with pytest.raises(ConnectionError, match=reason):
+        login(cluster, "trudy", mechanism, cluster.nodes[1].controller_port)
+
+
+def test_a_user_may_do_what_its_entries_allow_and_nothing_else(cluster: Cluster) -> None:
+    alice = cluster.add_user("alice", "write topic:orders", "create cluster")
+    refused: list[object] = []
+    producer = Producer(alice | {"message.timeout.ms": 20_000})
+    for topic in ("orders", TOPIC):
+        producer.produce(topic, b"x", on_delivery=lambda error, _: refused.append(error and error.code()))
+        assert producer.flush(30) == 0
+    assert refused == [None, KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    why = ottla(cluster, "acl", "why", "alice", "write", "topic:orders")
+    assert why.returncode == 0 and "by: allow User:alice write on topic:orders" in why.stdout
+    super_user = ottla(cluster, "acl", "why", "admin", "delete", f"topic:{TOPIC}")
+    assert super_user.returncode == 0 and "by: super.users of the node's file" in super_user.stdout
 
 
 def test_a_plaintext_client_gets_no_answer_and_one_line_in_the_log(cluster: Cluster) -> None:

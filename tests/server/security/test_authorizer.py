@@ -7,13 +7,12 @@ import logging
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
 from ottla.server.config.errors import ConfigError
 from ottla.server.security import authorizer as module
 from ottla.server.security.acl import AccessControlEntry
 from ottla.server.security.authorizer import (
-    ALLOW_EVERYONE,
     STANDARD_AUTHORIZER,
-    SUPER_USERS,
     AllowAll,
     StandardAuthorizer,
     make_authorizer,

@@ -71,6 +71,21 @@ def test_why_names_the_entry_that_decides_or_the_one_that_is_missing(acl_cli: Cl
     assert why(acl_cli, "bob", "write", "topic:pay", "--host", "10.2.0.1").code == 0
 
 
+def test_why_knows_the_rules_of_the_nodes_file() -> None:
+    everyone = {"super_users": "User:ANONYMOUS;User:root", "allow_everyone_if_no_acl_found": "true"}
+    node = start_node(authorizer_class_name=STANDARD_AUTHORIZER, **everyone)
+    try:
+        open_cli = Cli(node.bootstrap)
+        anyone = why(open_cli, "bob", "delete", "topic:pay")
+        assert anyone.code == 0 and "by: no entry is about it, and the node's file has allow.everyone" in anyone.out
+        open_cli.ok("acl", "add", "bob", "read", "topic:pay")
+        assert why(open_cli, "bob", "delete", "topic:pay").code == FAILED
+        root = why(open_cli, "root", "delete", "topic:pay")
+        assert root.code == 0 and "by: super.users of the node's file" in root.out
+    finally:
+        stop_node(node)
+
+
 def test_what_is_no_entry_is_refused(acl_cli: Cli) -> None:
     assert "'describe'" in acl_cli("acl", "add", "bob", "describ", "topic:t").err
     assert acl_cli("acl", "add", "bob", "read", "table:t").code == USAGE
