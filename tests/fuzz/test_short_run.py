@@ -12,11 +12,11 @@ from tests.fuzz import engine
 from tests.fuzz.judge import ROOT
 
 #: Of all targets together.
-SECONDS = 30
+SECONDS = 15
 #: The same inputs each time, as far as the machine gets: a test fails by a change of the code, not by chance. `make fuzz` draws.
 SEED = 1
 #: Instrumenting the codecs of all APIs would take longer than the run: each time it starts from other versions.
-SEEDS = 15
+SEEDS = 10
 
 
 @pytest.mark.skipif(not engine.can_guide(), reason="there is no atheris for this platform or Python")

@@ -135,9 +135,9 @@ def range_group(members: int, topics: int) -> tuple[GroupCoordinatorHarness, lis
 
 
 def test_a_target_larger_than_a_batch_is_written_in_several_and_in_several_turns() -> None:
-    """Each topic takes 22 bytes of a member's target: 250 members with 220 topics each take 1.2 MB."""
-    harness, members = range_group(250, 220)
-    harness.log.bytes_max = 1024 * 1024
+    """Each topic takes 22 bytes of a member's target: 60 members with 220 topics each take 290 KB."""
+    harness, members = range_group(60, 220)
+    harness.log.bytes_max = 256 * 1024
     before = harness.log.end_offset(TP)
     harness.clock.advance(1_000)
     members[0].beat()
