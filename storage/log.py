@@ -92,6 +92,7 @@ class Log(LogState):
             max_timestamp = now_ms
         segment = self.segments.active
         if not self.has_room(size, last, max_timestamp, now_ms):
+            roll.check_size(self, size)
             if type(prepared) is Turn and self.errand(size, last, max_timestamp, now_ms) is not None:
                 raise TooLong
             segment = roll.make_room(self, size, first, last, max_timestamp, now_ms)

@@ -24,13 +24,20 @@ logger = logging.getLogger(__name__)
 FILES_AHEAD = 15
 
 
+def check_size(log: LogState, size: int) -> None:
+    """Raises KafkaError(RECORD_LIST_TOO_LARGE) for a batch that is larger than a segment."""
+    if size > log.config.segment_bytes:
+        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, segment.bytes is {log.config.segment_bytes}")
+
+
 def make_room(
     log: LogState, size: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
 ) -> Segment:
-    """Returns the segment for an append of `size` bytes; it is rolled, mapped and allocated as needed."""
+    """Returns the segment for an append of `size` bytes; it is rolled, mapped and allocated as needed.
+
+    Batches larger than a segment get one of their own: a follower takes what its leader has (`check_size` is the leader's).
+    """
     log.check_usable()
-    if size > log.config.segment_bytes:
-        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes, segment.bytes is {log.config.segment_bytes}")
     segment = log.segments.active
     try:
         if not log.has_files:

@@ -74,6 +74,7 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
         max_timestamp = now_ms
     segment = log.segments.active
     if not log.has_room(size, last, max_timestamp, now_ms):
+        roll.check_size(log, size)
         segment = roll.make_room(log, size, first, last, max_timestamp, now_ms)
     if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
         log.epochs.assign(leader_epoch, first)

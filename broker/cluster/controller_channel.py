@@ -4,7 +4,9 @@
                                   requests in the envelopes of forwarding.py
 
 A combined node uses it, too, over loopback to its own listener. A request whose connection breaks is sent again to the next
-active controller: it may have taken effect already, as in Kafka.
+active controller: it may have taken effect already, as in Kafka. Kafka repeats every request until its time is over. Here a request
+that a client wants is given up when the second connection breaks under it, because it may be the reason: it must not end one
+controller after the other.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.create_topics import CreateTopicsResponse
-from ottla.server.network.channel_protocol import ChannelClosed
+from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.envelope import EnvelopeRequest
+from ottla.server.network.channel_protocol import ChannelClosed, RequestLost
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.world import World
@@ -28,6 +31,10 @@ REQUEST_TIMEOUT_MS = 30_000
 #: The first delay between two attempts, doubled each time: a new controller is usually elected within a second.
 RETRY_MS_MIN = 5
 RETRY_MS_MAX = 200
+
+#: What a broker sends because a client wants it. Its own requests may be repeated without end: they mean the same twice.
+OF_CLIENTS = (EnvelopeRequest, CreateTopicsRequest)
+LOSSES_MAX = 2
 
 NOT_CONTROLLER = int(ErrorCode.NOT_CONTROLLER)
 
@@ -82,9 +89,9 @@ class ControllerChannel:
         return {} if self._channel is None else self._channel.known_versions
 
     async def request(self, request: Any, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        """Returns the active controller's response; raises KafkaError(REQUEST_TIMED_OUT) if there is none in time."""
+        """Returns the active controller's response; raises KafkaError(REQUEST_TIMED_OUT) if there is none in time, or it is given up."""
         deadline_ms = self._world.clock.mono_ms() + timeout_ms
-        retry_ms = RETRY_MS_MIN
+        retry_ms, losses = RETRY_MS_MIN, 0
         while True:
             left_ms = deadline_ms - self._world.clock.mono_ms()
             if left_ms <= 0 or self._closed:
@@ -95,6 +102,11 @@ class ControllerChannel:
                     response = await channel.request(request, timeout_ms=left_ms)
                 except ChannelClosed as error:
                     log.debug("Controller at %s: %s", channel.where, error)
+                    losses += type(error) is RequestLost
+                    if losses == LOSSES_MAX and isinstance(request, OF_CLIENTS):
+                        raise KafkaError(
+                            ErrorCode.REQUEST_TIMED_OUT, f"{losses} connections to controllers broke under the request"
+                        ) from None
                 else:
                     if not says_not_controller(response):
                         return response

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -12,14 +12,14 @@ from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.internal_topics import control_messages as wire
 from ottla.protocol.primitives import Buffer, Pieces
-from ottla.protocol.records.batch import BatchView, iter_batches
+from ottla.protocol.records.batch import HEADER_BYTES, BatchView, iter_batches
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import ControlType, control_batch, control_type
 
 #: LeaderChangeMessage v1, with directory ids, is specified but neither written nor readable by Kafka 4.3.
 _LEADER_CHANGE_VERSION = 0
-#: The approximate overhead of a record without key and headers; it is high enough to keep within a size limit.
-_RECORD_OVERHEAD_BYTES = 24
+#: At least the overhead of a record without key and headers: three varints of 5 bytes, and four of 1.
+_RECORD_OVERHEAD_BYTES = 19
 
 T = TypeVar("T")
 
@@ -56,14 +56,19 @@ def data_batch(values: Iterable[bytes], *, base_offset: int, epoch: int, now_ms:
     return build_batch([(None, value, now_ms) for value in values], base_offset=base_offset, leader_epoch=epoch)
 
 
+def batch_bytes(values: Sequence[bytes]) -> int:
+    """The size of a batch of these records, or a few bytes per record more."""
+    return HEADER_BYTES + sum(map(len, values)) + len(values) * _RECORD_OVERHEAD_BYTES
+
+
 def split(values: list[bytes], bytes_max: int) -> Iterator[list[bytes]]:
     """Splits records into runs that each fit into a batch of `bytes_max`. A larger record gets a batch of its own."""
-    start, size = 0, 0
+    start, size = 0, HEADER_BYTES
     for index, value in enumerate(values):
         record_bytes = len(value) + _RECORD_OVERHEAD_BYTES
-        if size and size + record_bytes > bytes_max:
+        if index > start and size + record_bytes > bytes_max:
             yield values[start:index]
-            start, size = index, 0
+            start, size = index, HEADER_BYTES
         size += record_bytes
     if start < len(values):
         yield values[start:]

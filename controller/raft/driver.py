@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.raft.agreement import QuorumDisagreement, check_changed_voters
-from ottla.controller.raft.batches import split
+from ottla.controller.raft.batches import batch_bytes, split
 from ottla.controller.raft.channels import Channels
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import NotLeader, RaftCore
@@ -148,8 +148,7 @@ class RaftNode(RaftStatus):
         Raises:
             NotLeader: this replica does not lead, or not in `epoch`. Nothing was appended.
         """
-        limit = self.config.batch_bytes_max
-        return self._append([(len(values), values) for values in split(records, limit)], epoch)
+        return self._append([(len(values), values) for values in split(records, self._batch_bytes_max)], epoch)
 
     def append_atomic(self, records: list[bytes], *, epoch: int | None = None) -> int:
         """Like `append`, but in one batch: all are committed at once, or none.
@@ -157,9 +156,14 @@ class RaftNode(RaftStatus):
         Raises:
             KafkaError: RECORD_LIST_TOO_LARGE; nothing was appended.
         """
-        if sum(map(len, records)) > self.config.batch_bytes_max:
+        if batch_bytes(records) > self._batch_bytes_max:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(records)} records do not fit into one batch")
         return self._append([(len(records), records)], epoch)
+
+    @property
+    def _batch_bytes_max(self) -> int:
+        """The log takes any batch; as in Kafka a leader makes none that is larger than a segment."""
+        return min(self.config.batch_bytes_max, self.config.segment_bytes)
 
     def _append(self, batches: Sequence[tuple[int, list[bytes] | ControlRecords]], epoch: int | None) -> int:
         assert batches, "nothing to append"

@@ -31,6 +31,10 @@ class ChannelClosed(ConnectionError):
     """The peer could not be reached, or the connection was lost before the answer came."""
 
 
+class RequestLost(ChannelClosed):
+    """The connection was lost after the request had been sent: the peer may have carried it out, or may have ended by it."""
+
+
 class RequestTimeout(ChannelClosed):
     """The answer did not come in time. Answers come in order, so the connection was given up with it."""
 
@@ -87,7 +91,7 @@ class ChannelProtocol(FrameProtocol):
                 if failure is None:
                     future.set_result(response)
                 else:
-                    future.set_exception(failure)
+                    future.set_exception(failure if type(failure) is RequestTimeout else RequestLost(*failure.args))
 
         self.call(client_id, request, api, version, timeout_ms, answered)
         return future

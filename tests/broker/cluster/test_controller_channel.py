@@ -8,7 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from ottla.broker.cluster.controller_channel import RETRY_MS_MAX, ControllerAddress, ControllerChannel
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.envelope import EnvelopeRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.server.world import RealWorld, World
 from tests.manual_clock import ManualClock
@@ -29,6 +34,41 @@ async def test_a_request_to_a_silent_controller_goes_to_the_next_one_as_soon_as_
         successor.heartbeats.waiting["wait"].complete(HeartbeatResponse(error_code=5))
         assert (await answer).error_code == 5
         channel.close()
+    await real.close()
+
+
+@pytest.mark.parametrize("request_", [EnvelopeRequest(b"", None, b"\x7f\0\0\1"), CreateTopicsRequest()])
+async def test_a_request_of_a_client_under_which_controllers_end_does_not_end_the_third(request_: object) -> None:
+    real = RealWorld(asyncio.get_running_loop())
+    ended: list[int] = []
+
+    class EndsByIt(asyncio.Protocol):
+        """A controller that negotiates, and whose process ends by any other request."""
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            assert isinstance(self.transport, asyncio.Transport)
+            if int.from_bytes(data[4:6], "big") == ApiKey.API_VERSIONS:
+                rows = [ApiVersion(key, api.min_version, api.max_version) for key, api in APIS.items()]
+                answer = data[8:12] + encode(ApiVersionsResponse(api_keys=rows), 3)
+                self.transport.write(len(answer).to_bytes(4, "big") + answer)
+                return
+            ended.append(1)
+            self.transport.abort()
+
+    server = await asyncio.get_running_loop().create_server(EndsByIt, "127.0.0.1", 0)
+    address = ControllerAddress(1, "127.0.0.1", server.sockets[0].getsockname()[1])
+    channel = ControllerChannel(real.world, 9, lambda: address)
+    with pytest.raises(KafkaError, match="2 connections to controllers broke") as failed:
+        await channel.request(request_, timeout_ms=5_000)
+    assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT and len(ended) == 2
+    with pytest.raises(KafkaError, match="no controller answered in time"):
+        await channel.request(HeartbeatRequest(group_id="g"), timeout_ms=300)
+    assert len(ended) > 4, "what the broker itself wants is sent until its time is over"
+    channel.close()
+    server.close()
     await real.close()
 
 

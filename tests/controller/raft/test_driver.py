@@ -120,6 +120,32 @@ async def test_records_over_the_batch_limit_are_split_and_atomic_ones_refused(tm
         await until(lambda: node.state.records == records, "the commit")
 
 
+async def test_a_batch_just_larger_than_a_segment_is_refused_before_the_core_has_it(tmp_path: Path) -> None:
+    """The values alone are as large as a segment: header and framing of the records make the batch larger."""
+    async with quorum(1, tmp_path, segment_bytes=1200, batch_bytes_max=1200) as made:
+        node = made.nodes[0]
+        with pytest.raises(KafkaError) as refused:
+            node.raft.append_atomic([b"r" * 300] * 4)
+        assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+        node.raft.append([b"s" * 300] * 4)
+        await until(lambda: node.state.records == [b"s" * 300] * 4, "the commit")
+        assert node.raft.failure is None
+
+
+async def test_a_follower_takes_a_batch_that_is_larger_than_its_own_segments_and_starts_with_it(tmp_path: Path) -> None:
+    async with quorum(3, tmp_path) as made:
+        leader = await made.elect()
+        follower = next(node for node in made.nodes if node is not leader)
+        await follower.kill()
+        follower.config = replace(follower.config, segment_bytes=1000)
+        await follower.start()
+        leader.raft.append_atomic([b"r" * 300] * 10)
+        await until(lambda: follower.state.records == [b"r" * 300] * 10, "the commit")
+        await follower.kill()
+        await follower.start()
+        await until(lambda: follower.state.records == [b"r" * 300] * 10, "the commit, after a restart")
+
+
 async def test_three_nodes_elect_one_and_all_commit(tmp_path: Path) -> None:
     async with quorum(3, tmp_path) as made:
         leader = await made.elect()
