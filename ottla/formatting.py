@@ -1,17 +1,30 @@
-"""The log directories of a node before it starts: formatted if they are empty, rejected if they belong to another node.
+"""The log directories of a node before it starts: formatted if they are new, rejected if they belong to another node.
 
-Kafka wants `kafka-storage format` first. Here an empty directory is formatted by the node itself; one with files but without
-meta.properties is an error, as in Kafka: it may be the wrong mount point.
+Kafka wants `kafka-storage format` first. Here a node formats its empty directories by itself where nothing can be lost by it:
+
+    a broker                     the quorum has the metadata; it needs cluster.id, or another formatted directory
+    a quorum of this node alone  its address is the only voter, or the only bootstrap server: then it becomes the first voter
+    one directory of several     if the metadata log is in another, formatted one: the disk is new
+
+A voter of several that came back with an empty disk would vote as if it had never acknowledged anything: two of three such votes
+elect a leader without the committed metadata. Nothing on an empty disk says whether it is the first start or a disk that was not
+mounted, so a person says it: `kafka-storage format`, or ottla.format.empty.directories=true where disks cannot be missing.
 """
 
 from __future__ import annotations
 
 import logging
 import os.path
-from collections.abc import Sequence
+import socket
+from collections.abc import Mapping, Sequence
 from random import Random
 
+from ottla.controller.raft.metadata_log import DIRECTORY
+from ottla.controller.raft.snapshots import write_initial_voters
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
+from ottla.node_settings import registered_host
 from ottla.protocol.primitives import ZERO_UUID, new_uuid
+from ottla.server.config.load import NodeConfig
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log_dirs import (
@@ -27,6 +40,11 @@ log = logging.getLogger(__name__)
 
 #: Entries that a file system itself puts into its root.
 NOT_OURS = frozenset({"lost+found", LOCK})
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class NotFormatted(InconsistentLogDirectory):
+    """The node may not format its directories by itself."""
 
 
 def new_directory_id(rng: Random) -> bytes:
@@ -37,14 +55,68 @@ def new_directory_id(rng: Random) -> bytes:
             return directory_id
 
 
-def prepare(files: Files, directories: Sequence[str], node_id: int, cluster_id: str | None, rng: Random) -> str:
-    """Format the empty directories and return the cluster id: the configured one, the one on disk, or a new one.
+def prepare(files: Files, config: NodeConfig, rng: Random, now_ms: int) -> str:
+    """Format what the node may format by itself, and return the cluster id: the configured one, the one on disk, or a new one.
 
     A directory that cannot be read is left to `open_log_dirs`, which goes on without it.
 
     Raises:
         InconsistentLogDirectory: a directory is another cluster's or node's, or has files that are not a log directory's.
+        NotFormatted: a person has to format the directories, or to mount a disk. Nothing was formatted.
     """
+    metadata = config.metadata_log_directory
+    directories = list(dict.fromkeys([metadata, *config.log_directories]))
+    found = _look(files, directories)
+    cluster_id = _cluster_of(found, config.node_id, config.own["cluster.id"])
+    is_new = metadata in found and found[metadata] is None
+    if is_new:
+        _check_is_first_start(files, metadata, found)
+        if not (config.own["ottla.format.empty.directories"] or may_format(config, cluster_id)):
+            raise _not_formatted(config, cluster_id or id_to_text(new_uuid(rng)))
+    directory_id = new_directory_id(rng)
+    if is_new and config.is_controller and config.bootstrap_servers and not config.voters and is_alone(config):
+        voters = VoterSet.of([own_voter(config, directory_id)])
+        write_initial_voters(files, f"{metadata}/{DIRECTORY}", voters, now_ms)
+    return _format(files, found, config.node_id, cluster_id, rng, {metadata: directory_id})
+
+
+def format_empty(files: Files, directories: Sequence[str], node_id: int, cluster_id: str | None, rng: Random) -> str:
+    """Format the empty ones, whoever else is in the quorum, and return the cluster id. Raises InconsistentLogDirectory as `prepare`."""
+    found = _look(files, directories)
+    return _format(files, found, node_id, _cluster_of(found, node_id, cluster_id), rng, {})
+
+
+def may_format(config: NodeConfig, cluster_id: str | None) -> bool:
+    """Whether no committed metadata can be lost if the node formats its empty metadata directory."""
+    return is_alone(config) if config.is_controller else cluster_id is not None
+
+
+def is_alone(config: NodeConfig) -> bool:
+    """Whether this node is the only voter, or its own address the only one from which the quorum is to be learnt."""
+    if config.voters:
+        return [node_id for node_id, _, _ in config.voters] == [config.node_id]
+    if not config.bootstrap_servers:
+        return True  # a controller that names nobody is the only voter
+    own = {
+        (host, port)
+        for endpoint in config.controller_endpoints
+        for port in (endpoint.port, endpoint.advertised_port)
+        for host in (endpoint.host, endpoint.advertised_host, *LOOPBACK, socket.gethostname())
+    }
+    return len(config.bootstrap_servers) == 1 and config.bootstrap_servers[0] in own
+
+
+def own_voter(config: NodeConfig, directory_id: bytes) -> Voter:
+    """This node as the first voter of a quorum in the log (KIP-853)."""
+    endpoints = [
+        QuorumEndpoint(each.name, registered_host(each), each.advertised_port or each.port)
+        for each in config.controller_endpoints
+    ]
+    return Voter(ReplicaKey(config.node_id, directory_id), tuple(endpoints))
+
+
+def _look(files: Files, directories: Sequence[str]) -> dict[str, MetaProperties | None]:
+    """The identities of the directories that can be read."""
     found: dict[str, MetaProperties | None] = {}
     for path in directories:
         try:
@@ -54,6 +126,10 @@ def prepare(files: Files, directories: Sequence[str], node_id: int, cluster_id: 
                 _check_empty(files, path)
         except StorageFailure as failure:
             log.error("Log directory %s cannot be used: %s", path, failure)
+    return found
+
+
+def _cluster_of(found: Mapping[str, MetaProperties | None], node_id: int, cluster_id: str | None) -> str | None:
     for path, meta in found.items():
         if meta is None:
             continue
@@ -68,12 +144,50 @@ def prepare(files: Files, directories: Sequence[str], node_id: int, cluster_id: 
                 "give it another log.dirs, or leave cluster.id out"
             )
         cluster_id = meta.cluster_id
+    return cluster_id
+
+
+def _check_is_first_start(files: Files, metadata: str, found: Mapping[str, MetaProperties | None]) -> None:
+    """Raises NotFormatted if the node has run before with its metadata log elsewhere, or on a disk that is missing now."""
+    for path, meta in found.items():
+        if meta is None:
+            continue
+        if files.exists(f"{path}/{DIRECTORY}"):
+            raise NotFormatted(
+                f"the metadata log of this node is in {path}, and {metadata} is configured for it, which is empty: "
+                f"set metadata.log.dir={path}, or name it first in log.dirs"
+            )
+        raise NotFormatted(
+            f"{metadata}, where the metadata log of this node is to be, is empty, and {path} is formatted already: is a disk not "
+            f"mounted? If it is lost: kafka-storage format --ignore-formatted -t {meta.cluster_id}"
+        )
+
+
+def _not_formatted(config: NodeConfig, cluster_id: str) -> NotFormatted:
+    voters = "" if config.voters or not config.is_controller else " --initial-controllers ID@HOST:PORT:DIRECTORY-ID,..."
+    nodes = "every node of the cluster" if config.own["cluster.id"] is None else "this node"
+    return NotFormatted(
+        f"{config.metadata_log_directory} is not formatted, and this node is not a quorum by itself. If the disk is mounted and this is "
+        f"the first start, format {nodes}: "
+        f"python -m ottla.cli.shims kafka-storage format -t {cluster_id} -c FILE{voters}"
+    )
+
+
+def _format(
+    files: Files,
+    found: Mapping[str, MetaProperties | None],
+    node_id: int,
+    cluster_id: str | None,
+    rng: Random,
+    ids: Mapping[str, bytes],
+) -> str:
     if cluster_id is None:
         cluster_id = id_to_text(new_uuid(rng))
     for path, meta in found.items():
         if meta is None or meta.directory_id is None:
             _keep(files, path)
-            write_meta_properties(files, path, MetaProperties(cluster_id, node_id, new_directory_id(rng)))
+            directory_id = ids.get(path) or new_directory_id(rng)
+            write_meta_properties(files, path, MetaProperties(cluster_id, node_id, directory_id))
             log.info("Formatted %s for node %d of cluster %s", path, node_id, cluster_id)
     return cluster_id
 

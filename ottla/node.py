@@ -120,7 +120,7 @@ class Node(NodeState):
         """Returns when clients are served."""
         config, files = self.config, self.world.files
         directories = list(dict.fromkeys([config.metadata_log_directory, *config.log_directories]))
-        self.cluster_id = prepare(files, directories, config.node_id, config.own["cluster.id"], self.world.rng)
+        self.cluster_id = prepare(files, config, self.world.rng, self.world.clock.wall_ms())
         opened = {d.path: d for d in open_log_dirs(files, directories, self.cluster_id, config.node_id)}
         self.logs = Logs(files, [opened[path] for path in config.log_directories], self.world.rng)
         try:

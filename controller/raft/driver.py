@@ -37,6 +37,7 @@ from ottla.controller.raft.messages import (
 )
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.reconfiguration import voters_with_directories
+from ottla.controller.raft.reminder import Reminder
 from ottla.controller.raft.reply_contents import with_contents
 from ottla.controller.raft.roles import Resigned
 from ottla.controller.raft.status import RaftStatus
@@ -83,6 +84,7 @@ class RaftNode(RaftStatus):
         self._flush_wanted = self._flushing = self._storing = False
         self._stopped = True  # until it is opened
         self._last_note = ""
+        self._reminder = Reminder(world.clock, config, self)
         self._log: MetadataLog
         self._delivery: Delivery
 
@@ -107,6 +109,7 @@ class RaftNode(RaftStatus):
         self._stopped = False
 
     async def begin(self) -> None:
+        self._reminder.begin()
         self._tick()
         if self._core.is_only_voter and self._flush_wanted:
             await self._flush()
@@ -127,6 +130,7 @@ class RaftNode(RaftStatus):
         if self._timer is not None:
             self._timer.cancel()
         self._channels.close()
+        self._reminder.stop()
         while self._flushing or self._storing:
             await pause(self._world.clock, 1)
         self._log.close()

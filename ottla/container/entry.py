@@ -75,6 +75,8 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
     properties = resolution.properties
     if cluster_id is not None:
         properties[CLUSTER_ID] = cluster_id
+    # As the images that it stands for: they format at each start what is empty.
+    properties.setdefault("ottla.format.empty.directories", "true")
     return Prepared(
         properties,
         resolution.log_level,

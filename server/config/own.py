@@ -17,6 +17,9 @@ OWN_CONFIGS = {
             "Everybody who reaches it may read it."),
         ConfigKey("ottla.delegation.token.other.secret.key", Type.PASSWORD, None, Importance.LOW,
             "Another key by which delegation tokens are valid, so that delegation.token.secret.key can be replaced node by node."),
+        ConfigKey("ottla.format.empty.directories", Type.BOOLEAN, False, Importance.LOW,
+            "Whether a controller formats its empty directories by itself although the quorum has other voters. A disk that is not mounted is "
+            "an empty directory, too: committed metadata can be lost. `ottla dev`, ottla.testing and containers set it."),
         ConfigKey("ottla.groups.per.partition.max", Type.INT, 100_000, Importance.LOW,
             "Groups that a broker keeps of one partition of __consumer_offsets; a client of one more gets POLICY_VIOLATION.", at_least(1)),
         ConfigKey("ottla.group.waiting.heartbeat.interval.ms", Type.INT, 1_000, Importance.LOW,

@@ -121,6 +121,7 @@ def test_before_the_access_control_entries_are_read_early_listeners_accept_and_o
         # The other voter is not there: no metadata is ever committed.
         "controller.quorum.voters": f"1@127.0.0.1:{controller},2@127.0.0.1:{absent}",
         "early.start.listeners": early,
+        "ottla.format.empty.directories": "true",
     }
     process = start(tmp_path, with_an_authorizer(listener, controller) | alone, said)
     assert accepts(controller) == (early == "CONTROLLER")

@@ -172,6 +172,7 @@ def separate_roles(
     common = {
         "controller.listener.names": "CONTROLLER",
         "cluster.id": CLUSTER_ID,
+        "ottla.format.empty.directories": "true",
         "group.initial.rebalance.delay.ms": "0",
         **{f"{topic}.replication.factor": str(min(3, brokers)) for topic in ("offsets.topic", "transaction.state.log")},
         **{name.replace("_", "."): value for name, value in properties.items()},

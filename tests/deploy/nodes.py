@@ -54,6 +54,7 @@ def properties(node: Node, nodes: list[Node], directory: Path) -> dict[str, str]
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(f"{n.id}@127.0.0.1:{n.controller_port}" for n in nodes),
         "cluster.id": "4L6g3nShT-eMCtK--X86sw",
+        "ottla.format.empty.directories": "true",
         "ottla.admin.listener": f"127.0.0.1:{node.admin_port}",
         "log.dirs": logs,
         "metadata.log.dir": str(directory / f"node-{node.id}"),

@@ -28,7 +28,7 @@ STRIPPED_SHARES = {"uvloop": 0.12, "cryptography": 0.81, "xxhash": 0.08, "google
 #: pycparser is for those who compile with cffi, and is uninstalled.
 UNINSTALLED = frozenset({"pycparser"})
 #: Files that the Dockerfile deletes: 8 MB of lexers, with which rich would colour program text; sources of extension modules.
-DELETED = re.compile(r"pygments/lexers/[a-z][^/]*\.py$|\.(pyx|pxd|pyi)$")
+DELETED = re.compile(r"pygments/lexers/([a-z][^/]*|_[a-z0-9_]+_builtins)\.py$|\.(pyx|pxd|pyi)$")
 DELETIONS = ("-path '*/pygments/lexers/[a-z]*.py' -delete", r"-regex '.*\.\(pyx\|pxd\|pyi\)' -delete")
 
 

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.formatting import format_empty
 from ottla.node import FAILED_TO_START, Node
 from ottla.storage.errors import StorageFailure
 from tests.sim.disk import Killed
@@ -169,7 +170,13 @@ class SimCluster:
         return active
 
     def start(self) -> None:
+        """Format each node once, as an operator does (a voter of several does not do it itself), and boot them."""
         for node in self.nodes:
+            paths = {
+                node.properties.get("metadata.log.dir", node.metadata_directory),
+                *node.properties["log.dirs"].split(","),
+            }
+            format_empty(node.host.disk, sorted(paths), node.number, CLUSTER_ID, random.Random(node.number))
             node.boot()
 
     async def all_serve(self, seconds: float) -> bool:

@@ -14,7 +14,7 @@ from ottla.controller.decisions import leaving
 from ottla.controller.metadata import publisher
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
-from ottla.formatting import prepare
+from ottla.formatting import format_empty
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.storage.log_dirs import read_meta_properties
 from tests.sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SimCluster, SimNode
@@ -180,7 +180,7 @@ def _format(plan: Plan, node: SimNode) -> bytes:
     """The id of the directory with the metadata log."""
     disk = node.host.disk
     paths = node.properties["log.dirs"].split(",")
-    prepare(disk, paths, node.number, CLUSTER_ID, random.Random(node.number))
+    format_empty(disk, paths, node.number, CLUSTER_ID, random.Random(node.number))
     if plan.metadata_version is not None:
         level = FeatureLevelRecord(name="metadata.version", feature_level=plan.metadata_version)
         write_bootstrap(disk, node.metadata_directory, [encode_record(level, 0)], 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from ottla.controller.raft.batches import CommittedBatch
+from ottla.controller.raft.batches import CommittedBatch, batch_bytes
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import NotLeader
 from ottla.controller.raft.driver import RaftNode
@@ -229,7 +229,7 @@ class RaftHistory:
             self.written += 1
             records.append(b"%d:" % self.written + rng.randbytes(rng.choice((0, 10, 200))))
         try:
-            if sum(map(len, records)) < replica.config.batch_bytes_max and rng.random() < 0.5:
+            if batch_bytes(records) <= replica.config.batch_bytes_max and rng.random() < 0.5:
                 replica.raft.append_atomic(records)
             else:
                 replica.raft.append(records)

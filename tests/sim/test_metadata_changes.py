@@ -13,7 +13,7 @@ import pytest
 from ottla.broker.replication.partition import Partition
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.snapshots import write_bootstrap
-from ottla.formatting import prepare
+from ottla.formatting import format_empty
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -70,7 +70,7 @@ def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_
     async def main() -> None:
         harness = SimClusterHarness(APART)
         for node in harness.cluster.nodes:
-            prepare(node.host.disk, ["/data"], node.number, CLUSTER_ID, random.Random(node.number))
+            format_empty(node.host.disk, ["/data"], node.number, CLUSTER_ID, random.Random(node.number))
             level = FeatureLevelRecord(name="metadata.version", feature_level=begins_with)
             write_bootstrap(node.host.disk, "/data", [encode_record(level, 0)], 0)
         await harness.begin()

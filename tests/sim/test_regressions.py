@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ottla.formatting import prepare
+from ottla.formatting import NotFormatted, format_empty
 from ottla.node import Node
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -225,11 +225,39 @@ def test_a_node_that_its_loop_has_dropped_during_its_start_runs_nothing_more() -
     run(main())
 
 
+def test_a_voter_whose_disk_is_not_mounted_elects_no_leader_that_lacks_committed_metadata() -> None:
+    """A topic is committed by two of three; then one of them has an empty disk, and the other is not back yet."""
+
+    async def main() -> None:
+        harness = SimClusterHarness(TOGETHER)
+        await harness.begin()
+        first, second, third = harness.cluster.nodes
+        await third.crash(power=False)
+        assert await harness.admin.spawn(harness.admin.create("precious", 1, {}, 2), "creates")
+        for node in (first, second):
+            await node.crash(power=False)
+        mounted, second.host.disk = second.host.disk, SimDisk(random.Random(2), lambda: 0)
+        for node in (second, third):
+            node.boot()
+        await asyncio.sleep(10)
+        assert isinstance(second.failure, NotFormatted) and harness.cluster.active_controller is None
+        await second.crash(power=False)
+        second.host.disk = mounted
+        for node in (first, second):
+            node.boot()
+        assert await harness.cluster.all_serve(30)
+        active = harness.cluster.active_controller
+        assert active is not None and active.server is not None
+        assert active.server.metadata.loader.image.topics.by_name("precious") is not None
+
+    run(main())
+
+
 @pytest.mark.parametrize("path", ["/data", "/var/lib/kafka/data"])
 def test_a_power_loss_takes_no_formatted_log_directory(path: str) -> None:
     for seed in range(20):
         disk = SimDisk(random.Random(seed), lambda: 0)
-        cluster_id = prepare(disk, [path], 1, None, random.Random(seed))
+        cluster_id = format_empty(disk, [path], 1, None, random.Random(seed))
         disk.crash(power=True)
         meta = read_meta_properties(disk, path)
         assert meta is not None and meta.cluster_id == cluster_id, f"seed {seed}"

@@ -16,8 +16,7 @@ from ottla.cli.shims.add_scram import read_add_scram
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
-from ottla.formatting import new_directory_id
-from ottla.node_settings import registered_host
+from ottla.formatting import new_directory_id, own_voter
 from ottla.protocol.features import (
     FEATURES,
     KRAFT_VERSION,
@@ -150,11 +149,7 @@ def _initial_voters(config: NodeConfig | None, options: argparse.Namespace, dire
         raise CannotFormat(f"You can only use {option} on a controller.")
     if options.initial_controllers:
         return read_initial_controllers(options.initial_controllers, config.controller_names[0])
-    endpoints = [
-        QuorumEndpoint(each.name, registered_host(each), each.advertised_port or each.port)
-        for each in config.controller_endpoints
-    ]
-    return VoterSet.of([Voter(ReplicaKey(config.node_id, directory_id), tuple(endpoints))])
+    return VoterSet.of([own_voter(config, directory_id)])
 
 
 def read_initial_controllers(text: str, listener: str) -> VoterSet:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.cluster.controller_channel import RETRY_MS_MAX, ControllerAddress, ControllerChannel
+from ottla.broker.cluster.controller_channel import LOSSES_MAX, RETRY_MS_MAX, ControllerAddress, ControllerChannel
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -63,7 +63,7 @@ async def test_a_request_of_a_client_under_which_controllers_end_does_not_end_th
     channel = ControllerChannel(real.world, 9, lambda: address)
     with pytest.raises(KafkaError, match="2 connections to controllers broke") as failed:
         await channel.request(request_, timeout_ms=5_000)
-    assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT and len(ended) == 2
+    assert failed.value.code is ErrorCode.REQUEST_TIMED_OUT and len(ended) == LOSSES_MAX
     with pytest.raises(KafkaError, match="no controller answered in time"):
         await channel.request(HeartbeatRequest(group_id="g"), timeout_ms=300)
     assert len(ended) > 4, "what the broker itself wants is sent until its time is over"
