@@ -80,12 +80,6 @@ def prepare(files: Files, config: NodeConfig, rng: Random, now_ms: int) -> str:
     return _format(files, found, config.node_id, cluster_id, rng, {metadata: directory_id})
 
 
-def format_empty(files: Files, directories: Sequence[str], node_id: int, cluster_id: str | None, rng: Random) -> str:
-    """Format the empty ones, whoever else is in the quorum, and return the cluster id. Raises InconsistentLogDirectory as `prepare`."""
-    found = _look(files, directories)
-    return _format(files, found, node_id, _cluster_of(found, node_id, cluster_id), rng, {})
-
-
 def may_format(config: NodeConfig, cluster_id: str | None) -> bool:
     """Whether no committed metadata can be lost if the node formats its empty metadata directory."""
     return is_alone(config) if config.is_controller else cluster_id is not None
@@ -96,7 +90,7 @@ def is_alone(config: NodeConfig) -> bool:
     if config.voters:
         return [node_id for node_id, _, _ in config.voters] == [config.node_id]
     if not config.bootstrap_servers:
-        return True  # a controller that names nobody is the only voter
+        return True  # it names no other voter
     own = {
         (host, port)
         for endpoint in config.controller_endpoints

@@ -9,10 +9,10 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.formatting import format_empty
 from ottla.node import FAILED_TO_START, Node
 from ottla.storage.errors import StorageFailure
 from tests.sim.disk import Killed
+from tests.sim.formatting import format_node
 from tests.sim.history import Violation
 from tests.sim.loop import LANE, OUTSIDE, Lane
 from tests.sim.network import SimHub
@@ -172,11 +172,7 @@ class SimCluster:
     def start(self) -> None:
         """Format each node once, as an operator does (a voter of several does not do it itself), and boot them."""
         for node in self.nodes:
-            paths = {
-                node.properties.get("metadata.log.dir", node.metadata_directory),
-                *node.properties["log.dirs"].split(","),
-            }
-            format_empty(node.host.disk, sorted(paths), node.number, CLUSTER_ID, random.Random(node.number))
+            format_node(node.host.disk, node.properties, node.number)
             node.boot()
 
     async def all_serve(self, seconds: float) -> bool:

@@ -14,10 +14,10 @@ from ottla.controller.decisions import leaving
 from ottla.controller.metadata import publisher
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
-from ottla.formatting import format_empty
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.storage.log_dirs import read_meta_properties
-from tests.sim.cluster import CLUSTER_ID, CONTROLLER_PORT, SimCluster, SimNode
+from tests.sim.cluster import CONTROLLER_PORT, SimCluster, SimNode
+from tests.sim.formatting import format_node
 
 BOTH = "broker,controller"
 TWO_DIRECTORIES = "/data/a,/data/b"
@@ -179,8 +179,7 @@ def format_nodes(plan: Plan, cluster: SimCluster) -> None:
 def _format(plan: Plan, node: SimNode) -> bytes:
     """The id of the directory with the metadata log."""
     disk = node.host.disk
-    paths = node.properties["log.dirs"].split(",")
-    format_empty(disk, paths, node.number, CLUSTER_ID, random.Random(node.number))
+    format_node(disk, node.properties, node.number)
     if plan.metadata_version is not None:
         level = FeatureLevelRecord(name="metadata.version", feature_level=plan.metadata_version)
         write_bootstrap(disk, node.metadata_directory, [encode_record(level, 0)], 0)

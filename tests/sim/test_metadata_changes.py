@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from ottla.broker.replication.partition import Partition
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.snapshots import write_bootstrap
-from ottla.formatting import format_empty
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -23,7 +21,8 @@ from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log
 from tests.broker.records import batch
 from tests.sim.clients.admin import UNCLEAN
-from tests.sim.cluster import BROKER_PORT, CLUSTER_ID, SimNode
+from tests.sim.cluster import BROKER_PORT, SimNode
+from tests.sim.formatting import format_node
 from tests.sim.harness import APART, TOPIC, SimClusterHarness
 from tests.sim.history import Violation
 from tests.sim.loop import run
@@ -70,7 +69,7 @@ def test_raising_the_metadata_version_over_17_takes_no_partition_offline(begins_
     async def main() -> None:
         harness = SimClusterHarness(APART)
         for node in harness.cluster.nodes:
-            format_empty(node.host.disk, ["/data"], node.number, CLUSTER_ID, random.Random(node.number))
+            format_node(node.host.disk, node.properties, node.number)
             level = FeatureLevelRecord(name="metadata.version", feature_level=begins_with)
             write_bootstrap(node.host.disk, "/data", [encode_record(level, 0)], 0)
         await harness.begin()

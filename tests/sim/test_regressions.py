@@ -7,15 +7,16 @@ import random
 
 import pytest
 
-from ottla.formatting import NotFormatted, format_empty
+from ottla.formatting import NotFormatted
 from ottla.node import Node
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.network.client import Channel
 from ottla.storage.log_dirs import read_meta_properties
 from tests.broker.records import batch
-from tests.sim.cluster import BROKER_PORT
+from tests.sim.cluster import BROKER_PORT, properties_of
 from tests.sim.disk import SimDisk
+from tests.sim.formatting import format_node
 from tests.sim.harness import APART, TOGETHER, TOPIC, SimClusterHarness
 from tests.sim.history import Violation
 from tests.sim.loop import run
@@ -257,7 +258,8 @@ def test_a_voter_whose_disk_is_not_mounted_elects_no_leader_that_lacks_committed
 def test_a_power_loss_takes_no_formatted_log_directory(path: str) -> None:
     for seed in range(20):
         disk = SimDisk(random.Random(seed), lambda: 0)
-        cluster_id = format_empty(disk, [path], 1, None, random.Random(seed))
+        properties = properties_of(1, {1: "broker,controller"}, {"log.dirs": path})
+        cluster_id = format_node(disk, properties, seed)
         disk.crash(power=True)
         meta = read_meta_properties(disk, path)
         assert meta is not None and meta.cluster_id == cluster_id, f"seed {seed}"
