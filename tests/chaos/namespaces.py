@@ -166,6 +166,7 @@ class NamespaceCluster:
             "cluster.id": "chaos-in-namespaces-00",
             "listeners": f"PLAINTEXT://{own}:{PORT},CONTROLLER://{own}:{CONTROLLER_PORT}",
             "controller.quorum.voters": ",".join(f"{n}@{self.address(n)}:{CONTROLLER_PORT}" for n in self.node_ids),
+            "ottla.format.empty.directories": "true",
             "log.dirs": str(folder / "data"),
             "default.replication.factor": "3",
             "min.insync.replicas": "2",
