@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.replicas import Replicas
 from ottla.server.clock import TimerHandle
 from ottla.server.world import World
@@ -129,7 +130,7 @@ class ScheduledTasks:
 
     async def _flush_one(self, due: Log) -> None:
         try:
-            await self._world.workers.run(due.flush, self._world.clock.wall_ms())
+            await flush_log(self._world, due)
         except StorageFailure as failure:
             log.error("flush of %s: %s", due, failure)
         finally:

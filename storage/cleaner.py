@@ -220,7 +220,10 @@ def clean(
 
 def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | None, None]:
     if log.recovery_point < offset:
-        yield Sync(partial(log.flush, now_ms))
+        job = log.begin_flush()
+        if job is not None:
+            yield Sync(job.run)
+            log.end_flush(job, now_ms)
         if log.recovery_point < offset:
             raise LogChanged("truncated or closed during the flush before compaction")
 

@@ -1,60 +1,153 @@
-"""Flush of a log, which advances the recovery point, and close of a log."""
+"""Flush of a log, which advances the recovery point, and close of a log.
+
+A flush has three parts, because what runs on a worker has no state of the log:
+
+    begin   on the log's own thread   what there is to sync: a job, which does not change
+    run     on any thread             the system calls
+    end     on the log's own thread   the recovery point, unless the log was truncated since the job began
+
+A truncation runs on the log's own thread, too, so that no job begins in the middle of one. Jobs of one log run one after the other.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ottla.storage import snapshot_files
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_state import LogState
 from ottla.storage.partition_dir import sync_topic_id
+from ottla.storage.producer_state import ProducerState
 from ottla.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
 
-def flush(log: LogState, now_ms: int, *, names: bool = False, entry: bool = True) -> None:
-    """`names`: the log's directory must be synced. `entry`: the directory above as well; otherwise one sync of it serves all logs."""
-    if log.closed:
-        return  # deleted while the flush waited for a worker
-    log.check_usable()
-    if not log.has_files:
-        return
-    end, truncations, rolls = log.log_end_offset, log.truncations, log.rolls
-    try:
-        snapshot_files.write_frozen(log)
-        names = log.epochs.flush() or names or rolls != log.rolls_synced
-        if end <= log.recovery_point:
-            if names:
-                log.files.sync_dir(log.directory)
-            return
-        active = log.segments.active
-        mark = (active.base_offset, active.size)
-        names |= not log.entry_synced
-        # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
-        for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):
-            names |= _flush_segment(log, segment)
+@dataclass(slots=True)
+class FlushJob:
+    """One flush. What `run` has found out is in the fields after `entry`."""
+
+    log: LogState
+    #: What the recovery point becomes, and what counted when the job began.
+    end: int
+    truncations: int
+    rolls: int
+    #: Those with something to sync; empty if all batches are.
+    segments: tuple[Segment, ...]
+    #: Base offset and size of the active segment.
+    mark: tuple[int, int]
+    #: Producer states to be written as snapshots, by offset.
+    frozen: Mapping[int, list[ProducerState]]
+    #: The log's directory must be synced; the directory above as well (otherwise one sync of it serves all logs).
+    names: bool
+    entry: bool
+    written: list[int] = field(default_factory=list)
+    synced: bool = False
+    failure: StorageFailure | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what was to be synced is still in the log."""
+        return self.truncations == self.log.truncations and not self.log.closed
+
+    def run(self) -> None:
+        """The system calls. A failure is kept for `end`: only the log's own thread takes it offline."""
+        log = self.log
+        with log.flush_lock:
+            if not self.is_current:
+                return
+            try:
+                snapshot_files.write_frozen(log, self.frozen, self.written)
+                self._sync()
+                self.synced = True
+            except (StorageFailure, FileNotFoundError) as error:
+                if not log.closed:  # deleted meanwhile
+                    self.failure = error if isinstance(error, StorageFailure) else StorageFailure(log.directory, error)
+
+    def _sync(self) -> None:
+        log = self.log
+        names = log.epochs.flush() or self.names
+        if self.segments:
+            names |= not log.entry_synced
+            for segment in self.segments:
+                names |= _flush_segment(log, segment)
         if names:
             log.files.sync_dir(log.directory)
-            log.rolls_synced = rolls
-        if not log.entry_synced:
+        if self.segments and not log.entry_synced:
             # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
             sync_topic_id(log.files, log.directory)
-            if entry:
+            if self.entry:
                 log.files.sync_dir(log.directory.rpartition("/")[0])
-                log.entry_synced = True
-    except (StorageFailure, FileNotFoundError) as error:
-        if log.closed:
-            return  # deleted meanwhile
-        if isinstance(error, FileNotFoundError):
-            error = StorageFailure(log.directory, error)
-        log.fail(error)
-        raise error
-    with log.recovery_lock:
-        if truncations == log.truncations:
-            log.recovery_point = max(log.recovery_point, end)
-            log.flush_mark = mark
-            log.flushed_ms = now_ms
+
+
+def begin(log: LogState, *, names: bool = False, entry: bool = True) -> FlushJob | None:
+    """Returns None if there is nothing that could be synced."""
+    if log.closed:
+        return None  # deleted while the flush waited
+    log.check_usable()
+    if not log.has_files:
+        return None
+    end, active = log.log_end_offset, log.segments.active
+    # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
+    segments = log.segments.from_offset(max(log.recovery_point - 1, 0)) if end > log.recovery_point else ()
+    frozen, log.frozen = log.frozen, {}
+    return FlushJob(
+        log,
+        end,
+        log.truncations,
+        log.rolls,
+        tuple(segments),
+        (active.base_offset, active.size),
+        frozen,
+        names or log.rolls != log.rolls_synced,
+        entry,
+    )
+
+
+def end(job: FlushJob, now_ms: int) -> bool:
+    """Returns whether the log has been synced up to the end that it had when the job began.
+
+    Raises:
+        StorageFailure: the log directory goes offline.
+    """
+    log = job.log
+    _count_snapshots(job)
+    if job.failure is not None and not log.closed:
+        log.fail(job.failure)
+        raise job.failure
+    if not (job.synced and job.is_current):
+        return False
+    assert job.end <= log.log_end_offset, "only a truncation lowers the end"
+    log.rolls_synced = job.rolls
+    if job.segments:
+        log.entry_synced |= job.entry
+        log.recovery_point = max(log.recovery_point, job.end)
+        log.flush_mark = job.mark
+        log.flushed_ms = now_ms
+    return True
+
+
+def _count_snapshots(job: FlushJob) -> None:
+    log = job.log
+    for offset, states in job.frozen.items():
+        if not job.is_current:
+            if offset in job.written and offset not in log.snapshots and not log.closed:
+                snapshot_files.remove_file(log, offset)
+        elif offset in job.written:
+            log.snapshots.append(offset)
+            log.unsynced_snapshot = offset
+        else:
+            log.frozen.setdefault(offset, states)  # for the next flush: the disk was full
+
+
+def flush(log: LogState, now_ms: int, *, names: bool = False, entry: bool = True) -> None:
+    """All three parts, on the log's own thread."""
+    job = begin(log, names=names, entry=entry)
+    if job is not None:
+        job.run()
+        end(job, now_ms)
 
 
 def _flush_segment(log: LogState, segment: Segment) -> bool:

@@ -28,6 +28,7 @@ from ottla.protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
 from ottla.storage import flush, log_start, lookup, roll, snapshot_files, truncate, trusted_append
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
+from ottla.storage.flush import FlushJob
 from ottla.storage.log_state import LogState
 from ottla.storage.preparation import Prepared, prepare
 from ottla.storage.producer_state import BatchMetadata, Origin
@@ -335,12 +336,20 @@ class Log(LogState):
         return unflushed >= self.config.flush_messages or now_ms - self.flushed_ms >= self.config.flush_ms
 
     def flush(self, now_ms: int = 0) -> None:
-        """Syncs all batches appended so far and advances the recovery point to their end. It may run on another thread.
+        """Syncs all batches appended so far and advances the recovery point to their end, on the log's own thread.
 
         Raises:
             StorageFailure: the log directory goes offline.
         """
         flush.flush(self, now_ms)
+
+    def begin_flush(self) -> FlushJob | None:
+        """The same in three parts: `run` of the job makes the system calls on a worker, and `end_flush` counts them."""
+        return flush.begin(self)
+
+    def end_flush(self, job: FlushJob, now_ms: int) -> bool:
+        """Returns False if the log was truncated or closed since the job began: another flush is needed. Raises as `flush`."""
+        return flush.end(job, now_ms)
 
     def leave(self) -> None:
         """Stops all writes, also of a running flush, because the log is deleted or set aside."""

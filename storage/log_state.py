@@ -75,8 +75,8 @@ class LogState:
         self.truncating_to = NEVER
         self.truncating_start: int | None = None
         self.end_gap = (0, 0)  # a truncation left no batch in these offsets, and the log continues after them
-        self.truncations = 0  # a flush that runs during one must not advance the recovery point
-        self.recovery_lock = Lock()  # guards recovery point and truncations: a flush changes them on another thread
+        self.truncations = 0  # a flush that began before one does not advance the recovery point
+        self.flush_lock = Lock()  # held while a flush makes its system calls
         # Called before a truncation (with the new log start, if any), to lower the checkpoints.
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
@@ -97,7 +97,7 @@ class LogState:
     @property
     def recovery_point_to_write(self) -> int:
         """The recovery point for the checkpoint: a restart that finds no batches up to there treats the log as damaged."""
-        return self.before_gap(min(self.recovery_point, self.truncating_to))
+        return self.before_gap(min(self.recovery_point, self.truncating_to, self.log_end_offset))
 
     def before_gap(self, offset: int) -> int:
         gap_from, gap_to = self.end_gap
@@ -111,9 +111,8 @@ class LogState:
         """
         gap_from, gap_to = self.end_gap
         if gap_from < gap_to:
-            with self.recovery_lock:
-                self.truncations += 1  # a flush that runs meanwhile must not advance the recovery point
-                self.recovery_point = self.before_gap(self.recovery_point)
+            self.truncations += 1  # a flush that has begun must not advance the recovery point
+            self.recovery_point = self.before_gap(self.recovery_point)
         return self.end_gap
 
     @property

@@ -288,7 +288,7 @@ class Logs(FutureLogs):
         return count
 
     def flush_due(self, now_ms: int) -> list[Log]:
-        """Returns the logs to flush now (`Log.flush`, on any thread). It runs on the thread that appends.
+        """Returns the logs to flush now (`Log.begin_flush`). It runs on the thread that appends.
 
         These are the logs whose configuration requires a flush, and those whose recovery after a crash would take too long. For the
         latter it writes a producer snapshot here, because no append runs meanwhile.

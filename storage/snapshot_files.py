@@ -6,7 +6,7 @@ Recovery loads the newest valid snapshot, and reads only the batches after it fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.storage import producer_snapshot
@@ -46,9 +46,9 @@ def take(log: LogState, at_once: bool = False) -> None:
             remove(log, old)
 
 
-def write_frozen(log: LogState) -> None:
-    """Writes the snapshots that were taken since the last flush, on any thread."""
-    for offset, states in list(log.frozen.items()):
+def write_frozen(log: LogState, frozen: Mapping[int, list[ProducerState]], written: list[int]) -> None:
+    """Writes the states of a flush as snapshots, on any thread, and adds their offsets to `written`."""
+    for offset, states in frozen.items():
         path, data = segment_path(log.directory, offset, producer_snapshot.SUFFIX), producer_snapshot.encode(states)
         with log.files_lock:
             if log.closed:
@@ -58,14 +58,7 @@ def write_frozen(log: LogState) -> None:
             except DiskFull as failure:
                 logger.warning("producers of %s: %s", log, failure)
                 return
-        with log.recovery_lock:
-            counts = log.frozen.get(offset) is states  # if not, the log was truncated meanwhile
-            if counts:
-                log.snapshots.append(offset)
-                log.unsynced_snapshot = offset
-                del log.frozen[offset]
-        if not counts:
-            log.files.remove(path)
+        written.append(offset)
 
 
 def sync(log: LogState) -> bool:
@@ -128,14 +121,16 @@ def load(log: LogState, producers: ProducerStates, offset_max: int, decoded: Dec
 
 
 def forget(log: LogState, is_gone: Callable[[int], bool]) -> None:
-    with log.recovery_lock:  # a flush may be writing a snapshot
-        for offset in list(filter(is_gone, log.frozen)):
-            del log.frozen[offset]
-        gone = list(filter(is_gone, log.snapshots))
-    for offset in gone:
+    for offset in list(filter(is_gone, log.frozen)):
+        del log.frozen[offset]
+    for offset in list(filter(is_gone, log.snapshots)):
         remove(log, offset)
 
 
 def remove(log: LogState, offset: int) -> None:
-    log.files.remove(segment_path(log.directory, offset, producer_snapshot.SUFFIX))
+    remove_file(log, offset)
     log.snapshots.remove(offset)
+
+
+def remove_file(log: LogState, offset: int) -> None:
+    log.files.remove(segment_path(log.directory, offset, producer_snapshot.SUFFIX))

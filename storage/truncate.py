@@ -129,9 +129,8 @@ def _begin_truncation(log: LogState, offset: int, log_start_offset: int | None =
     log.truncating_start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
     if log.before_truncation is not None:
         log.before_truncation(offset, log_start_offset)
-    with log.recovery_lock:
-        log.truncations += 1
-        log.recovery_point = min(log.recovery_point, offset)
+    log.truncations += 1
+    log.recovery_point = min(log.recovery_point, offset)
 
 
 def _end_truncation(log: LogState) -> None:

@@ -24,6 +24,7 @@ from ottla.broker.replication.fetch_response import kept
 from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
 from ottla.broker.replication.follower_truncation import agreed_end, go_to_leaders_range, truncate_after
+from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
 from ottla.broker.replication.truncation import EndOfEpoch
 from ottla.protocol.api import APIS, ApiKey
@@ -343,8 +344,8 @@ class LeaderFetcher:
         """flush.messages=1: only what is on the disk here may count there, so the next fetch says so after the flush."""
         while True:
             try:
-                await self._world.workers.run(own_log.flush, self._world.clock.wall_ms())
-                break
+                if await flush_log(self._world, own_log) or own_log.closed:
+                    break  # if not, what a truncation has left is not synced yet
             except OutOfResources as shortage:
                 log.error("flush of %s is tried again: %s", own_log, shortage)
                 self._delay(key, self._settings.timeout_ms)

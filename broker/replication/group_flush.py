@@ -29,6 +29,15 @@ class Flushed(Protocol):
     def flushed(self, failed: bool) -> None: ...
 
 
+async def flush_log(world: World, local_log: Log) -> bool:
+    """Flush on a worker. Returns False if the log was truncated or closed meanwhile; raises StorageFailure."""
+    job = local_log.begin_flush()
+    if job is None:
+        return not local_log.closed
+    await world.workers.run(job.run)
+    return local_log.end_flush(job, world.clock.wall_ms())
+
+
 class GroupFlush:
     """The flushes of one node's partitions."""
 
@@ -49,7 +58,7 @@ class GroupFlush:
             # The log may be replaced by its future log meanwhile.
             while owner.wants_flush and not failed and (local_log := owner.leader_log) and not local_log.closed:
                 try:
-                    await self._world.workers.run(local_log.flush, self._world.clock.wall_ms())
+                    await flush_log(self._world, local_log)
                 except StorageFailure as failure:
                     log.error("flush of %s: %s", local_log, failure)
                     failed = True

@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.directory_reports import Assignments, knows_directories
+from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import Throttle
@@ -294,14 +295,13 @@ class LogMoves:
 
     async def _settle(self, move: Move) -> None:
         start = move.future.log_start_offset
+        if (current := move.partition.log) is not None and current.config.flush_messages == future_copy.EVERY_RECORD:
+            await flush_log(self._world, current)
+        await flush_log(self._world, move.future)
         await self._world.workers.run(self._sync, move)
         move.start_written = start
 
     def _sync(self, move: Move) -> None:
-        now_ms = self._world.clock.wall_ms()
-        if (current := move.partition.log) is not None and current.config.flush_messages == future_copy.EVERY_RECORD:
-            current.flush(now_ms)
-        move.future.flush(now_ms)
         if self._logs.write_log_starts(move.target):
             raise DiskFull(move.target.path, "the log start offset could not be written")
         self._logs.rename_deleted()

@@ -28,13 +28,7 @@ from ottla.controller.raft.downloads import check_and_store
 from ottla.controller.raft.effects import Effects, Reply, Request
 from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.log_state import OffsetAndEpoch
-from ottla.controller.raft.messages import (
-    ControlRecords,
-    Flushed,
-    Message,
-    Received,
-    RequestBody,
-)
+from ottla.controller.raft.messages import ControlRecords, Flushed, Message, Received, RequestBody
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.reminder import Reminder
@@ -361,7 +355,10 @@ class RaftNode(RaftStatus):
                 self._flush_wanted = False
                 generation, offset = self._core.log.generation, self._core.log.end_offset
                 try:
-                    await self._world.workers.run(self._log.flush, self._world.clock.wall_ms())
+                    if (job := self._log.begin_flush()) is not None:
+                        await self._world.workers.run(job.run)
+                        if not self._log.end_flush(job, self._world.clock.wall_ms()):
+                            self._flush_wanted = True
                 except OutOfResources as shortage:
                     if self._stopped:
                         return

@@ -11,6 +11,7 @@ contains it; for the log below, epochs and voters are in the snapshot and in lea
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from ottla.controller.raft.batches import CommittedBatch, committed_batches, control_bytes, data_batch, read_control
 from ottla.controller.raft.config import RaftConfig
@@ -26,6 +27,7 @@ from ottla.storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
+from ottla.storage.flush import FlushJob
 from ottla.storage.log import Log, Origin
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
@@ -40,6 +42,20 @@ TOPIC_ID = (1).to_bytes(16, "big")
 DIRECTORY = f"{TOPIC}-{PARTITION}"
 #: Retention of this log is decided by snapshots (`start_at`), so the log's own retention is off.
 UNLIMITED = -1
+
+
+class MetadataFlush(NamedTuple):
+    """A flush of the log, and the recovery point that is on the disk after it: a committed snapshot's end; None if it stays."""
+
+    job: FlushJob
+    path: str
+    recovery_point: int | None
+
+    def run(self) -> None:
+        """The system calls, on any thread."""
+        self.job.run()
+        if self.job.synced and self.recovery_point is not None:
+            write_offsets(self.job.log.files, self.path, {(TOPIC, PARTITION): self.recovery_point})
 
 
 class MetadataLog:
@@ -182,12 +198,26 @@ class MetadataLog:
         self.log.truncate_fully_and_start_at(snapshot.offset)
 
     def flush(self, now_ms: int) -> None:
-        """Flushes the log. It runs on a worker thread."""
-        end_offset, latest = self.log.log_end_offset, self.state.latest_snapshot
-        self.log.flush(now_ms)
-        if latest is not None and self._recovery_point < latest.offset <= end_offset:
-            write_offsets(self._files, self._recovery_point_path, {(TOPIC, PARTITION): latest.offset})
-            self._recovery_point = latest.offset
+        job = self.begin_flush()
+        if job is not None:
+            job.run()
+            self.end_flush(job, now_ms)
+
+    def begin_flush(self) -> MetadataFlush | None:
+        """What a flush has to do, for a worker; None if there is nothing."""
+        job, latest = self.log.begin_flush(), self.state.latest_snapshot
+        if job is None:
+            return None
+        is_due = latest is not None and self._recovery_point < latest.offset <= job.end
+        return MetadataFlush(job, self._recovery_point_path, latest.offset if is_due and latest is not None else None)
+
+    def end_flush(self, flushed: MetadataFlush, now_ms: int) -> bool:
+        """Returns False if the log was truncated meanwhile: then another flush is needed."""
+        if not self.log.end_flush(flushed.job, now_ms):
+            return self.log.closed
+        if flushed.recovery_point is not None:
+            self._recovery_point = flushed.recovery_point
+        return True
 
     def snapshot_created(self, now_ms: int) -> None:
         """Rolls the active segment, so that recovery reads only the batches since the previous snapshot."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.group_flush import GroupFlush, flush_log
 from ottla.broker.replication.log_moves import RATE, LogMoves
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.partition import Partition
@@ -278,7 +278,7 @@ class MovingNode:
         self.logs.apply_retention(self.world.clock.wall_ms())
 
     async def _flush(self) -> None:
-        await self.world.workers.run(self.log.flush, self.world.clock.wall_ms())
+        await flush_log(self.world, self.log)
 
     async def _roll(self) -> None:
         if self.log.log_end_offset:

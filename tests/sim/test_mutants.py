@@ -76,11 +76,11 @@ def share_states(producers: ProducerStates) -> list[ProducerState]:
 _write_frozen = snapshot_files.write_frozen
 
 
-def write_frozen_as_it_was(log: Log) -> None:
+def write_frozen_as_it_was(log: Log, frozen: dict[int, list[ProducerState]], written: list[int]) -> None:
     """Nothing that happens meanwhile counts, neither here nor before."""
-    log.kept_frozen = {**getattr(log, "kept_frozen", {}), **log.frozen}
-    log.frozen = {offset: states for offset, states in log.kept_frozen.items() if offset not in log.snapshots}
-    _write_frozen(log)
+    log.kept_frozen = {**getattr(log, "kept_frozen", {}), **frozen}
+    known = {offset: states for offset, states in log.kept_frozen.items() if offset not in log.snapshots}
+    _write_frozen(log, known, written)
 
 
 _flush_epochs = LeaderEpochs.flush

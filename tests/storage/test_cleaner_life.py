@@ -158,8 +158,9 @@ def test_what_a_pass_decides_by_is_on_the_disk_before_anything_goes(tmp_path: Pa
     assert log.recovery_point == 0
     steps = clean(log, plan_for(log, 0, NOW_MS), NOW_MS)
     next(steps).function()
+    begun = next(steps)
     assert log.recovery_point == log.high_watermark
-    assert isinstance(next(steps), Begin)
+    assert isinstance(begun, Begin)
     steps.close()
 
 

@@ -382,14 +382,14 @@ async def test_appends_of_one_turn_share_a_flush(tmp_path: Path) -> None:
     async with quorum(1, tmp_path) as made:
         node = made.nodes[0]
         flushes = 0
-        flush = node.raft._log.flush
+        begin_flush = node.raft._log.begin_flush
 
-        def counted(now_ms: int) -> None:
+        def counted() -> object:
             nonlocal flushes
             flushes += 1
-            flush(now_ms)
+            return begin_flush()
 
-        node.raft._log.flush = counted
+        node.raft._log.begin_flush = counted
         for number in range(100):
             node.raft.append([b"%d" % number])
         await until(lambda: len(node.state.records) == 100, "the commits")
