@@ -422,7 +422,6 @@ COVERED_BY: dict[str, str] = {
     "storage/config.py": "tests/storage/test_log.py",
     "storage/epochs.py": "tests/storage/test_recovery.py",
     "storage/files.py": "tests/storage/test_logs.py",
-    "storage/flush.py": "tests/storage/test_recovery.py",
     "storage/index.py": "tests/storage/test_damage.py",
     "storage/index_file.py": "tests/storage/test_damage.py",
     "storage/indexed_segment.py": "tests/storage/test_damage.py",
