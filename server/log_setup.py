@@ -17,6 +17,8 @@ from typing import TextIO
 
 #: The limit of events in the queue. Further ones are counted and dropped: logging must not block requests.
 QUEUED_MAX = 10_000
+#: What a line has of a longer message without a traceback: clients choose names, and the queue is bounded in lines.
+LINE_LENGTH_MAX = 8_192
 #: Lines of one write; a slow stream gets no larger pieces.
 WRITTEN_AT_ONCE = 250
 #: A line appears after this time at the latest.
@@ -52,6 +54,8 @@ class Enqueue(logging.handlers.QueueHandler):
         if self._events.qsize() >= QUEUED_MAX:
             self.dropped += 1
             return
+        if len(record.msg) > LINE_LENGTH_MAX and record.exc_info is None:
+            record.msg = f"{record.msg[:LINE_LENGTH_MAX]}... ({len(record.msg)} characters)"
         self._events.put(record)
         if self.dropped and self._events.qsize() < QUEUED_MAX // 2:
             dropped, self.dropped = self.dropped, 0

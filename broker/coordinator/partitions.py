@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+
+from ottla.server.kept import Kept
 
 
 def java_hash_code(text: str) -> int:
@@ -15,9 +16,13 @@ def java_hash_code(text: str) -> int:
     return value - (1 << 32) if value & 0x8000_0000 else value
 
 
-# Every request of a group asks again; 8,192 names are about 1 MB.
-@lru_cache(maxsize=8192)
+#: Every request of a group asks again: some 10,000 names.
+_hashes: Kept[str, int] = Kept(4 * 1024 * 1024)
+
+
 def partition_for(key: str, partition_count: int) -> int:
     """Kafka's Utils.abs(hashCode) modulo the count; the one number without a positive twin counts as 0 there."""
-    value = java_hash_code(key)
+    value = _hashes.get(key)
+    if value is None:
+        value = _hashes.keep(key, java_hash_code(key), key)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count

@@ -67,10 +67,11 @@ class ClientInstances:
             kept = attributes if found is None else found.attributes
             found = ClientInstance(kept, wanted(self._subscriptions.values(), instance_id, kept), self._version)
             self._instances[instance_id] = found
-            if len(self._instances) > INSTANCES_MAX:
-                self._instances.popitem(last=False)
         found.last_seen_ms = now_ms
         self._instances.move_to_end(instance_id)
+        oldest_id, oldest = next(iter(self._instances.items()))
+        if len(self._instances) > INSTANCES_MAX or now_ms - oldest.last_seen_ms > oldest.expiration_ms:
+            self.forget(oldest_id)  # one for each that comes: as many as there are go while nobody comes back
         return found
 
     def forget(self, instance_id: bytes) -> None:
@@ -110,7 +111,7 @@ class ClientInstances:
         elif not is_terminating:
             self.throttled += 1
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, TOO_EARLY)
-        if subscription_id != instance.wanted.subscription_id:
+        if subscription_id != instance.wanted.subscription_id or not instance.wanted.metrics:
             self.unknown_subscriptions += 1
             raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         if not is_known_codec:

@@ -15,6 +15,10 @@ PREFIX = "kafka_client_"
 CLIENTS_MAX = 1_000
 SERIES_OF_CLIENT_MAX = 2_000
 SERIES_MAX = 50_000
+#: Of all clients' series in the text of a scrape, about.
+SCRAPE_BYTES_MAX = 16 * 1024 * 1024
+#: Of one sample, besides names and values of its labels.
+SAMPLE_BYTES = 64
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -25,6 +29,12 @@ class PushedMetrics:
     labels: Mapping[str, str]
     expires_ms: int
     values: dict[tuple[str, str, Labels], float] = field(default_factory=dict)
+    #: Of the text that a scrape has for it.
+    bytes: int = 0
+
+    def size_of(self, name: str, labels: Labels) -> int:
+        own = sum(len(key) + len(value) for key, value in self.labels.items())
+        return SAMPLE_BYTES + len(name) + own + sum(len(key) + len(value) for key, value in labels)
 
 
 class ClientSeries:
@@ -32,7 +42,7 @@ class ClientSeries:
 
     def __init__(self) -> None:
         self._clients: OrderedDict[bytes, PushedMetrics] = OrderedDict()
-        self._count = 0
+        self._count = self._bytes = 0
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -50,10 +60,14 @@ class ClientSeries:
             key = (exposed_name(point.name), point.kind, exposed_labels(point.labels))
             before = client.values.get(key)
             if before is None:
-                if len(client.values) >= SERIES_OF_CLIENT_MAX or self._count >= SERIES_MAX:
+                size = client.size_of(key[0], key[2])
+                is_full = self._count >= SERIES_MAX or self._bytes + size > SCRAPE_BYTES_MAX
+                if is_full or len(client.values) >= SERIES_OF_CLIENT_MAX:
                     self.dropped += 1
                     continue
                 self._count += 1
+                self._bytes += size
+                client.bytes += size
             client.values[key] = point.value + (before or 0.0) if point.is_delta else point.value
         if len(self._clients) > CLIENTS_MAX:
             self._remove(next(iter(self._clients)))
@@ -75,7 +89,9 @@ class ClientSeries:
             yield from families.values()
 
     def _remove(self, instance_id: bytes) -> None:
-        self._count -= len(self._clients.pop(instance_id).values)
+        removed = self._clients.pop(instance_id)
+        self._count -= len(removed.values)
+        self._bytes -= removed.bytes
 
 
 def exposed_name(name: str) -> str:

@@ -22,6 +22,9 @@ from ottla.server.network.context import RequestContext
 
 log = logging.getLogger(__name__)
 
+#: Of what a client says of itself: it is a label of each of its series. Longer than any name that a person reads.
+ATTRIBUTE_LENGTH_MAX = 256
+
 
 class Telemetry:
     """The clients' metrics of one broker."""
@@ -42,9 +45,9 @@ class Telemetry:
         connection = context.connection
         attributes = {
             "client_instance_id": uuid_to_str(instance_id),
-            "client_id": context.client_id or "",
-            "client_software_name": connection.client_software_name,
-            "client_software_version": connection.client_software_version,
+            "client_id": (context.client_id or "")[:ATTRIBUTE_LENGTH_MAX],
+            "client_software_name": connection.client_software_name[:ATTRIBUTE_LENGTH_MAX],
+            "client_software_version": connection.client_software_version[:ATTRIBUTE_LENGTH_MAX],
             "client_source_address": connection.peer_host,
             "client_source_port": str(connection.peer_port),
         }
@@ -58,7 +61,10 @@ class Telemetry:
     def take(
         self, instance_id: bytes, instance: ClientInstance, codec: int, metrics: bytes, bytes_max: int
     ) -> Work[None]:
-        """Decompresses and decodes one push, and keeps its values. The limit is for both forms, with the same error (KAFKA-21076)."""
+        """Decompresses and decodes one push, and keeps the values that were asked for.
+
+        The limit is for both forms, with the same error (KAFKA-21076).
+        """
         try:
             data = yield from expanding(codec, memoryview(metrics), Turn(), bytes_max)
             points, dropped = yield from decode(bytes(data), SERIES_OF_CLIENT_MAX)
@@ -70,8 +76,9 @@ class Telemetry:
             name: instance.attributes[name] for name in ("client_id", "client_instance_id", "client_software_name")
         }
         now_ms = self._clock.mono_ms()
-        self.series.dropped += dropped
-        self.series.add(instance_id, labels, points, now_ms, now_ms + instance.expiration_ms)
+        asked_for = [point for point in points if instance.wanted.includes(point.name)]
+        self.series.dropped += dropped + len(points) - len(asked_for)
+        self.series.add(instance_id, labels, asked_for, now_ms, now_ms + instance.expiration_ms)
 
 
 def _subscription(name: str, configs: Mapping[str, str]) -> Subscription | None:

@@ -35,6 +35,10 @@ class Wanted(NamedTuple):
     metrics: tuple[str, ...]
     interval_ms: int
 
+    def includes(self, name: str) -> bool:
+        """Whether the metric was asked for: names of subscriptions are beginnings of metrics' names (KIP-714)."""
+        return self.metrics == (ALL_METRICS,) or name.startswith(self.metrics)
+
 
 def parse_subscription(configs: Mapping[str, str]) -> Subscription:
     """Raises ConfigError if a value is not valid."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ottla.protocol.api import ApiKey
 from ottla.server.clock import Clock
+from ottla.server.kept import Kept, short
 from ottla.server.quotas.mutations import MutationQuota
 from ottla.server.quotas.rate import DEFAULT_WINDOWS, Bucket, Rate, Windows
 from ottla.server.quotas.table import (
@@ -29,6 +30,8 @@ from ottla.server.quotas.table import (
 
 #: Clients choose their ids. Above this number idle meters are looked for, and clients looked up again.
 METERS_MAX = 10_000
+#: Of clients that have been looked up, some 10,000.
+CLIENTS_BYTES_MAX = 4 * 1024 * 1024
 NS_PER_PERCENT = 10_000_000
 #: Never held back: what nodes do for each other, and what comes before a client has a name. Kafka holds back some of a broker's requests
 #: to controllers, such as its heartbeats.
@@ -101,7 +104,7 @@ class ClientQuotas:
         self.windows = windows
         self._mutation_windows = mutation_windows
         self._entities: Entities = {}
-        self._clients: dict[tuple[str, str | None], ClientMeters] = {}
+        self._clients: Kept[tuple[str, str | None], ClientMeters] = Kept(CLIENTS_BYTES_MAX)
         self.active = False
         self.meters: dict[tuple[str, Share], Meter] = {}
         self.meters_max = METERS_MAX
@@ -120,14 +123,15 @@ class ClientQuotas:
     def of(self, user: str, client_id: str | None) -> ClientMeters:
         found = self._clients.get((user, client_id))
         if found is None:
-            if len(self._clients) >= METERS_MAX or len(self.meters) >= self.meters_max:
+            if len(self.meters) >= self.meters_max:
                 self._forget_idle()
-            found = self._clients[user, client_id] = ClientMeters(
+            made = ClientMeters(
                 *(
                     self._meter(key, user, client_id or "")
                     for key in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
                 )
             )
+            found = self._clients.keep((user, client_id), made, client_id or "")
         return found
 
     def _meter(self, key: str, user: str, client_id: str) -> Meter | None:
@@ -135,6 +139,7 @@ class ClientQuotas:
         if quota is None:
             return None
         share, limit = quota
+        share = share._replace(client_id=short(share.client_id))
         meter = self.meters.get((key, share))
         if meter is None:
             windows = self._mutation_windows if key == CONTROLLER_MUTATION_RATE else self.windows

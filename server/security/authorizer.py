@@ -22,6 +22,7 @@ from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
 from ottla.server.config.errors import ConfigError
+from ottla.server.kept import Kept, shown
 from ottla.server.network.context import RequestContext
 from ottla.server.security.acl import AccessControlEntry, AclIndex, Decision, Verdict
 from ottla.server.security.hosts import java_host
@@ -42,8 +43,8 @@ audit_log = logging.getLogger("kafka.authorizer.logger")
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
-#: The limit of cached decisions, about 30 MB, because clients choose the names. When it is reached, all are dropped.
-DECISIONS_MAX = 100_000
+#: Of cached decisions: 100,000 about names as they are usual. When it is reached, all are dropped.
+DECISIONS_BYTES_MAX = 32 * 1024 * 1024
 #: Kafka checks this name to find out whether an operation is allowed on every resource of a type.
 ANY_NAME = "hardcode"
 
@@ -151,7 +152,7 @@ class StandardAuthorizer:
     def __init__(self, super_users: Iterable[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self._rules = FileRules(frozenset(super_users), allow_if_no_acl)
         self._index = AclIndex()
-        self._decisions: dict[_Key, bool] = {}
+        self._decisions: Kept[_Key, bool] = Kept(DECISIONS_BYTES_MAX)
         #: Set once all entries have been read. Listeners outside of early.start.listeners open then.
         self.loaded = asyncio.Event()
 
@@ -190,18 +191,12 @@ class StandardAuthorizer:
         judgement = self._judge(peer.principal, peer.peer_host, operation, resource_type, name)
         if audited:
             self._audit(context, operation, resource_type, name, judgement)
-        return self._keep(key, judgement.allowed)
+        return self._decisions.keep(key, judgement.allowed, name)
 
     def _judge(self, principal: Principal, host: str, operation: int, resource_type: int, name: str) -> Judgement:
         if not self.loaded.is_set() and not self.is_super_user(principal):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The access control entries have not been loaded yet.")
         return self._rules.judge(self._index, str(principal), host, operation, resource_type, name)
-
-    def _keep(self, key: _Key, decision: bool) -> bool:
-        if len(self._decisions) >= DECISIONS_MAX:
-            self._decisions.clear()
-        self._decisions[key] = decision
-        return decision
 
     def allowed(
         self, context: RequestContext, operation: int, resource_type: int, names: Iterable[str]
@@ -217,7 +212,7 @@ class StandardAuthorizer:
         decision = self._allows(context, operation, resource_type, ANY_NAME, audited=False) or self._index.allows_any(
             str(peer.principal), java_host(peer.peer_host), operation, resource_type
         )
-        return self._keep(key, decision)
+        return self._decisions.keep(key, decision, "")
 
     def authorized_operations(self, context: RequestContext, resource_type: int, name: str) -> int:
         """Returns the bit field of KIP-430. These decisions are not written to the audit log."""
@@ -243,7 +238,7 @@ class StandardAuthorizer:
             java_host(context.connection.peer_host),
             RESOURCE_TYPES[resource_type].title().replace("_", ""),
             PATTERN_TYPES[LITERAL],
-            name,
+            shown(name),
             APIS[ApiKey(context.api_key)].name,
             judgement.rule,
         )

@@ -50,6 +50,22 @@ def test_the_first_push_may_come_at_once_and_the_next_one_after_the_interval(cli
     assert clients.throttled == 1
 
 
+def test_a_push_that_no_subscription_asks_for_is_refused() -> None:
+    clients = ClientInstances()
+    get(clients, 0)
+    with refused(ErrorCode.UNKNOWN_SUBSCRIPTION_ID):
+        push(clients, 1)
+
+
+def test_instances_that_came_once_are_forgotten_by_those_that_come_later(clients: ClientInstances) -> None:
+    for number in range(100):
+        clients.seen(number.to_bytes(16, "big"), {}, number)
+    assert len(clients) == 100
+    for number in range(100, 200):
+        clients.seen(number.to_bytes(16, "big"), {}, 3_600_000 + number)
+    assert len(clients) == 100
+
+
 def test_subscriptions_are_not_repeated_before_the_interval(clients: ClientInstances) -> None:
     get(clients, 0)
     push(clients, 10)

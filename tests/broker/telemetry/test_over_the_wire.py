@@ -74,10 +74,23 @@ def push(wire: Wire, **options: Any) -> int:
     return int(wire.request(PushTelemetryRequest(**known | options)).error_code)
 
 
-def test_telemetry_asks_for_nothing_and_refuses_what_it_did_not_ask_for(wire: Wire) -> None:
+@pytest.fixture
+def subscribed(wire: Wire) -> Iterator[None]:
+    subscribe(wire, "wires", metrics="org.apache.kafka.wire.", match="client_id=wire")
+    yield
+    subscribe(wire, "wires", metrics=None, match=None)
+
+
+def test_without_a_subscription_nothing_is_asked_for_and_no_push_is_taken(wire: Wire) -> None:
     subscription = wire.request(GetTelemetrySubscriptionsRequest())
     assert subscription.client_instance_id != bytes(16)
     assert subscription.requested_metrics == []
+    assert (
+        push(wire, metrics=pushed(total("org.apache.kafka.wire.count.total", 7))) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    )
+
+
+def test_a_push_that_is_not_valid_is_refused(wire: Wire, subscribed: None) -> None:
     assert push(wire) == 0
     assert push(wire, subscription_id=5) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert push(wire, client_instance_id=bytes(16)) == ErrorCode.INVALID_REQUEST
@@ -93,12 +106,14 @@ def test_telemetry_asks_for_nothing_and_refuses_what_it_did_not_ask_for(wire: Wi
         assert push(wire, compression_type=codec, metrics=too_large) == ErrorCode.TELEMETRY_TOO_LARGE
 
 
-def test_a_push_before_the_interval_is_throttled_and_what_was_pushed_is_scraped(wire: Wire, admin_port: int) -> None:
+def test_a_push_before_the_interval_is_throttled_and_what_was_asked_for_is_scraped(
+    wire: Wire, admin_port: int, subscribed: None
+) -> None:
     subscription = wire.request(GetTelemetrySubscriptionsRequest())
     request = PushTelemetryRequest(
         client_instance_id=subscription.client_instance_id,
         subscription_id=subscription.subscription_id,
-        metrics=pushed(total("org.apache.kafka.wire.count.total", 7)),
+        metrics=pushed(total("org.apache.kafka.wire.count.total", 7), total("org.apache.kafka.else.count.total", 1)),
     )
     assert wire.request(request).error_code == 0
     assert wire.request(request).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED

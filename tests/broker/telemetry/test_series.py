@@ -83,6 +83,18 @@ def test_clients_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert (len(series), series.dropped) == (7, 9)
 
 
+def test_a_scrape_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sample repeats the client's labels: five clients with ids of 32 KB made one of 328 MB."""
+    monkeypatch.setattr(module, "SCRAPE_BYTES_MAX", 1_000)
+    series = ClientSeries()
+    add(series, pushed(*(value(f"m{index}", index) for index in range(10))), "c" * 256)
+    assert 0 < len(series) < 4 and series.dropped == 10 - len(series)
+    series.expire(1 << 40)
+    assert series._bytes == 0
+    add(series, pushed(value("m1", 1)), "d")
+    assert len(series) == 1, "there is room again"
+
+
 def test_a_client_cannot_write_under_the_names_of_the_brokers_metrics_or_break_a_scrape() -> None:
     series = ClientSeries()
     labels = {"__name__": "x", "client_id": "b", "0": "y", "é": "z"}

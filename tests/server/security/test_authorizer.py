@@ -85,12 +85,20 @@ def test_a_change_counts_at_once() -> None:
 
 
 def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "DECISIONS_MAX", 10)
+    monkeypatch.setattr(module, "DECISIONS_BYTES_MAX", 4_000)
     authorizer = loaded(entry("t", READ))
     for number in range(100):
         authorizer.allows(caller(), READ, TOPIC, f"made-up-{number}")
-    assert len(authorizer._decisions) <= 10
+        assert not authorizer.allows(caller(), READ, TOPIC, f"{number}" * 30_000)
+    assert 0 < len(authorizer._decisions) <= 12 and authorizer._decisions.bytes <= 4_000
     assert authorizer.allows(caller(ALICE), READ, TOPIC, "t")
+
+
+def test_a_denial_names_the_beginning_of_a_long_name(caplog: pytest.LogCaptureFixture) -> None:
+    """Each of many names of 32 KB was a line of 32 KB."""
+    with caplog.at_level(logging.INFO, "kafka.authorizer.logger"):
+        loaded(entry("t", READ)).allows(caller(), READ, TOPIC, "n" * 32_000)
+    assert f"Topic:LITERAL:{'n' * 256}... (32000 characters) for request" in caplog.text
 
 
 def test_a_denial_is_logged_once_and_names_everything(caplog: pytest.LogCaptureFixture) -> None:
