@@ -18,5 +18,9 @@ def client_metrics(telemetry: Telemetry, now_ms: int) -> Iterator[Family]:
         f"{PREFIX}_unknown_subscription_request", "Pushes for other subscriptions", instances.unknown_subscriptions
     )
     yield gauge(f"{PREFIX}_series", "Series that clients have pushed", len(series))
-    yield counter(f"{PREFIX}_dropped_series", "Pushed values that no subscription asks for, or beyond the bounds of clients and series", series.dropped)
+    yield counter(
+        f"{PREFIX}_dropped_series",
+        "Pushed values that no subscription asks for, or beyond the bounds of clients and series",
+        series.dropped,
+    )
     yield from series.families(now_ms)

@@ -71,7 +71,7 @@ class ClientInstances:
         self._instances.move_to_end(instance_id)
         oldest_id, oldest = next(iter(self._instances.items()))
         if len(self._instances) > INSTANCES_MAX or now_ms - oldest.last_seen_ms > oldest.expiration_ms:
-            self.forget(oldest_id)  # one for each that comes: as many as there are go while nobody comes back
+            self.forget(oldest_id)  # one for each that comes: so all go in time
         return found
 
     def forget(self, instance_id: bytes) -> None:

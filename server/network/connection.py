@@ -21,7 +21,7 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.context import RequestContext
-from ottla.server.network.foreign_bytes import describe_foreign_bytes
+from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX, describe_foreign_bytes, why_too_large
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.short_path import ShortPath
@@ -309,6 +309,9 @@ class Connection(FrameProtocol):
                 return end
             stop = pos + 4 + size
             if stop > end:
+                if size > OTHER_REQUEST_BYTES_MAX and (reason := why_too_large(buf[pos + 4 : end], size)):
+                    self.refuse(reason)
+                    return end
                 break
             dispatch(self, buf, pos + 4, stop)
             pos = stop

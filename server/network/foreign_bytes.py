@@ -1,7 +1,14 @@
-"""Guess the protocol of a non-Kafka client from the first bytes that it sends, for the one line in the log."""
+"""Why a connection is closed for the first bytes of a frame: the protocol of a non-Kafka client, or a request that is too large."""
 
 from __future__ import annotations
 
+from ottla.protocol.api import ApiKey
+from ottla.protocol.primitives import Buffer
+
+#: Of a request of other APIs than these: twice what the largest legitimate one takes, an IncrementalAlterConfigs of 8 MB.
+OTHER_REQUEST_BYTES_MAX = 16 * 1024 * 1024
+#: What has records in it, or another request.
+LARGE_REQUESTS = frozenset({ApiKey.PRODUCE, ApiKey.ENVELOPE})
 #: First bytes -> the protocol whose first message begins with them.
 SIGNS = (
     (b"\x16\x03", "a TLS handshake: the client wants SSL, but this listener is plaintext"),
@@ -29,3 +36,10 @@ def describe_foreign_bytes(first_bytes: bytes, size: int, limit: int) -> str:
     if size < 0:
         return f"Invalid receive (size = {size})"
     return f"Invalid receive (size = {size} larger than {limit})"
+
+
+def why_too_large(beginning: Buffer, size: int) -> str | None:
+    """Return the reason to close a connection that begins to send a large request of another API than those with records in it."""
+    if len(beginning) < 2 or (api_key := int.from_bytes(beginning[:2], "big")) in LARGE_REQUESTS:
+        return None
+    return f"Invalid receive (size = {size} larger than {OTHER_REQUEST_BYTES_MAX} for API key {api_key})"

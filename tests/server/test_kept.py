@@ -20,7 +20,7 @@ def test_what_has_a_long_name_is_not_kept() -> None:
     assert list(kept.values()) == [1]
 
 
-def test_long_names_are_told_apart_by_what_stands_for_them_and_shown_by_their_beginning() -> None:
+def test_long_names_differ_in_what_stands_for_them_and_are_shown_by_their_beginning() -> None:
     long = "x" * 30_000
     assert short("usual") == shown("usual") == "usual"
     assert short(long) != short(long + "y") and len(short(long)) < 80

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.server.log_setup import QUEUED_MAX, set_up
+from ottla.server.log_setup import LINE_LENGTH_MAX, QUEUED_MAX, set_up
 
 LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARNING|ERROR) (.*) \((.*)\)")
 
@@ -52,6 +52,15 @@ def test_a_client_cannot_write_lines_of_its_own() -> None:
     assert len(out.getvalue().splitlines()) == 1
     assert "x\\n[2026" in out.getvalue()
     assert "\x1b" not in out.getvalue()
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_a_message_as_long_as_a_clients_name_is_cut() -> None:
+    out = io.StringIO()
+    writer = set_up("INFO", out)
+    logging.getLogger("a").warning("client %s", "x" * 100_000)
+    writer.close()
+    assert f"{'x' * 100}... (100007 characters)" in out.getvalue() and len(out.getvalue()) < LINE_LENGTH_MAX + 200
 
 
 @pytest.mark.usefixtures("root_as_it_was")

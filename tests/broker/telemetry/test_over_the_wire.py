@@ -10,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Producer
 
+from ottla.broker.telemetry.service import ATTRIBUTE_LENGTH_MAX
 from ottla.cli.commands.client import clients
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -88,6 +89,15 @@ def test_without_a_subscription_nothing_is_asked_for_and_no_push_is_taken(wire: 
     assert (
         push(wire, metrics=pushed(total("org.apache.kafka.wire.count.total", 7))) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     )
+
+
+def test_a_client_id_of_32_kb_is_a_label_of_256_characters(node: Node, admin_port: int, subscribed: None) -> None:
+    with node.wire("wire" * 8_000) as wire:
+        subscribe(wire, "long", metrics="org.apache.kafka.wire.", match="client_id=wire.*")
+        assert push(wire, metrics=pushed(total("org.apache.kafka.wire.long.total", 7))) == 0
+        subscribe(wire, "long", metrics=None, match=None)
+    line = next(line for line in scrape(admin_port).splitlines() if line.startswith("kafka_client_wire_long_total{"))
+    assert f'client_id="{"wire" * 64}"' in line and len("wire" * 64) == ATTRIBUTE_LENGTH_MAX
 
 
 def test_a_push_that_is_not_valid_is_refused(wire: Wire, subscribed: None) -> None:

@@ -20,6 +20,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.server.network import dispatch
 from ottla.server.network.connection import CONTEXTS_MAX, HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
 from ottla.server.network.context import RequestContext
+from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import Route
@@ -184,6 +185,13 @@ async def test_frames_may_be_split_at_every_byte(size: int) -> None:
             await asyncio.sleep(0)
             client.send(frames[split:])
             assert await client.correlation_ids(2) == [1, 2]
+
+
+async def test_a_large_request_without_records_ends_its_connection_before_it_is_there() -> None:
+    async with tiny_node() as node:
+        client = await node.client()
+        client.send((OTHER_REQUEST_BYTES_MAX + 1).to_bytes(4, "big") + heartbeat()[4:])
+        assert await client.reader.read() == b""
 
 
 @pytest.mark.parametrize("size", [65_000, 70_000, 300_000, 1_048_570, 3_000_000])

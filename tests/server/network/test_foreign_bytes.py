@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.network.foreign_bytes import describe_foreign_bytes
+from ottla.server.network.foreign_bytes import (
+    LARGE_REQUESTS,
+    OTHER_REQUEST_BYTES_MAX,
+    describe_foreign_bytes,
+    why_too_large,
+)
 
 LIMIT = 100 << 20
 
@@ -30,3 +35,13 @@ def test_any_other_size_out_of_bounds_reads_as_in_kafka() -> None:
         describe_foreign_bytes(b"\x7f\xff\xff\xff", 2**31 - 1, LIMIT)
         == f"Invalid receive (size = {2**31 - 1} larger than {LIMIT})"
     )
+
+
+def test_a_large_request_without_records_is_refused_by_its_first_bytes() -> None:
+    size = OTHER_REQUEST_BYTES_MAX + 1
+    assert (
+        why_too_large(b"\0\x09\0\x08", size) == f"Invalid receive (size = {size} larger than {size - 1} for API key 9)"
+    )
+    for api_key in LARGE_REQUESTS:
+        assert why_too_large(api_key.to_bytes(2, "big"), size) is None
+    assert why_too_large(b"\0", size) is None, "its API is not known yet"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.api import ApiKey
-from ottla.server.quotas.clients import ClientQuotas
+from ottla.server.quotas.clients import CLIENTS_BYTES_MAX, ClientQuotas
 from ottla.server.quotas.rate import Windows
 from tests.manual_clock import ManualClock
 
@@ -118,6 +118,16 @@ def test_meters_of_idle_clients_are_forgotten_when_there_are_too_many(monkeypatc
     produce(quotas, "ann", 10, "new")
     assert {share.client_id for _, share in quotas.meters} == {"owing", "new"}
     assert produce(quotas, "ann", 0, "owing") == 87_000
+
+
+def test_clients_with_ids_of_32_kb_have_meters_and_cost_no_more_than_others() -> None:
+    quotas, _ = made({DEFAULT_CLIENT: {"producer_byte_rate": 1_000.0}})
+    long = "x" * 32_000
+    for number in range(20):
+        assert produce(quotas, "ann", 100, f"{long}{number}") == 0
+    assert produce(quotas, "ann", 100_000, f"{long}3") > 0 and produce(quotas, "ann", 100, f"{long}4") == 0
+    assert max(len(share.client_id) for _, share in quotas.meters) < 100
+    assert quotas._clients.bytes == 0 < CLIENTS_BYTES_MAX
 
 
 @pytest.mark.parametrize("consumers", [1, 20])
