@@ -91,7 +91,6 @@ class MetadataNode:
         self._snapshots = SnapshotGenerator(
             world, self, bytes_max=snapshot_bytes_max, interval_ms_max=snapshot_interval_ms_max
         )
-        self.loader.add_publisher(self._snapshots)
 
     async def start(self) -> None:
         await self.raft.start()
@@ -124,9 +123,11 @@ class MetadataNode:
 
     # RaftListener
     def handle_commit(self, batches: list[CommittedBatch]) -> Work[None]:
-        self._snapshots.committed(len(batches), sum(batch.size_bytes for batch in batches))
         self._last_append_time_ms = batches[-1].append_time_ms
         yield from self.loader.handle_commit(batches)
+        self._snapshots.committed(len(batches), sum(batch.size_bytes for batch in batches))
+        if not self.loader.in_transaction:
+            self._snapshots.write_if_due(self.loader.image)
         for notify in self.after_commit:
             notify()
 

@@ -102,6 +102,7 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         leader_imbalance_check_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
         broker_session_timeout_ms=config["broker.session.timeout.ms"],
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
+        lost_connection_grace_ms=config.own["ottla.lost.connection.grace.ms"],
         unstable_features=config["unstable.feature.versions.enable"],
         delegation_tokens=DelegationTokenSettings(
             config[KEY] or "",

@@ -1,8 +1,7 @@
 """Changes of dynamic configs of topics, brokers, groups and client metrics: all changes of a resource are made, or none.
 
-The schema validates the whole resulting configuration of a resource. Every change of min.insync.replicas also clears the
-ELR, which was computed with the old value (KIP-966): with a lower minimum, records can be committed that the ELR's replicas
-do not have.
+The schema validates the whole resulting configuration of a resource. A change of min.insync.replicas may have to wait for ELRs
+to be emptied: the handlers make these decisions through eligible.py.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topic_names import check_name
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
+from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
 
 
 class ConfigOp(IntEnum):
@@ -122,8 +121,6 @@ class ConfigDecisions:
         self._check_elr_safety(state, resource_type, resource, operations, configs)
         if not new_resource:
             _check_exists(state, resource_type, resource)
-        if not new_resource and state.image.features.elr_enabled and _changes_min_isr(records):
-            records.append(ClearElrRecord(topic_name=resource if resource_type == ResourceType.TOPIC else ""))
         return records
 
     def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
@@ -193,10 +190,6 @@ def type_name(resource_type: int) -> str:
         return ResourceType(resource_type).name
     except ValueError:
         return str(resource_type)
-
-
-def _changes_min_isr(records: Sequence[MetadataRecord]) -> bool:
-    return any(isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS for record in records)
 
 
 def _check_exists(state: ControlState, resource_type: int, resource: str) -> None:

@@ -25,7 +25,6 @@ from ottla.protocol.features import (
     supported_levels,
 )
 from ottla.protocol.internal_topics.metadata_records import (
-    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -153,12 +152,7 @@ def _records(state: ControlState, update: FeatureUpdateKey, quorum: QuorumFeatur
         # The quorum appends its own records just before this one, so they are committed before it.
         return [NoOpRecord()] if update.max_version_level > quorum.kraft_version else []
     records: list[MetadataRecord] = [FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)]
-    if update.feature != ELR_VERSION:
-        return records
-    if update.max_version_level == 0:
-        # The ELR is no longer updated, so it must not be used when the feature is enabled again.
-        records.append(ClearElrRecord(topic_name=""))
-    elif not state.image.features.elr_enabled:
+    if update.feature == ELR_VERSION and update.max_version_level and not state.image.features.elr_enabled:
         records += min_isr_records(state.image.configs.for_broker(""), state.settings.min_insync_replicas)
     return records
 

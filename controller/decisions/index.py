@@ -45,6 +45,7 @@ class ClusterIndex:
         "_waits_for",
         "imbalanced",
         "reassigning",
+        "with_elr",
     )
 
     def __init__(self, image: MetadataImage) -> None:
@@ -58,6 +59,8 @@ class ClusterIndex:
         self._colliding: dict[str, dict[str, None]] = defaultdict(dict)
         self.imbalanced: PartitionSet = {}
         self.reassigning: PartitionSet = {}
+        #: Those with an ELR or a last known leader.
+        self.with_elr: PartitionSet = {}
         do_now(self._fill(image, Turn()))
 
     @classmethod
@@ -154,6 +157,7 @@ class ClusterIndex:
             old, new = before if was_leaderless else None, after if is_leaderless else None
             _move(self._waits_for, key, _candidates(old), _candidates(new))
             _move(self._leaderless_of, key, () if old is None else old.replicas, () if new is None else new.replicas)
+        _mark(self.with_elr, key, after is not None and bool(after.elr or after.last_known_elr))
         _mark(self.imbalanced, key, after is not None and not after.has_preferred_leader)
         _mark(self.reassigning, key, after is not None and after.reassigning)
 

@@ -41,10 +41,15 @@ class ControlState:
     image: MetadataImage
     index: ClusterIndex
     settings: ControlSettings
+    #: The image after a change that is decided, and waits until the ELRs that it would make wrong are empty (eligible.py).
+    coming: MetadataImage | None = None
 
     # Configs, by Kafka's order: topic, this node's, all nodes', the properties file.
     def topic_config(self, topic: str, name: str, static: str) -> str:
-        configs = self.image.configs
+        return self._topic_config(self.image, topic, name, static)
+
+    def _topic_config(self, image: MetadataImage, topic: str, name: str, static: str) -> str:
+        configs = image.configs
         for level in (configs.for_topic(topic), configs.for_broker(self.settings.node_id), configs.for_broker("")):
             value = level.get(name)
             if value is not None:
@@ -57,9 +62,15 @@ class ControlState:
 
     def min_isr(self, topic: TopicImage) -> int:
         """Returns min.insync.replicas, at most the replication factor: otherwise a default of two would block topics of one replica."""
-        wanted = int(self.topic_config(topic.name, MIN_INSYNC_REPLICAS, str(self.settings.min_insync_replicas)))
+        images = (self.image,) if self.coming is None else (self.image, self.coming)
+        static = str(self.settings.min_insync_replicas)
+        wanted = min(int(self._topic_config(image, topic.name, MIN_INSYNC_REPLICAS, static)) for image in images)
         first = topic.partitions.get(0)
         return wanted if first is None else min(wanted, len(first.replicas))
+
+    @property
+    def elr_enabled(self) -> bool:
+        return self.image.features.elr_enabled and (self.coming is None or self.coming.features.elr_enabled)
 
     # Brokers
     def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
@@ -120,7 +131,7 @@ class ControlState:
             default_directory=self.default_directory,
             metadata_version=self.image.features.metadata_version,
             min_isr=self.min_isr(topic),
-            elr_enabled=self.image.features.elr_enabled,
+            elr_enabled=self.elr_enabled,
             election=election,
         )
 

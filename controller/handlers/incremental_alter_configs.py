@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.controller.decisions.outcome import Outcome, own_words
+from ottla.controller.decisions.eligible import after_elrs
+from ottla.controller.decisions.outcome import Outcome, in_turns, own_words
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.config_requests import sort_out
@@ -44,4 +45,4 @@ def handle(
         )
         return Outcome(records, response)
 
-    return components.controller.write(decide)
+    return components.controller.write_in_turns(in_turns(lambda state: after_elrs(state, decide)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.controller.decisions.eligible import after_elrs
 from ottla.controller.decisions.features import QuorumFeatures, raised_kraft_version, response_to, update_features
-from ottla.controller.decisions.outcome import Outcome
+from ottla.controller.decisions.outcome import Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
@@ -31,4 +32,4 @@ def handle(
                 return Outcome([], response_to(request, context.api_version, error))
         return outcome
 
-    return components.controller.write(decide)
+    return components.controller.write_in_turns(in_turns(lambda state: after_elrs(state, decide)))

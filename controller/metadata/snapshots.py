@@ -10,7 +10,6 @@ import logging
 from itertools import islice
 from typing import Any, Protocol
 
-from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage
 from ottla.server.world import World
@@ -44,7 +43,7 @@ class SnapshotStore(Protocol):
 
 
 class SnapshotGenerator:
-    """A publisher that counts committed bytes and writes a snapshot of the image when it is due."""
+    """Counts committed bytes and writes a snapshot of the image when it is due."""
 
     def __init__(
         self,
@@ -66,7 +65,14 @@ class SnapshotGenerator:
         self._batches += batches
         self._bytes += size
 
-    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def write_if_due(self, image: MetadataImage) -> None:
+        """Begins a snapshot of the image, if one is due. The image is of a whole delivery, and no metadata transaction is open.
+
+        A cluster without metadata.version has no metadata yet: the transaction that brings its first records comes next. Kafka's
+        controller cannot start from a snapshot that ends right before a BeginTransactionRecord (OffsetControlManager.replay).
+        """
+        if image.features.metadata_version == 0:
+            return
         now_ms = self._world.clock.mono_ms()
         is_old = self._interval_ms_max > 0 and now_ms - self._last_ms >= self._interval_ms_max
         due = (

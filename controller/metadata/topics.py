@@ -23,6 +23,9 @@ from ottla.protocol.internal_topics.metadata_records import (
 )
 from ottla.protocol.work import Turn, Work
 
+#: What a ClearElrRecord does to a partition.
+WITHOUT_ELR = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+
 
 class TopicImage(NamedTuple):
     name: str
@@ -170,7 +173,10 @@ class TopicsDelta:
         return changed.name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """Clears the ELR of a topic, or of every topic if the name is empty (a downgrade of eligible.leader.replicas.version)."""
+        """Clears the ELR of a topic, or of every topic if the name is empty. Only Kafka's controllers write it (decisions/eligible.py).
+
+        It is a change of each partition that has one, and so bumps its partition epoch (TopicDelta.maybeClearElr).
+        """
         if record.topic_name:
             topic_id = self._id_of(record.topic_name)
             topic_ids = [] if topic_id is None else [topic_id]
@@ -178,13 +184,16 @@ class TopicsDelta:
             topic_ids = [topic.id for topic in self.image if topic.id not in self.deleted]
             topic_ids += [topic_id for topic_id, topic in self.changed.items() if topic.created]
         for topic_id in topic_ids:
-            topic = self._topic(topic_id)
-            for index in {*topic.image.partitions, *topic.partition_changes}:
-                partition = topic.partition(index)
-                assert partition is not None
+            changed = self.changed.get(topic_id)
+            image = self.image.by_id(topic_id) if changed is None else changed.image
+            assert image is not None
+            found = [(index, each) for index, each in image.partitions.items() if each.elr or each.last_known_elr]
+            if changed is not None:
+                found = [(index, each) for index, each in found if index not in changed.partition_changes]
+                found += changed.partition_changes.items()
+            for index, partition in found:
                 if partition.elr or partition.last_known_elr:
-                    # Kafka does not bump the partition epoch, because neither leader nor ISR changes.
-                    topic.replace(index, partition._replace(elr=(), last_known_elr=()))
+                    self._topic(topic_id).replace(index, partition.merge(WITHOUT_ELR))
 
     def finish_snapshot(self) -> None:
         """Deletes the topics that are not in the snapshot."""

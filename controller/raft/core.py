@@ -184,7 +184,7 @@ class RaftCore(RaftState):
             case FetchSnapshot(), FetchSnapshotReply():
                 handled = replication.on_fetch_snapshot_reply(self, request, reply, now_ms)
             case UpdateVoter(), VoterChangeReply():
-                handled = elections.accept(self, reply, now_ms)
+                handled = replication.on_update_reply(self, reply, now_ms)
             case AddVoter() | RemoveVoter(), VoterChangeReply():
                 # This response has neither epoch nor leader. Whether the voters changed follows from the log.
                 handled = reply.error is ErrorCode.NONE

@@ -180,14 +180,14 @@ def _check_state(state: RaftState) -> VoterChangeReply | None:
     """Checks whether the voter set may be changed now."""
     leader = state.role
     assert isinstance(leader, Leader)
+    if state.voters.kraft_version < DYNAMIC_VOTERS:
+        return voter_change_reply(state, ErrorCode.UNSUPPORTED_VERSION, "the voters are static: kraft.version is 0")
     if leader.change is not None:
         return voter_change_reply(state, ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is in progress")
     if leader.high_watermark < 0:
         return voter_change_reply(
             state, ErrorCode.REQUEST_TIMED_OUT, "the leader has not committed a record of its epoch yet"
         )
-    if state.voters.kraft_version < DYNAMIC_VOTERS:
-        return voter_change_reply(state, ErrorCode.UNSUPPORTED_VERSION, "the voters are static: kraft.version is 0")
     last_offset = state.voters.last_offset
     if last_offset is None or last_offset >= leader.high_watermark:
         return voter_change_reply(

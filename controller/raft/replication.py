@@ -26,6 +26,7 @@ from ottla.controller.raft.messages import (
     RemoveVoter,
     SnapshotReceived,
     UpdateVoter,
+    VoterChangeReply,
 )
 from ottla.controller.raft.pending_responses import fetch_reply
 from ottla.controller.raft.roles import Download, Follower
@@ -183,7 +184,7 @@ def drive_follower(state: RaftState, role: Follower, now_ms: int) -> None:
 
 def _next_request(state: RaftState, role: Follower, now_ms: int) -> Fetch | FetchSnapshot | VoterChange:
     config = state.config
-    if state.voters.kraft_version >= DYNAMIC_VOTERS and now_ms >= role.voter_change_ms:
+    if now_ms >= role.voter_change_ms:
         role.voter_change_ms = now_ms + VOTER_CHANGE_PERIOD_MS
         change = _wanted_change(state, role)
         if change is not None:
@@ -209,6 +210,11 @@ def _next_request(state: RaftState, role: Follower, now_ms: int) -> Fetch | Fetc
 def _wanted_change(state: RaftState, role: Follower) -> VoterChange | None:
     """Returns the change of the voter set that this replica needs, or None (KIP-853)."""
     config, known = state.config, state.voters.last.get(state.key.id)
+    if state.voters.kraft_version < DYNAMIC_VOTERS:
+        # Once for each leader, which keeps it in memory only (KafkaRaftClient.shouldSendUpdateVoteRequest), and not at the first
+        # fetch, on which the election of a leader waits.
+        wanted = state.is_voter and role.has_fetched and not role.has_described_itself
+        return UpdateVoter(config.cluster_id, role.epoch, config.own_voter) if wanted else None
     if state.is_voter:
         return UpdateVoter(config.cluster_id, role.epoch, config.own_voter) if known != config.own_voter else None
     if not (config.auto_join and config.can_vote):
@@ -218,6 +224,18 @@ def _wanted_change(state: RaftState, role: Follower) -> VoterChange | None:
         return RemoveVoter(config.cluster_id, known.key)
     # The response must not wait for the commit, which may need our next fetch.
     return AddVoter(config.cluster_id, state.key, config.endpoints, config.request_timeout_ms, ack_when_committed=False)
+
+
+def on_update_reply(state: RaftState, reply: VoterChangeReply, now_ms: int) -> bool:
+    role = state.role
+    if isinstance(role, Follower) and reply.error is ErrorCode.UNSUPPORTED_VERSION:
+        # The voters are static, and this leader needs no more than that.
+        role.has_described_itself = True
+        return True
+    handled = accept(state, reply, now_ms)
+    if isinstance(role, Follower) and reply.error is ErrorCode.NONE:
+        role.has_described_itself = True
+    return handled
 
 
 def on_fetch_failure(state: RaftState, destination_id: int, failed: Failed, now_ms: int) -> None:

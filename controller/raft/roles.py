@@ -164,6 +164,8 @@ class Follower:
     download: Download | None = None
     #: The next time at which this replica compares its entry in the voter set with its configuration (KIP-853).
     voter_change_ms: int = NEVER
+    #: True if the leader of static voters has got this voter's kraft.version levels: a Kafka leader raises kraft.version only then.
+    has_described_itself: bool = False
 
     @property
     def election(self) -> ElectionState:

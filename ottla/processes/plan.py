@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from ottla.server.admin import read_address
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.listeners import PORT_MAX
 from ottla.server.config.load import NodeConfig
+from ottla.server.config.validators import PORT_MAX
 
 #: Ids of brokers: unique in the cluster as long as the controllers' are, and apart from these.
 IDS_PER_MACHINE = 1000

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from ottla.server.config.errors import ConfigError, shown
 from ottla.server.config.key import Values
+from ottla.server.config.validators import PORT_MAX
 from ottla.server.network.listener import Endpoint
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LISTENER = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
-PORT_MAX = 65_535
 ANY_ADDRESS = "0.0.0.0"
 
 

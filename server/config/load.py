@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from os.path import normpath
 from typing import Any
 
 from ottla.server.config.broker import AUTHORIZER_CONFIGS, LISTENER_PREFIX, key_of
@@ -99,17 +100,22 @@ class NodeConfig:
 
     @property
     def log_directories(self) -> list[str]:
-        dirs: list[str] = self._values["log.dirs"] or self._values["log.dir"]
-        return dirs
+        """The directories of logs, without what writes one directory in two ways (`/a` and `/a/`)."""
+        return [normpath(path) for path in self._values["log.dirs"] or self._values["log.dir"]]
+
+    @property
+    def cordoned_directories(self) -> list[str]:
+        """The values of cordoned.log.dirs: directories, and "*" for all of them."""
+        return [normpath(path) for path in self._values["cordoned.log.dirs"] or ()]
 
     def is_cordoned(self, directory: str) -> bool:
         """Returns True if this log directory is cordoned: it gets no new replicas."""
-        cordoned = self._values["cordoned.log.dirs"] or []
-        return directory in cordoned or "*" in cordoned
+        return directory in self.cordoned_directories or "*" in self.cordoned_directories
 
     @property
     def metadata_log_directory(self) -> str:
-        return self._values["metadata.log.dir"] or self.log_directories[0]
+        path = self._values["metadata.log.dir"]
+        return normpath(path) if path else self.log_directories[0]
 
     @property
     def controller_names(self) -> list[str]:
@@ -274,6 +280,7 @@ def check_roles(config: NodeConfig) -> None:
             "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
             "process.roles=controller",
         )
+    _check_directories(config)
     _check_early(config, own | controllers)
     _check_request_bytes(config)
     if config.is_broker:
@@ -316,10 +323,17 @@ def _check_inter_broker(config: NodeConfig) -> None:
         )
 
 
+def _check_directories(config: NodeConfig) -> None:
+    directories = config.log_directories
+    if len(set(directories)) < len(directories):
+        raise _requirement(
+            "log.dirs", f"log.dirs names a directory twice: {', '.join(directories)}.", "name each directory once"
+        )
+
+
 def _check_cordoned(config: NodeConfig) -> None:
     """Checks that cordoned.log.dirs names log directories: a misspelt one would continue to get replicas."""
-    cordoned = config["cordoned.log.dirs"] or []
-    if unknown := [path for path in cordoned if path != "*" and path not in config.log_directories]:
+    if unknown := [path for path in config.cordoned_directories if path != "*" and path not in config.log_directories]:
         raise _requirement(
             "cordoned.log.dirs",
             f"All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries: {', '.join(unknown)}",

@@ -25,6 +25,10 @@ OWN_CONFIGS = {
         ConfigKey("ottla.group.waiting.heartbeat.interval.ms", Type.INT, 1_000, Importance.LOW,
             "The interval that a member of a consumer or streams group is given while it waits for its assignment, if that is shorter "
             "than the group's: it learns by its next heartbeat what others gave up.", at_least(1)),
+        ConfigKey("ottla.lost.connection.grace.ms", Type.LONG, 100, Importance.LOW,
+            "How long the active controller waits before it fences a broker whose connection for heartbeats broke. Ottla's brokers send "
+            "a heartbeat at once on a new connection; Apache Kafka's wait for broker.heartbeat.interval.ms, so that a cluster that has "
+            "some needs more than that here (3000 with Kafka's defaults).", at_least(0)),
         ConfigKey("ottla.transactional.ids.per.partition.max", Type.INT, 100_000, Importance.LOW,
             "Transactional ids that a broker keeps of one partition of __transaction_state; a client of one more gets POLICY_VIOLATION.",
             at_least(1)),

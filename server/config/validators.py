@@ -127,15 +127,24 @@ def share_offset_reset(name: str, value: str) -> None:
 DURATION = re.compile(r"P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{0,9})?S)?)?", re.IGNORECASE)
 
 
+#: The largest port that a TCP header can have.
+PORT_MAX = 65_535
+
+
 def voters(name: str, value: list[str] | None) -> None:
     if value is None:
         raise ConfigError(name, None, "")
+    found: dict[str, str] = {}  # what must occur once -> the entry that has it
     for entry in value:
         node_id, separator, address = entry.partition("@")
         form = "Each entry should be in the form `{id}@{host}:{port}`."
         if not separator or not node_id.isdecimal():
             raise ConfigError(name, value, form, message=f"Invalid configuration value for {name}. {form}")
         _address(name, value, address, f"entry {entry} ", form)
+        for once in (f"the node id {int(node_id)}", f"the address {address.lower()}"):
+            if (other := found.setdefault(once, entry)) is not entry:
+                message = f"{name} has {once} twice, in {other} and in {entry}."
+                raise ConfigError(name, value, "", "each voter has an id and an address of its own", message=message)
 
 
 def bootstrap_servers(name: str, value: list[str] | None) -> None:
@@ -152,3 +161,6 @@ def _address(name: str, value: object, address: str, entry: str, form: str) -> N
             end = "" if form.endswith(".") and not part else " "
             message = f"Failed to parse {part} from {entry}for the configuration {name}.{end}{form}"
             raise ConfigError(name, value, form, message=message)
+    if not 0 < int(port) <= PORT_MAX:
+        message = f"The port of {entry}for the configuration {name} is not between 1 and {PORT_MAX}."
+        raise ConfigError(name, value, form, message=message)

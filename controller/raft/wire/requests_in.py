@@ -82,7 +82,7 @@ def read_fetch(request: fetch_api.FetchRequest) -> Fetch | None:
         OffsetAndEpoch(part.fetch_offset, part.last_fetched_epoch),
         part.high_watermark,
         request.max_wait_ms,
-        min(request.max_bytes, part.partition_max_bytes),
+        request.max_bytes,  # the partition has no limit of its own, and Kafka's voters leave it 0 (KafkaRaftClient.buildFetchRequest)
     )
 
 

@@ -1,4 +1,5 @@
-"""Random decisions beside a model of the data: a leader that was elected cleanly holds all that is committed (invariant 5).
+"""Random decisions beside a model of the data: a leader that was elected cleanly holds all that is committed (invariant 5), and
+a partition whose replicas are all there, with all their records, has a leader.
 
 Brokers are fenced, let in, crash and lose their tail, lose a log directory for good, and come back with their data or without.
 One broker at a time may have lost something, until it is in sync again.
@@ -17,6 +18,7 @@ from ottla.controller.decisions.brokers import offline_directories_records, regi
 from ottla.controller.decisions.configs import ConfigOp
 from ottla.controller.decisions.directories import assign_replicas_to_directories
 from ottla.controller.decisions.elections import return_to_preferred_leaders
+from ottla.controller.decisions.eligible import after_elrs
 from ottla.controller.decisions.reassignment import alter_partition_reassignments
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.partitions import PartitionRegistration
@@ -88,6 +90,8 @@ class Walk:
 
     def _check(self, before: PartitionRegistration) -> None:
         after = self.partition
+        if self.lossy is None and not any(map(self.is_fenced, after.replicas)):
+            assert after.leader >= 0, "\n".join([*self.trace[-12:], "no leader, and no replica has lost anything"])
         if (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch) or after.leader < 0:
             return
         log = self.logs[after.leader]
@@ -240,7 +244,9 @@ class Walk:
         # Copies on min ISR nodes are promised for two and more only.
         value = str(self.rng.choice((2, 2, 3)))
         change = (ResourceType.TOPIC, TOPIC, {"min.insync.replicas": (ConfigOp.SET, value)})
-        self.cluster.decide(self.cluster.configs.incremental_alter(self.cluster.state, [change], validate_only=False))
+        alter_configs = self.cluster.configs.incremental_alter
+        decision = after_elrs(self.cluster.state, lambda state: alter_configs(state, [change], validate_only=False))
+        self.cluster.decide(decision)
 
     def _reassign(self, broker_id: int) -> None:
         self._move(self.rng.sample(BROKERS, self.rng.choice((2, 3, 3))))

@@ -6,8 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.controller.decisions.brokers import register_broker
-from ottla.controller.decisions.configs import ConfigOp
-from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.features import supported_levels
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -126,16 +124,6 @@ def test_a_replica_out_of_sync_leads_only_where_the_topic_allows_it() -> None:
     cluster.fence(1)
     assert cluster.show("careful") == "replicas 1 2 isr 1 no leader epoch 1"
     assert cluster.show("careless") == "replicas 1 2 isr 2 leader 2 epoch 1 recovering"
-
-
-def test_a_lower_minimum_clears_what_was_eligible_under_the_higher() -> None:
-    cluster = DecisionHarness()
-    cluster.topic("orders", "1 2 3", min_isr=3)
-    cluster.fence(3)
-    assert cluster.show("orders") == "replicas 1 2 3 isr 1 2 elr 3 leader 1 epoch 0"
-    changes = [(ResourceType.TOPIC, "orders", {"min.insync.replicas": (ConfigOp.SET, "2")})]
-    cluster.decide(cluster.configs.incremental_alter(cluster.state, changes, validate_only=False))
-    assert cluster.show("orders") == "replicas 1 2 3 isr 1 2 leader 1 epoch 0"
 
 
 def test_a_replica_in_a_failed_directory_may_not_lead() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.snapshots import (
     BATCHES_BETWEEN_SNAPSHOTS_MAX,
@@ -39,6 +38,9 @@ class Writer:
         self.ends.append("abandoned")
 
 
+WITH_FEATURES = DecisionHarness(brokers=0).image
+
+
 class Workers:
     async def run(self, function: Callable[[], None]) -> None:
         function()
@@ -65,11 +67,11 @@ class SnapshotHarness:
     def snapshot_created(self, offset: int, epoch: int) -> None:
         self.created.append(offset)
 
-    def update(self, image: MetadataImage = EMPTY, *, size: int = 0, batches: int = 1) -> bool:
+    def update(self, image: MetadataImage = WITH_FEATURES, *, size: int = 0, batches: int = 1) -> bool:
         """Commit `size` bytes; whether that begins a snapshot."""
         before = len(self.tasks)
         self.generator.committed(batches if size else 0, size)
-        self.generator.on_metadata_update(MetadataDelta(image), image)
+        self.generator.write_if_due(image)
         return len(self.tasks) > before
 
     def write(self) -> None:
@@ -93,6 +95,13 @@ def test_a_snapshot_is_due_after_so_many_bytes_of_log(harness: SnapshotHarness) 
     harness.generator.committed(1, BYTES_BETWEEN_SNAPSHOTS_MAX)
     harness.generator.loaded_snapshot()
     assert not harness.update(size=1), "the image came out of a snapshot"
+
+
+def test_a_cluster_without_metadata_version_gets_no_snapshot_because_kafkas_controller_could_not_start_from_it(
+    harness: SnapshotHarness,
+) -> None:
+    assert not harness.update(EMPTY, size=BYTES_BETWEEN_SNAPSHOTS_MAX)
+    assert harness.update(size=1)
 
 
 def test_a_snapshot_is_due_when_the_last_one_is_too_old_and_something_was_committed(harness: SnapshotHarness) -> None:

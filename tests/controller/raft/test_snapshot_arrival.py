@@ -30,6 +30,8 @@ LATER_MS = 60_000
 def all_has_arrived() -> RaftCore:
     """A follower of leader 2 in epoch 5 with a log of ten records; the leader's log begins with a snapshot."""
     core, effects = following()
+    assert isinstance(core.role, Follower)
+    core.role.has_described_itself = True
     (request,) = reply_to(core, effects, snapshot=SNAPSHOT).requests
     assert isinstance(request.body, FetchSnapshot)
     leader = (ErrorCode.NONE, 5, 2, (endpoint_of(2),))

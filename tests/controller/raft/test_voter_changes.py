@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.controller.raft.messages import AddVoter, ControlRecords, Received, RemoveVoter
+import pytest
+
+from ottla.controller.raft.effects import Request
+from ottla.controller.raft.messages import AddVoter, ControlRecords, Received, RemoveVoter, UpdateVoter
 from ottla.controller.raft.reconfiguration import voters_with_directories
+from ottla.controller.raft.replication import VOTER_CHANGE_PERIOD_MS
 from ottla.controller.raft.voters import ReplicaKey
 from ottla.protocol.errors import ErrorCode
 from tests.controller.raft.cluster import Cluster, Replica, Settings, directory_of, endpoint_of, make_cluster
@@ -55,3 +59,22 @@ def test_a_voter_that_missed_the_change_to_voters_in_the_log_votes_for_one_that_
     settle(cluster)
     assert leader_of(cluster).id in (3, 4)
     assert replicas[3].core.voters.kraft_version == 1
+
+
+def test_a_voter_of_a_static_quorum_describes_itself_once_to_each_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Kafka leader raises kraft.version only when every voter has sent it an UpdateRaftVoter with the levels it supports."""
+    cluster = make_cluster(3, seed=5, settings=Settings(delay_ms_max=2, flush_ms_max=2))
+    updates: list[tuple[int, int]] = []
+    send = cluster.send
+
+    def noting(sender: Replica, request: Request) -> None:
+        if isinstance(request.body, UpdateVoter):
+            updates.append((sender.id, request.destination_id))
+        send(sender, request)
+
+    monkeypatch.setattr(cluster, "send", noting)
+    settle(cluster)
+    leader = leader_of(cluster)
+    cluster.run_until(cluster.now_ms + 5 * VOTER_CHANGE_PERIOD_MS)
+    others = [replica.id for replica in cluster.replicas.values() if replica is not leader]
+    assert sorted(updates) == [(other, leader.id) for other in others]

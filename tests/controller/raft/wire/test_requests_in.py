@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.controller.raft.wire.requests_in import read_fetch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import add_raft_voter as add
 from ottla.protocol.messages import begin_quorum_epoch as begin
@@ -43,11 +44,20 @@ def an_end(*, topic: str = TOPIC, cluster: str | None = CLUSTER_ID, epoch: int =
     return end.EndQuorumEpochRequest(cluster, [end.TopicDataRequest(topic, [part])])
 
 
-def a_fetch(*, topic_id: bytes = TOPIC_ID, cluster: str | None = CLUSTER_ID, replica: int = 2, **fields: Any) -> Any:
+def a_fetch(
+    *,
+    topic_id: bytes = TOPIC_ID,
+    cluster: str | None = CLUSTER_ID,
+    replica: int = 2,
+    max_bytes: int = 100,
+    **fields: Any,
+) -> Any:
     defaults = {"current_leader_epoch": EPOCH, "fetch_offset": 1, "last_fetched_epoch": 1, "partition_max_bytes": 100}
     part = fetch.FetchPartition(**{**defaults, **fields})
     topics = [fetch.FetchTopic(topic_id=topic_id, partitions=[part])]
-    return fetch.FetchRequest(cluster_id=cluster, replica_state=fetch.ReplicaState(replica), topics=topics)
+    return fetch.FetchRequest(
+        cluster_id=cluster, replica_state=fetch.ReplicaState(replica), max_bytes=max_bytes, topics=topics
+    )
 
 
 def a_fetch_snapshot(
@@ -55,6 +65,12 @@ def a_fetch_snapshot(
 ) -> Any:
     part = snapshot.PartitionSnapshotRequest(0, epoch, snapshot.SnapshotId(1, 1), position)
     return snapshot.FetchSnapshotRequest(cluster, 2, 100, [snapshot.TopicSnapshotRequest(topic, [part])])
+
+
+def test_a_fetch_of_kafkas_voter_which_leaves_the_partitions_limit_0_gets_as_much_as_the_request_allows() -> None:
+    """With the lower of the two limits it got one batch a round trip: ten thousand batches took eleven seconds."""
+    read = read_fetch(a_fetch(partition_max_bytes=0, max_bytes=1 << 20))
+    assert read is not None and read.bytes_max == 1 << 20
 
 
 LISTENER = [add.Listener("CONTROLLER", "127.0.0.1", 1)]
