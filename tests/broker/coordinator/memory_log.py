@@ -24,7 +24,8 @@ class MemoryLog:
 
     def append(self, tp: TopicPartition, batches: bytes, transaction_version: int = 0) -> int:
         if self.refuse is not None:
-            raise self.refuse
+            # A new one each time: the traceback of one instance would grow with each, and with it the report of a failure.
+            raise KafkaError(self.refuse.code, self.refuse.message)
         offset = self.end_offset(tp)
         for view in iter_batches(batches):
             assert crc_is_valid(view)
