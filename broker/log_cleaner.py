@@ -10,9 +10,9 @@ import asyncio
 import logging
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.server.worker_process import WorkerProcess
+from ottla.server.worker_process import WorkerEnded, WorkerProcess
 from ottla.server.world import World
-from ottla.storage.cleaner import Advance, Begin, Cleaner, Step, Sync
+from ottla.storage.cleaner import Advance, Begin, Cleaner, PassEnded, Step, Sync
 from ottla.storage.cleaner_pass import CleaningPass, Progress
 from ottla.storage.logs import Logs
 
@@ -91,7 +91,10 @@ class LogCleaner:
         match step:
             case Begin(job):
                 self._began = (job.directory, self._world.clock.mono_ms())
-                await self._process.make(CleaningPass, self._world.files, job)
+                try:
+                    await self._process.make(CleaningPass, self._world.files, job)
+                except (WorkerEnded, OSError) as error:
+                    raise PassEnded(str(error)) from error
             case Advance(first_base):
                 return await self._advance(first_base)
             case Sync(function):
@@ -104,7 +107,10 @@ class LogCleaner:
         """One slice of the pass, and the pause after it for log.cleaner.io.max.bytes.per.second."""
         clock = self._world.clock
         began_ns = clock.mono_ns()
-        progress: Progress = await self._process.call("advance", first_base)
+        try:
+            progress: Progress = await self._process.call("advance", first_base)
+        except WorkerEnded as error:
+            raise PassEnded(str(error)) from error
         rate = self._configs["log.cleaner.io.max.bytes.per.second"]
         if rate > 0:
             await asyncio.sleep(max(0, progress.moved_bytes / rate - (clock.mono_ns() - began_ns) / 1e9))

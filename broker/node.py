@@ -125,7 +125,7 @@ class BrokerNode:
             long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
-            telemetry=Telemetry(world.clock),
+            telemetry=Telemetry(world.clock, configs.setting("ottla.client.telemetry.always.advertised")),
             authorizer=AllowAll() if authorizer is None else authorizer,
             check_stores=check_stores,
         )
@@ -149,6 +149,11 @@ class BrokerNode:
                     self.lifecycle.directory_failed(directory.directory_id)
 
     # -- Life --------------------------------------------------------------------------------------------------------
+
+    @property
+    def hidden_apis(self) -> frozenset[int]:
+        """The APIs that ApiVersions leaves out now."""
+        return self.components.telemetry.hidden_apis
 
     async def start(self, introduce_publisher: Callable[[], Awaitable[None]]) -> None:
         """Returns once the broker is unfenced: a client can produce now.

@@ -281,6 +281,7 @@ class Node(NodeState):
         broker = self.broker
         if broker is not None:
             api_versions.controller_versions = lambda: broker.controller.versions
+            api_versions.hidden_apis = lambda: broker.hidden_apis
         if not self._request_metrics:
             # With two tables the metrics are those of the broker's routes, because both have APIs of the same names.
             self.metrics.add(lambda: request_metrics(self._request_metrics))

@@ -37,10 +37,16 @@ logger = logging.getLogger(__name__)
 MEMORY_BYTES = 128 << 20
 #: The number of segments that are checked in one turn of the event loop: each may have to be read for its first timestamp.
 SEGMENTS_PER_TURN = 100
+#: So many processes in a row may end before their pass does; then it may be the log's own fault: more memory than there is.
+PASSES_ENDED_MAX = 5
 
 
 class LogChanged(Exception):
     """The log was truncated, deleted or closed during a pass; the segments that the pass wrote are dropped."""
+
+
+class PassEnded(Exception):
+    """The process of the pass was killed, or could not be started. That says nothing about the log."""
 
 
 class Begin(NamedTuple):
@@ -76,6 +82,7 @@ class Cleaner:
         self._logs = logs
         self.memory_bytes = memory_bytes
         self.load_factor = load_factor
+        self._passes_ended = 0  # in a row
 
     def run(self, now_ms: int) -> Steps:
         """Runs one pass over the log with the greatest dirty ratio. Returns False if no log is due."""
@@ -95,9 +102,18 @@ class Cleaner:
         except StorageFailure as failure:
             log.fail(failure)
             return True
+        except PassEnded as ended:
+            self._passes_ended += 1
+            if self._passes_ended < PASSES_ENDED_MAX:
+                logger.warning("compaction of %s waits for another process: %s", log, ended)
+                return False
+            self._passes_ended = 0
+            _pass_over(log, ended)
+            return True
         except Exception as error:
             _pass_over(log, error)
             return True
+        self._passes_ended = 0
         log.cleaned_until = clean_until
         size = _sealed_bytes(log, plan.end)
         logger.info(

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: The limit of one call of `remove_due`: flushes would wait for a worker that unlinks 1,000 directories.
 REMOVED_AT_ONCE = 64
+#: After this time a file that could not be unlinked is tried again; the next start of the node unlinks it, too.
+RETRY_MS = 300_000
 
 
 @dataclass(slots=True)
@@ -134,12 +136,20 @@ class Removals:
                     self._due_trees[entry.target] = entry.due_ms
 
     def remove_due(self, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
-        """Unlinks due files and directories, at most `limit`, on any thread; returns their number."""
+        """Unlinks due files and directories, at most `limit`, on any thread; returns how many of them it looked at.
+
+        What cannot be unlinked is tried again after `RETRY_MS`, so that one disk never stops the removal on another one.
+        """
         count = 0
         for waiting, remove in ((self._due_files, self._files.remove), (self._due_trees, self._files.remove_tree)):
             due = [path for path, due_ms in list(waiting.items()) if due_ms <= now_ms]
             for path in due[: limit - count]:
-                remove(path)
-                waiting.pop(path, None)
                 count += 1
+                try:
+                    remove(path)
+                except StorageFailure as failure:
+                    logger.warning("%s stays until the next attempt in %d s: %s", path, RETRY_MS // 1000, failure)
+                    waiting[path] = now_ms + RETRY_MS
+                else:
+                    waiting.pop(path, None)
         return count

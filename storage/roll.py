@@ -94,7 +94,7 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
 def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Callable[[], None] | None:
     """Returns the work for a worker thread that the next roll needs (`Log.errand`)."""
     segment = log.segments.active
-    if segment.size + size <= segment.room or log.failure is not None:
+    if log.has_room(size, last_offset, max_timestamp, now_ms) or log.failure is not None:
         return None
     if not log.has_files:
         return partial(_create_files_ahead, log)

@@ -51,6 +51,10 @@ class ClientInstances:
     def __len__(self) -> int:
         return len(self._instances)
 
+    @property
+    def has_subscriptions(self) -> bool:
+        return bool(self._subscriptions)
+
     def set_subscription(self, name: str, subscription: Subscription | None) -> None:
         if subscription is None:
             self._subscriptions.pop(name, None)

@@ -12,6 +12,7 @@ from ottla.broker.telemetry.subscriptions import Subscription, parse_subscriptio
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.compression import TooLarge, expanding
@@ -26,11 +27,17 @@ log = logging.getLogger(__name__)
 ATTRIBUTE_LENGTH_MAX = 256
 
 
-class Telemetry:
-    """The clients' metrics of one broker."""
+#: Advertised only where clients' metrics are collected, as by Apache Kafka, which needs a plugin for that: librdkafka and Java's
+#: clients begin to ask for subscriptions as soon as they see these APIs, and each librdkafka client prints a line about it.
+TELEMETRY_APIS = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
 
-    def __init__(self, clock: Clock) -> None:
+
+class Telemetry:
+    """The clients' metrics of one broker. `always_advertised`: also without a subscription."""
+
+    def __init__(self, clock: Clock, always_advertised: bool = False) -> None:
         self._clock = clock
+        self._always_advertised = always_advertised
         self.instances = ClientInstances()
         self.series = ClientSeries()
         self._of_connection: dict[str, bytes] = {}
@@ -39,6 +46,11 @@ class Telemetry:
         for kind, name in {} if delta.configs is None else delta.configs.changed_resources:
             if kind == ResourceType.CLIENT_METRICS:
                 self.instances.set_subscription(name, _subscription(name, image.configs.for_client_metrics(name)))
+
+    @property
+    def hidden_apis(self) -> frozenset[int]:
+        """The APIs that ApiVersions leaves out. They are served all the same: a client that has seen them goes on."""
+        return frozenset() if self._always_advertised or self.instances.has_subscriptions else TELEMETRY_APIS
 
     def instance(self, instance_id: bytes, context: RequestContext) -> ClientInstance:
         """Returns the client's instance, which is forgotten when the connection that it used last closes."""

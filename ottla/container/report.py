@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ottla.container.settings import Resolution
-from ottla.server.config.broker import is_secret, key_of
+from ottla.server.config.broker import is_secret
+from ottla.server.config.own import OWN_CONFIGS
 
 HIDDEN = "[hidden]"
 ORIGIN_COLUMN_MAX = 72
@@ -31,13 +32,7 @@ def report(resolution: Resolution, unknown: Sequence[str]) -> Iterator[str]:
 
 
 def _shown(name: str, value: str) -> str:
-    """Values that may be passwords are hidden; those of unknown properties too, as Kafka does."""
-    if name.startswith("ottla."):
-        return value
-    key = key_of(name)
-    hidden = is_secret(name) if key is not None else _sounds_secret(name)
+    """Returns the value as it may stand in a log: passwords are hidden, and so is what is not known, as Kafka does."""
+    own = OWN_CONFIGS.get(name)
+    hidden = is_secret(name) if own is None else own.secret
     return HIDDEN if hidden else value.replace("\n", "\\n")
-
-
-def _sounds_secret(name: str) -> bool:
-    return any(word in name for word in ("password", "secret", "jaas", "credential", "token", "key"))

@@ -22,6 +22,9 @@ OWN_CONFIGS = {
             "an empty directory, too: committed metadata can be lost. `ottla dev`, ottla.testing and containers set it."),
         ConfigKey("ottla.groups.per.partition.max", Type.INT, 100_000, Importance.LOW,
             "Groups that a broker keeps of one partition of __consumer_offsets; a client of one more gets POLICY_VIOLATION.", at_least(1)),
+        ConfigKey("ottla.client.telemetry.always.advertised", Type.BOOLEAN, False, Importance.LOW,
+            "Whether ApiVersions lists GetTelemetrySubscriptions and PushTelemetry although no client-metrics subscription exists. Otherwise "
+            "it lists them to connections that come after the first one was made."),
         ConfigKey("ottla.group.waiting.heartbeat.interval.ms", Type.INT, 1_000, Importance.LOW,
             "The interval that a member of a consumer or streams group is given while it waits for its assignment, if that is shorter "
             "than the group's: it learns by its next heartbeat what others gave up.", at_least(1)),

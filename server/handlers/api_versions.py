@@ -10,7 +10,7 @@ versions that both serve, once the controller's are known (KIP-590).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
@@ -49,6 +49,8 @@ class ApiVersionsHandler:
         self._forwarded: frozenset[int] = frozenset()
         #: Lowest and highest version by API, of the controller that requests are forwarded to; empty while unknown.
         self.controller_versions: Callable[[], Mapping[int, tuple[int, int]]] = dict
+        #: APIs that are served, and not listed now.
+        self.hidden_apis: Callable[[], Container[int]] = frozenset
 
     def set_routes(self, routes: Sequence[Route]) -> None:
         self._api_keys = [
@@ -82,9 +84,12 @@ class ApiVersionsHandler:
         )
 
     def _served(self, controller: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
+        listed = self._api_keys
+        if hidden := self.hidden_apis():
+            listed = [row for row in listed if row.api_key not in hidden]
         if not controller or not self._forwarded:
-            return self._api_keys
-        both = [self._with_controller(row, controller) for row in self._api_keys]
+            return listed
+        both = [self._with_controller(row, controller) for row in listed]
         return [row for row in both if row.min_version <= row.max_version]
 
     def _with_controller(self, row: ApiVersion, controller: Mapping[int, tuple[int, int]]) -> ApiVersion:

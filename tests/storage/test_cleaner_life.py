@@ -15,7 +15,18 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records import compression
 from ottla.protocol.records.builder import build_batch, pack_batch
 from ottla.protocol.records.record import encode_record
-from ottla.storage.cleaner import SEGMENTS_PER_TURN, Advance, Begin, Cleaner, LogChanged, Pause, clean, plan_for
+from ottla.storage.cleaner import (
+    PASSES_ENDED_MAX,
+    SEGMENTS_PER_TURN,
+    Advance,
+    Begin,
+    Cleaner,
+    LogChanged,
+    PassEnded,
+    Pause,
+    clean,
+    plan_for,
+)
 from ottla.storage.cleaner_pass import CleaningPass, Progress
 from ottla.storage.cleaner_plan import GROUP_SEGMENTS_MAX, SegmentFacts, group_segments
 from ottla.storage.config import LogConfig
@@ -310,6 +321,35 @@ def test_a_full_disk_makes_compaction_wait(tmp_path: Path, monkeypatch: pytest.M
     assert log.uncleanable is None and log.failure is None
     run(logs)
     assert log.cleaned_until == 60
+    logs.close_all()
+
+
+def test_a_pass_whose_process_is_killed_waits_for_another_process_and_gives_the_log_up_after_five(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel ends it first when memory runs out. One death ended compaction of that log until the node's restart."""
+    logs = node(tmp_path)
+    log = logs.create("t", 0, OLD, COMPACT)
+    grow(log, 60)
+
+    def advance(self: CleaningPass, first_base: int) -> Progress:
+        raise PassEnded("the worker process 7 has ended")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CleaningPass, "advance", advance)
+        for _ in range(PASSES_ENDED_MAX - 1):
+            run(logs)
+    assert log.uncleanable is None
+    run(logs)
+    assert log.cleaned_until == 60
+    grow(log, 60)
+    monkeypatch.setattr(CleaningPass, "advance", advance)
+    cleaner = Cleaner(logs)
+    for ended in range(1, PASSES_ENDED_MAX + 1):
+        for _ in steps_done(cleaner.run(NOW_MS), logs.files):
+            pass
+        assert (log.uncleanable is not None) is (ended == PASSES_ENDED_MAX)
+    assert not list(tmp_path.rglob("*.cleaned"))
     logs.close_all()
 
 

@@ -132,6 +132,20 @@ def test_a_clients_roll_syncs_nothing_on_the_loop_and_the_next_flush_syncs_its_n
     assert read_all(open_at(tmp_path)) == written
 
 
+def test_a_clients_roll_by_time_syncs_nothing_on_the_loop_either(tmp_path: Path) -> None:
+    """The partitions of a topic roll together after segment.ms: one Produce for fifty of them waited for fifty syncs."""
+    files = Syncs()
+    log = open_at(tmp_path, LogConfig(segment_ms=60_000), files=files)
+    append(log, batch())
+    late, before = batch(timestamp=NOW_MS + 120_000), files.directories
+    with pytest.raises(TooLong):
+        from_a_client(log, late, Turn())
+    done = prepared_by_errand(log, late)
+    assert files.directories == before + 1
+    assert from_a_client(log, late, done) == 1
+    assert (len(log.segments), files.directories) == (2, before + 1)
+
+
 def test_a_roll_that_could_not_ask_syncs_by_itself(tmp_path: Path) -> None:
     files = Syncs()
     log = open_at(tmp_path, SMALL, files=files)

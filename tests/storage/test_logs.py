@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from ottla.storage.log_dirs import (
 from ottla.storage.logs import Logs
 from ottla.storage.mappings import Mappings
 from ottla.storage.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
+from ottla.storage.removal import RETRY_MS
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
 
 FILES = OsFiles()
@@ -136,6 +138,32 @@ def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) ->
     assert logs.remove_deleted(NOW_MS + 999) == 0
     assert logs.remove_deleted(NOW_MS + 1000) == 1
     assert not (node / left).exists()
+
+
+def test_a_file_that_cannot_be_unlinked_keeps_no_file_of_another_disk(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that the kernel mounted read-only stopped the removal on all disks, each five minutes at the same path."""
+    logs = opened(node)
+    for topic, name in ((A, "orders"), (B, "payments")):
+        append(logs.create(name, 0, topic, LogConfig(file_delete_delay_ms=0)), batch())
+        logs.delete(topic, 0, NOW_MS)
+    logs.rename_deleted()
+    remove_tree = logs.files.remove_tree
+
+    def refuses(path: str) -> None:
+        if "orders" in path:
+            raise StorageFailure(path, OSError(errno.EROFS, "read-only file system"))
+        remove_tree(path)
+
+    monkeypatch.setattr(logs.files, "remove_tree", refuses)
+    assert logs.remove_deleted(NOW_MS, limit=1) == 1
+    assert logs.remove_deleted(NOW_MS, limit=1) == 1
+    assert [name.split("-")[0] for name in os.listdir(node) if name.endswith("-delete")] == ["orders"]
+    assert logs.remove_deleted(NOW_MS + RETRY_MS - 1) == 0, "it waits for the next attempt"
+    monkeypatch.undo()
+    assert logs.remove_deleted(NOW_MS + RETRY_MS) == 1
+    assert not [name for name in os.listdir(node) if name.endswith("-delete")]
 
 
 def test_a_deletion_cut_short_by_a_stop_is_finished_at_the_next_start(node: Path) -> None:

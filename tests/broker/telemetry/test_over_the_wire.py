@@ -10,10 +10,11 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Producer
 
-from ottla.broker.telemetry.service import ATTRIBUTE_LENGTH_MAX
+from ottla.broker.telemetry.service import ATTRIBUTE_LENGTH_MAX, TELEMETRY_APIS
 from ottla.cli.commands.client import clients
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -132,6 +133,29 @@ def test_a_push_before_the_interval_is_throttled_and_what_was_asked_for_is_scrap
     assert line.endswith(" 7.0")
     row = next(row for row in clients("here", scrape(admin_port)) if row["client_id"] == "wire")
     assert (row["broker"], row["series"]) == ("here", 1)
+
+
+def advertised(wire: Wire) -> set[int]:
+    return {
+        each.api_key
+        for each in wire.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3).api_keys
+    }
+
+
+def test_the_apis_are_listed_while_a_subscription_exists_so_that_other_clients_print_nothing_about_them(
+    wire: Wire, node: Node, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """librdkafka prints a GETSUBSCRIPTIONS line with its default settings as soon as it sees the API; with Apache Kafka it prints nothing."""
+    assert not TELEMETRY_APIS & advertised(wire)
+    node.create("quiet")
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    producer.produce("quiet", b"x")
+    assert producer.flush(10) == 0
+    assert capfd.readouterr().err == ""
+    subscribe(wire, "shops", metrics="", interval_ms="1000")
+    eventually(lambda: advertised(wire) >= TELEMETRY_APIS, "the APIs to be listed")
+    subscribe(wire, "shops", metrics=None, interval_ms=None)
+    eventually(lambda: not TELEMETRY_APIS & advertised(wire), "the APIs to be left out again")
 
 
 def test_librdkafka_pushes_what_it_is_subscribed_to_and_no_longer_than_that(

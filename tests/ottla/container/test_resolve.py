@@ -211,13 +211,26 @@ def test_a_damaged_jaas_file_is_refused(text: str) -> None:
         resolved({"KAFKA_OPTS": "-Djava.security.auth.login.config=/j"}, {"/j": text})
 
 
+OTHER_KEY = {
+    "KAFKA_OTTLA_DELEGATION_TOKEN_OTHER_SECRET_KEY": "hunter4",
+    "KAFKA_LISTENER_NAME_INTERNAL_PLAIN_SASL_JAAS_CONFIG": 'org.x.PlainLoginModule required password="hunter6";',
+}
+
+
 def test_the_report_names_origins_and_hides_secrets() -> None:
     found = resolved(
-        {**COMBINED, "KAFKA_SSL_KEY_PASSWORD": "hunter2", "KAFKA_FOO_SECRET": "hunter3", "KAFKA_BAR": "shown"}
+        {
+            **COMBINED,
+            "KAFKA_SSL_KEY_PASSWORD": "hunter2",
+            "KAFKA_FOO_SECRET": "hunter3",
+            "KAFKA_BAR": "hunter5",
+            **OTHER_KEY,
+        }
     )
     lines = list(report(found, ["foo.secret", "bar"]))
     text = "\n".join(lines)
     assert "hunter" not in text
-    assert "bar=shown" in text
+    assert "bar=[hidden]" in text, "what is not known may be a password"
+    assert "listener.name.internal.plain.sasl.jaas.config=[hidden]" in text
     assert any("node.id=1" in line and "KAFKA_NODE_ID" in line for line in lines)
     assert "Not known, and ignored: foo.secret (KAFKA_FOO_SECRET), bar (KAFKA_BAR)" in text
