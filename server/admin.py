@@ -64,7 +64,8 @@ class AdminServer:
 
     def __init__(self, world: World, host: str, port: int, registry: Registry, live: Checks, ready: Checks) -> None:
         self.world = world
-        self.connections: set[AdminConnection] = set()
+        #: In the order in which they last sent a request.
+        self.connections: dict[AdminConnection, None] = {}
         self._host = host
         self._wanted_port = port
         self._registry = registry
@@ -117,27 +118,44 @@ class AdminConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._idle: TimerHandle | None = None
+        self._unread = False  # an answer, or a part of it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass of it
-        if len(self._server.connections) >= CONNECTIONS_MAX:
-            transport.abort()
-            return
+        connections = self._server.connections
+        if len(connections) >= CONNECTIONS_MAX:
+            # The newest may be the orchestrator's probe, so the one goes that has waited longest.
+            next((each for each in connections if each.is_idle), next(iter(connections))).abort()
         self._transport = transport
-        self._server.connections.add(self)
+        transport.set_write_buffer_limits(0)
+        connections[self] = None
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         self._transport = None
         if self._idle is not None:
             self._idle.cancel()
         if self._task is not None:
             self._task.cancel()
 
+    @property
+    def is_idle(self) -> bool:
+        """Returns True if no request is being answered."""
+        return self._task is None
+
+    def pause_writing(self) -> None:
+        """The client does not read: its next request waits until it has, and the time for that is the idle timeout."""
+        self._unread = True
+
+    def resume_writing(self) -> None:
+        self._unread = False
+        if self._task is None and self._buffer:
+            self._next()
+
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        if self._task is None:
+        if self._task is None and not self._unread:
             self._next()
         elif len(self._buffer) > REQUEST_BYTES_MAX:
             self.close()  # no client pipelines that much
@@ -146,10 +164,19 @@ class AdminConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Closes at once: `close` waits for a client that does not read."""
+        self._server.connections.pop(self, None)
+        if self._transport is not None:
+            self._transport.abort()
+
     def _wait(self) -> None:
+        connections = self._server.connections
+        if connections.pop(self, self) is None:
+            connections[self] = None
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = self._server.world.clock.call_later(IDLE_TIMEOUT_MS, self.close)
+        self._idle = self._server.world.clock.call_later(IDLE_TIMEOUT_MS, self.abort)
 
     def _next(self) -> None:
         """Begins the next complete request in the buffer, if there is one."""
@@ -174,7 +201,7 @@ class AdminConnection(asyncio.Protocol):
             answer = Answer(500, b"see the node's log\n")
         self._task = None
         self._write(answer, head=request.head, keep=request.keep)
-        if self._buffer and self._transport is not None and not self._transport.is_closing():
+        if self._buffer and not self._unread and self._transport is not None and not self._transport.is_closing():
             self._next()
 
     def _write(self, answer: Answer, *, head: bool, keep: bool) -> None:

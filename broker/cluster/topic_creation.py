@@ -10,14 +10,17 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.broker.cluster.forwarding import request_for
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.server.isolation import isolated
+from ottla.server.network.context import RequestContext
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 
@@ -102,8 +105,13 @@ class TopicCreation:
         #: Waiting requests by topic name.
         self._waiting: dict[str, dict[_Wait, None]] = {}
 
-    def create(self, topics: Iterable[str], wait_ms: int, done: Callable[[], None]) -> Callable[[], None]:
-        """Ask for the topics; `done` once they are in the image, refused, or `wait_ms` is over. Returns what cancels it."""
+    def create(
+        self, topics: Iterable[str], wait_ms: int, done: Callable[[], None], client: RequestContext | None = None
+    ) -> Callable[[], None]:
+        """Ask for the topics; `done` once they are in the image, refused, or `wait_ms` is over. Returns what cancels it.
+
+        `client`: whose request names them (KIP-590). The controller counts them in its mutation quota; internal topics have none.
+        """
         wait = _Wait(self, dict.fromkeys(topics), done)
         for name in wait.names:
             self._waiting.setdefault(name, {})[wait] = None
@@ -111,7 +119,7 @@ class TopicCreation:
         new = wait.names.keys() - self._in_flight
         if new:
             self._in_flight |= new
-            self._world.spawn(self._request(new), "create-topics")
+            self._world.spawn(self._request(new, client), "create-topics")
         return wait.cancel
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -133,11 +141,17 @@ class TopicCreation:
             topics=[creatable(self._configs, topic) for topic in sorted(topics)], timeout_ms=REQUEST_TIMEOUT_MS
         )
 
-    async def _request(self, topics: set[str]) -> None:
+    async def _request(self, topics: set[str], client: RequestContext | None) -> None:
         """Keep waiting for topics that were created: the controller's response may come before the metadata does."""
         created: set[str] = set()
         try:
-            response = await self._controller.request(self._request_for(topics))
+            request = self._request_for(topics)
+            if client is None:
+                response = await self._controller.request(request)
+            else:
+                response = await request_for(
+                    self._controller, ApiKey.CREATE_TOPICS, request, client, REQUEST_TIMEOUT_MS
+                )
             for result in response.topics:
                 if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     created.add(result.name)

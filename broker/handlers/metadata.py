@@ -43,7 +43,7 @@ def handle(broker: BrokerComponents, request: MetadataRequest, context: RequestC
         return _answer_in_cluster(broker, request, context)
     reply: Reply[Metadata] = Reply()
     finish = partial(answer, broker, request, context, reply)
-    reply.on_cancel = broker.topic_creation.create(missing, AUTO_CREATE_WAIT_MS, finish)
+    reply.on_cancel = broker.topic_creation.create(missing, AUTO_CREATE_WAIT_MS, finish, context)
     return reply
 
 

@@ -38,6 +38,9 @@ WRITE_LOW_BYTES = 256 * 1024
 FLUSH_BYTES = 256 * 1024
 #: Up to this many bytes, copying the parts of all replies into one is cheaper than a system call with many parts.
 JOIN_BYTES = 64 * 1024
+#: uvloop fails with EINVAL above 2^20 buffers, and a copy costs less than a hundred thousand small ones: DescribeConfigs of 2,500
+#: topics has a million.
+PIECES_MAX = 1 << 16
 #: Replies held back by one that waits. Kafka serves one request of a connection at a time; clients keep 5 (Java) or as
 #: many as fit their queue (librdkafka) in flight.
 HELD_REPLIES_MAX = 1000
@@ -181,6 +184,11 @@ class Connection(FrameProtocol):
     def is_known(self) -> bool:
         """Returns True once the client has logged in or, where no login is needed, has sent a request."""
         return bool(self.contexts) if self.login is None else self.login.has_succeeded
+
+    @property
+    def is_counted(self) -> bool:
+        """Peers without a login take nothing of the clients' memory: their frames are bounded by the login's limits of bytes and time."""
+        return self.login is None or self.login.has_succeeded
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Register a callback for the end of the connection."""
@@ -433,7 +441,7 @@ class Connection(FrameProtocol):
             return
         self._out_bytes = 0
         self.listener.bytes_out += nbytes
-        if nbytes <= JOIN_BYTES:
+        if nbytes <= JOIN_BYTES or len(out) > PIECES_MAX:
             data = b"".join(out)
             out.clear()
             self.transport.write(data)

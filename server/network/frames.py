@@ -71,7 +71,16 @@ class ReceiveBuffer:
 class FrameProtocol(Woken):
     """Call `serve` with the received bytes; it returns how many it has used, and the rest is kept."""
 
-    __slots__ = ("_inbox", "_large", "_large_have", "_large_need", "_large_pooled", "_low_water", "_start")
+    __slots__ = (
+        "_inbox",
+        "_large",
+        "_large_counted",
+        "_large_have",
+        "_large_need",
+        "_large_pooled",
+        "_low_water",
+        "_start",
+    )
 
     def __init__(self, inbox: ReceiveBuffer) -> None:
         self._inbox = inbox
@@ -79,7 +88,7 @@ class FrameProtocol(Woken):
         self._large: bytearray | None = None
         self._large_have = 0
         self._large_need = 0
-        self._large_pooled = False
+        self._large_pooled = self._large_counted = False
         self._low_water = NO_LOW_WATER
 
     def woken_by(self, low_water: LowWater) -> None:
@@ -91,6 +100,11 @@ class FrameProtocol(Woken):
 
     def served(self) -> None:
         """All that came in one read has been served: the moment to write."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Returns True if the bytes of large frames count in the memory that all connections share (queued.max.request.bytes)."""
+        return True
 
     def wait_for_memory(self) -> None:
         """There is none for a large frame: read nothing more until `has_memory` is called."""
@@ -164,7 +178,8 @@ class FrameProtocol(Woken):
             # A large size is only a claim until a large part has come: 5,000 claims with a buffer each were 1.3 GB.
             self._start = bytes(memoryview(buf)[pos:end])
             return
-        if not self._inbox.requests.take(self, need):
+        self._large_counted = self.is_counted
+        if self._large_counted and not self._inbox.requests.take(self, need):
             if large is not None:
                 self._inbox.give_back(large)
             self._start = bytes(memoryview(buf)[pos:end])
@@ -199,4 +214,5 @@ class FrameProtocol(Woken):
     def _end_large(self, large: bytearray) -> None:
         if self._large_pooled:
             self._inbox.give_back(large)
-        self._inbox.requests.give_back(self._large_need)
+        if self._large_counted:
+            self._inbox.requests.give_back(self._large_need)

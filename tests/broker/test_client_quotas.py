@@ -21,6 +21,7 @@ from ottla.protocol.messages.describe_client_quotas import ComponentData, Descri
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -357,6 +358,19 @@ def test_forwarded_requests_of_a_client_above_its_mutation_quota_are_refused(nod
         assert throttle_ms > 0
         wire.request(ApiVersionsRequest(), 0)
         assert time.monotonic() - began >= throttle_ms / 1_000 - 0.01
+
+
+def test_topics_that_a_metadata_request_creates_count_in_the_clients_mutation_quota(
+    node: Node, quota: SetQuota
+) -> None:
+    """They were asked for in the broker's own name: three hundred were made in 0.4 s at a quota of one a second."""
+    quota(client_id="asker", controller_mutation_rate=1)
+    with node.wire("asker") as wire:
+        names = [f"asked-{number}" for number in range(30)]
+        asked = [MetadataRequestTopic(name=name) for name in names]
+        answer = wire.request(MetadataRequest(topics=asked, allow_auto_topic_creation=True), 12)
+        made = sum(topic.error_code == ErrorCode.NONE for topic in answer.topics)
+        assert 0 < made < len(names)
 
 
 def test_metrics_have_kafkas_names_and_say_who_is_throttled(tmp_path: Path) -> None:

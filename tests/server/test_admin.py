@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from ottla.server import admin
 from ottla.server.admin import CONNECTIONS_MAX, REQUEST_BYTES_MAX, AdminServer, Check, read_address
 from ottla.server.metrics import COUNTER, Family, Registry, Sample, counter, gauge
 from ottla.server.world import RealWorld
@@ -126,15 +127,46 @@ async def test_what_is_no_request_is_refused_and_the_connection_closed(sent: byt
         assert (await node.send(sent)).startswith(b"HTTP/1.1 " + status)
 
 
-async def test_connections_are_bounded() -> None:
+async def test_a_probe_is_answered_whatever_idle_sockets_do_and_the_one_that_waited_longest_goes() -> None:
+    """With 64 idle sockets of another pod /healthz was reset, and Kubernetes restarted the node."""
     async with harness() as node:
-        opened = [await asyncio.open_connection("127.0.0.1", node.server.port) for _ in range(CONNECTIONS_MAX)]
-        await until(lambda: len(node.server.connections) == CONNECTIONS_MAX)
-        assert await node.send(b"GET / HTTP/1.1\r\n\r\n") == b""
+        opened = []
+        for number in range(CONNECTIONS_MAX):
+            opened.append(await asyncio.open_connection("127.0.0.1", node.server.port))
+            await until(lambda count=number + 1: len(node.server.connections) == count)
+        first, second = opened[0], opened[1]
+        first[1].write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await first[0].readuntil(b"/metrics\n")
+        assert (await node.get("/healthz"))[0] == 200
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await asyncio.wait_for(second[0].readexactly(1), 5)
+        first[1].write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await first[0].readuntil(b"/metrics\n")
+        assert len(node.server.connections) <= CONNECTIONS_MAX
         for _, writer in opened:
             writer.close()
         await until(lambda: not node.server.connections)
-        assert (await node.get("/"))[0] == 200
+
+
+async def test_a_client_that_does_not_read_gets_no_further_answers_and_is_closed_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admin, "IDLE_TIMEOUT_MS", 1_000)
+    async with harness() as node:
+        served = 0
+
+        def large() -> list[Family]:
+            nonlocal served
+            served += 1
+            return [gauge(f"large_{served}", "x" * 1_000_000, 1)]
+
+        node.registry.add(large)
+        _, writer = await asyncio.open_connection("127.0.0.1", node.server.port, limit=1)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n" * 100)
+        await until(lambda: served > 0)
+        await until(lambda: not node.server.connections)
+        assert served < 30
+        writer.transport.abort()
 
 
 @pytest.mark.parametrize(

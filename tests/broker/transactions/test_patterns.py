@@ -36,7 +36,10 @@ def test_a_pattern_made_to_take_for_ever_is_answered_at_once(node: Node) -> None
     assert listed(node, "orders") == (ErrorCode.NONE, set()), "the whole id has to match"
 
 
-@pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "((a{500}){500}){500}", "[z-a]"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", "(?=a)", r"(a)\1", "((a{500}){500}){500}", "[z-a]", r"\pL{200}", r"(\pL|\pN|\pS){150}x", r"(\pL{30}){30}"],
+)
 def test_what_is_no_pattern_or_too_large_a_one_is_said_to_be_so(node: Node, pattern: str) -> None:
     create(node, LONG)
     assert listed(node, pattern) == (ErrorCode.INVALID_REGULAR_EXPRESSION, set())

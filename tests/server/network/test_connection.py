@@ -18,7 +18,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.server.network import dispatch
-from ottla.server.network.connection import CONTEXTS_MAX, HELD_BYTES_MAX, HELD_REPLIES_MAX, Connection
+from ottla.server.network.connection import CONTEXTS_MAX, HELD_BYTES_MAX, HELD_REPLIES_MAX, PIECES_MAX, Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX
 from ottla.server.network.limits import ConnectionLimits
@@ -45,6 +45,30 @@ async def test_pipelined_requests_are_answered_in_order_and_served_together() ->
         client.send(b"".join(heartbeat(f"m{number}", number) for number in range(500)))
         assert await client.correlation_ids(500) == list(range(500))
         assert node.heartbeats.members == [f"m{number}" for number in range(500)]
+
+
+#: uvloop's, and one more.
+BUFFERS_MAX = (1 << 20) + 1
+
+
+async def test_an_answer_of_more_pieces_than_the_transport_takes_arrives_whole() -> None:
+    """uvloop's writelines fails with EINVAL above 2^20 buffers: DescribeConfigs of 2,500 topics ended in a closed connection."""
+    name = b"x" * 200
+
+    def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+        return ListGroupsResponse(groups=[])
+
+    async with tiny_node(Route(LIST_GROUPS, list_groups)) as node:
+        client = await node.client()
+        client.send(heartbeat("first", 1))
+        await client.frame()
+        (connection,) = node.listener.connections
+        assert PIECES_MAX < BUFFERS_MAX
+        parts = [name] * BUFFERS_MAX
+        nbytes = 200 * len(parts)
+        connection.reply((nbytes + 4).to_bytes(4, "big") + (7).to_bytes(4, "big"), parts, nbytes + 8)
+        connection.flush()
+        assert len(await client.frame()) == nbytes + 4
 
 
 async def test_a_waiting_reply_holds_back_replies_but_not_requests() -> None:

@@ -23,6 +23,7 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, S
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.network import login
+from ottla.server.network.frames import LARGE_FRAME_BYTES
 from ottla.server.network.login import LoginCounts, LoginRules
 from ottla.server.network.route import Route
 from ottla.server.security.principal import Principal
@@ -303,6 +304,32 @@ async def test_a_name_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFi
             assert await client.is_closed_by_peer()
     [line] = [r.getMessage() for r in caplog.records if "Failed authentication" in r.getMessage()]
     assert "\n" not in line and len(line) < 500 + login.REASON_SHOWN
+
+
+async def test_peers_without_a_login_take_nothing_of_the_memory_for_requests_of_clients() -> None:
+    """Some two hundred of them that declared 512 KiB each kept a client's request waiting for 29 seconds."""
+    token = request(AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=b"x" * 500_000))
+    large = request(LIST_GROUPS, 4, ListGroupsRequest(states_filter=["x" * 20_000] * 5))
+    assert len(large) > LARGE_FRAME_BYTES
+    async with node() as tiny:
+        memory = tiny.listener.inbox.requests
+        memory.limit = len(large)
+        peers = [await tiny.client() for _ in range(3)]
+        for peer in peers:
+            await handshake(peer)
+            peer.send(token[:100_000])
+        await until(
+            lambda: sum(each.received_bytes_kept >= 100_000 for each in tiny.listener.connections) == len(peers)
+        )
+        assert memory.taken == 0
+        client = await tiny.client()
+        await handshake(client)
+        await authenticate(client)
+        client.send(large[:-1])
+        await until(lambda: memory.taken == len(large))
+        client.send(large[-1:])
+        await client.frame()
+        assert (memory.taken, memory.waits) == (0, 0)
 
 
 async def test_a_thousand_half_logins_leave_nothing_behind() -> None:
