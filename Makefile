@@ -43,7 +43,7 @@ UNIT := $(addprefix tests/,protocol storage server controller broker fuzz)
 # skipped and say so.
 test: $(VENV)/dev
 	$(MAKE) --no-print-directory -j 2 check spark-if-possible
-	$(PYTEST) -rfEs -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/rules tests  # in the order of tests/conftest.py
+	$(PYTEST) -rfEs -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/rules tests  # in the order of tests/conftest.py
 
 SPARK_NEEDS := $(and $(shell command -v java 2>/dev/null),$(shell command -v mvn 2>/dev/null))
 .PHONY: spark-if-possible

@@ -9,9 +9,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from ottla.node_settings import control_settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.crc import crc32c
+from ottla.server.config.load import NodeConfig
 from tests.broker.conftest import ROOT, Node, start_node, stop_node
 from tests.broker.records import batch
 from tests.ports import free_ports
@@ -95,3 +97,10 @@ def test_a_damaged_vote_file_stops_the_start_and_says_which_file_it_is(tmp_path:
     assert str(vote) in done.stderr + done.stdout
     assert "Traceback" not in done.stderr + done.stdout
     assert vote.read_text() == "{not json", "evidence was overwritten"
+
+
+def test_brokers_of_apache_kafka_get_the_time_until_their_next_heartbeat_when_a_connection_breaks() -> None:
+    properties = {"process.roles": "controller", "node.id": "1", "listeners": "CONTROLLER://:9093"}
+    properties["controller.listener.names"] = "CONTROLLER"
+    for own, grace_ms in (({}, 100), ({"ottla.lost.connection.grace.ms": "3000"}, 3_000)):
+        assert control_settings(NodeConfig({**properties, **own}), "cluster").lost_connection_grace_ms == grace_ms

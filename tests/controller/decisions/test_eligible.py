@@ -9,7 +9,7 @@ from ottla.controller.decisions.outcome import Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.configs import ResourceType
-from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
+from ottla.protocol.internal_topics.metadata_records import ClearElrRecord, FeatureLevelRecord
 from tests.controller.harness import DecisionHarness
 
 CLUSTER = (ResourceType.BROKER, "")
@@ -130,6 +130,20 @@ def test_an_alteration_that_is_only_validated_empties_nothing() -> None:
     before = len(cluster.state.index.with_elr)
     cluster.decide(after_elrs(cluster.state, lowered(cluster, validate_only=True)))
     assert cluster.turns == [0] and len(cluster.state.index.with_elr) == before
+
+
+def test_the_clear_elr_record_of_a_kafka_controller_bumps_the_partition_epoch_where_it_changes_something() -> None:
+    """As TopicDelta.maybeClearElr does: nodes that count otherwise refuse every AlterPartition of the others from then on."""
+    cluster = with_minimum_of_two()
+    cluster.topic("orders", "1 2 3", isr="1 2")
+    cluster.fence(2)
+    cluster.topic("payments", "1 3")
+    epochs = {name: cluster.partition(name).partition_epoch for name in ("orders", "payments")}
+    for name in ("orders", ""):
+        cluster.replay([ClearElrRecord(topic_name=name)])
+        assert cluster.show("orders") == "replicas 1 2 3 isr 1 leader 1 epoch 0"
+        assert cluster.partition("orders").partition_epoch == epochs["orders"] + 1
+        assert cluster.partition("payments").partition_epoch == epochs["payments"]
 
 
 def test_without_the_feature_a_leaderless_partition_waits_for_those_who_were_eligible() -> None:
