@@ -19,6 +19,7 @@ from ottla.broker.cluster.streams_topics import StreamsTopics
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.full_disks import FullDisks
 from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator, share_group_coordinator
 from ottla.broker.handlers.metadata import encoder_of_topics
 from ottla.broker.log_cleaner import LogCleaner
@@ -149,6 +150,10 @@ class BrokerNode:
                     self.lifecycle.directory_failed(directory.directory_id)
 
     # -- Life --------------------------------------------------------------------------------------------------------
+
+    @property
+    def full_disks(self) -> FullDisks:
+        return self._scheduled_tasks.full_disks
 
     @property
     def hidden_apis(self) -> frozenset[int]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.full_disks import LOOK_MS, FullDisks
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.replicas import Replicas
 from ottla.server.clock import TimerHandle
@@ -51,6 +52,7 @@ class ScheduledTasks:
         self._logs = logs
         self._replicas = replicas
         self._check_directories = check_directories
+        self.full_disks = FullDisks(world.clock, world.files, logs)
         self._flushing: set[int] = set()
         self._writing: set[str] = set()  # checkpoints under way
         self._stopped = False
@@ -64,6 +66,7 @@ class ScheduledTasks:
                 "recovery points", configs["log.flush.offset.checkpoint.interval.ms"], self._checkpoint_recovery_points
             ),
             ScheduledTask("log directories", CHECK_DIRECTORIES_MS, check_directories),
+            ScheduledTask("full disks", LOOK_MS, self.full_disks.look),
             ScheduledTask("flush", min(FLUSH_LOOK_MS_MAX, configs["log.flush.scheduler.interval.ms"]), self._flush),
             # Kafka's interval: half the time after which a follower leaves the ISR.
             ScheduledTask("in-sync replicas", configs["replica.lag.time.max.ms"] // 2, replicas.shrink_isrs),

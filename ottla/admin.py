@@ -15,6 +15,7 @@ from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
 from ottla.controller.metrics import ControllerMetrics, RaftMetrics
 from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.in_sync import InSyncOnce
 from ottla.node_state import NodeState
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.config.errors import ConfigError
@@ -36,7 +37,8 @@ def admin_server(node: NodeState) -> AdminServer | None:
         message = f"Invalid value {text} for configuration {ADMIN_LISTENER}: {error}"
         raise ConfigError(ADMIN_LISTENER, text, str(error), f"{ADMIN_LISTENER}=0.0.0.0:9644", message=message) from None
     node.metrics.add(LoopMetrics(node.world.clock))
-    return AdminServer(node.world, host, port, node.metrics, lambda: live(node), lambda: ready(node))
+    in_sync = InSyncOnce()
+    return AdminServer(node.world, host, port, node.metrics, lambda: live(node), lambda: ready(node, in_sync))
 
 
 def add_metadata_sources(
@@ -54,6 +56,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     broker.publisher.listeners.append(changes.on_metadata_update)
     registry.add(changes)
     registry.add(Traffic(broker.replicas, world.clock))
+    registry.add(broker.full_disks.metrics)
     registry.add(lambda: partition_metrics(broker.replicas))
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
     registry.add(lambda: client_metrics(broker.components.telemetry, world.clock.mono_ms()))
@@ -72,7 +75,7 @@ def live(node: NodeState) -> Iterator[Check]:
         yield Check("log directories", bool(usable), f"{len(usable)} of {len(node.logs.directories)} usable")
 
 
-def ready(node: NodeState) -> Iterator[Check]:
+def ready(node: NodeState, in_sync: InSyncOnce) -> Iterator[Check]:
     """Readiness: the checks that must pass before clients are routed to this node."""
     yield from live(node)
     if not node.started_metadata:
@@ -81,8 +84,16 @@ def ready(node: NodeState) -> Iterator[Check]:
     raft = node.metadata.raft
     where = f"node {raft.leader_id} leads" if raft.leader_id >= 0 else "no leader is known"
     yield Check("quorum", raft.is_in_touch, where if raft.is_in_touch else f"{where}, and it does not answer")
-    if node.config.is_broker:
-        yield _broker_check(node)
+    if not node.config.is_broker:
+        return
+    broker = _broker_check(node)
+    yield broker
+    if broker.passed and node.broker is not None:
+        image, now_ms = node.metadata.loader.image, node.world.clock.mono_ms()
+        missing = in_sync.missing(node.config.node_id, node.broker.replicas, image, now_ms)
+        full = node.broker.full_disks.full
+        yield Check("disk space", not full, "; ".join(full.values()))
+        yield Check("replicas", not missing, f"{missing} not in sync since the start" if missing else "")
 
 
 def _broker_check(node: NodeState) -> Check:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.wire import Wire
 from tests.needs import small_disk as mounted
+from tests.ports import free_ports
 
 TOPIC = "filling"
 VALUE = bytes(100_000)
@@ -53,7 +56,16 @@ def fill(wire: Wire) -> tuple[int, int]:
 def test_a_full_disk_refuses_produce_keeps_reads_and_takes_writes_again_once_there_is_room(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(2_000_000))
-    node: Node = start_node(small_disk / "data")
+    admin_port = free_ports(1)[0]
+    node: Node = start_node(small_disk / "data", **{"ottla.admin.listener": f"127.0.0.1:{admin_port}"})
+
+    def readiness() -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/readyz", timeout=5) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as refused:
+            return refused.read().decode()
+
     try:
         node.create(TOPIC)
         with node.wire() as wire:
@@ -62,8 +74,11 @@ def test_a_full_disk_refuses_produce_keeps_reads_and_takes_writes_again_once_the
             assert acknowledged > 5
             time.sleep(1.5)  # the scheduled tasks meet the full disk, too
             assert bytes_readable(wire) >= acknowledged * len(VALUE)
+            eventually(lambda: "[-] disk space" in readiness(), "the full disk to be shown")
+            assert f"Cannot append to {TOPIC}-0: no space left in {small_disk / 'data'}" in readiness()
             ballast.unlink()
             eventually(lambda: produce(wire) == 0, "a produce to be taken again")
             assert bytes_readable(wire) >= (acknowledged + 1) * len(VALUE)
+            eventually(lambda: "[+] disk space" in readiness(), "the room to be shown")
     finally:
         assert stop_node(node) == 0

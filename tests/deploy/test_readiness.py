@@ -7,6 +7,8 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
 from tests.cluster.shared import clear
@@ -52,6 +54,22 @@ def test_one_that_is_left_of_three_is_alive_and_not_ready_until_another_is_back(
     assert probe(cluster, 3, "/healthz")[0] == 200, "restarting it would not bring the others back"
     cluster.start(2)
     eventually(lambda: ready(cluster, 2) and ready(cluster, 3), "a quorum again")
+
+
+def test_one_that_comes_back_is_ready_when_its_replicas_are_in_sync_again(cluster: Cluster) -> None:
+    """An update of a StatefulSet stopped the next node while its replicas were behind: producers got NOT_ENOUGH_REPLICAS."""
+    admin = AdminClient(cluster.client_settings)
+    admin.create_topics([NewTopic("orders", 6, 3)])["orders"].result(30)
+    cluster.wait_isr("orders")
+    cluster.stop(3)
+    producer = Producer({**cluster.client_settings, "linger.ms": 5})
+    for _ in range(6_000):
+        producer.produce("orders", b"x" * 10_000)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    cluster.start(3)
+    eventually(lambda: ready(cluster, 3), "the one that came back")
+    assert all(3 in isr for isr in cluster.isr("orders").values()), cluster.isr("orders")
 
 
 def test_one_that_is_cut_off_is_not_ready_and_the_others_are(cluster: Cluster) -> None:
