@@ -13,8 +13,9 @@ import tempfile
 import time
 
 from ottla.protocol.records.builder import build_batch
+from ottla.protocol.work import Errand
 from ottla.server.workers import ThreadWorkers
-from ottla.storage.cleaner import Advance, Begin, Sync, clean, plan_for
+from ottla.storage.cleaner import Advance, Begin, clean, plan_for
 from ottla.storage.cleaner_pass import CleaningPass, Progress
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
@@ -64,7 +65,7 @@ async def one_pass(log: Log, records: int) -> None:
                 answer = await worker.call("advance", first_base)
                 assert isinstance(answer, Progress)
                 pieces += 1
-            case Sync(function):
+            case Errand(_, function):
                 await threads.run(function)
     seconds = time.perf_counter() - began
     cpu = sum(map(int, read(f"/proc/{worker.pid}/stat").rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")

@@ -10,9 +10,11 @@ import asyncio
 import logging
 
 from ottla.broker.configs import BrokerConfigs
+from ottla.protocol.work import Errand
+from ottla.server.disk_queue import Priority
 from ottla.server.worker_process import WorkerEnded, WorkerProcess
 from ottla.server.world import World
-from ottla.storage.cleaner import Advance, Begin, Cleaner, PassEnded, Step, Sync
+from ottla.storage.cleaner import Advance, Begin, Cleaner, PassEnded, Step
 from ottla.storage.cleaner_pass import CleaningPass, Progress
 from ottla.storage.logs import Logs
 
@@ -97,8 +99,8 @@ class LogCleaner:
                     raise PassEnded(str(error)) from error
             case Advance(first_base):
                 return await self._advance(first_base)
-            case Sync(function):
-                await self._world.workers.run(function)
+            case Errand(directory, function):
+                await self._world.workers.on_disk(directory, Priority.CHECKPOINT, function)
             case _:
                 await asyncio.sleep(0)
         return None

@@ -4,6 +4,8 @@
     more                    goes on in later turns, one slice in each, so that everybody else is served in between
     what leaves the         runs on a worker thread, for one request at a time: its result may take 256 MiB
     interpreter
+    what waits for a disk   runs on a thread of that disk. It does not wait for the line above: a client whose batches are
+                            recompressed for seconds kept each roll of the broker waiting when both had the same semaphore
 
 Meanwhile the connection that asked is served nothing else, because requests of one connection take effect in the order they
 arrive, and so that one client has one such request under way at most.
@@ -17,7 +19,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.work import RELEASE, Turn, Work
+from ottla.protocol.work import RELEASE, Errand, Turn, Work
+from ottla.server.disk_queue import Priority
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.world import World
@@ -25,6 +28,26 @@ from ottla.server.world import World
 T = TypeVar("T")
 S = TypeVar("S")
 logger = logging.getLogger(__name__)
+
+
+async def in_turns(world: World, work: Work[T], priority: Priority) -> T:
+    """Runs a scheduled task of the node, which asks for turns of the loop and for errands, and returns its result."""
+    failure: Exception | None = None
+    while True:
+        try:
+            asked = work.send(None) if failure is None else work.throw(failure)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        failure = None
+        try:
+            if asked is None:
+                await asyncio.sleep(0)
+            else:
+                assert isinstance(asked, Errand)
+                await world.workers.on_disk(asked.directory, priority, asked.run)
+        except Exception as error:
+            failure = error
 
 
 class LongWork:
@@ -76,6 +99,8 @@ class LongWork:
                     if holds:
                         holds = False
                         self._large.release()
+                elif isinstance(asked, Errand):
+                    await self._world.workers.on_disk(asked.directory, Priority.ROLL, asked.run)
                 else:
                     if not holds:
                         await self._large.acquire()

@@ -4,6 +4,7 @@ The work is a generator. It yields after each turn's worth:
 
     None         resume it in a later turn of the loop
     a callable   call it on a worker thread (it releases the GIL: decompression, compression) and send its result back
+    an Errand    the same for a function that waits for a disk and whose result takes no room
     RELEASE      the results of the callables are no longer in use
 
 and returns its result. Between two turns, state that it does not own may change. A turn's worth is a number of records,
@@ -14,11 +15,25 @@ not a time, so that a test can count it. The driver decides where the work runs:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from ottla.protocol.errors import KafkaError
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """File system calls that some work needs first. `directory` is the log directory whose disk they wait for."""
+
+    directory: str
+    run: Callable[[], object]
+
+    def __call__(self) -> object:
+        return self.run()
+
+
 Work: TypeAlias = Generator[Callable[[], object] | None, Any, T]
 
 #: Records looked at in one turn: about a microsecond each.

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
+from ottla.server.disk_queue import THREADS_OF_A_DISK, DiskQueue, Priority
 from ottla.server.worker_process import OwnProcess, WorkerProcess
 
 T = TypeVar("T")
 
-#: Kafka's background.threads is 10; here they share one interpreter. They mostly wait for the disk, where concurrent syncs share
-#: a journal commit: eight threads close 500 partitions in half the time of four.
+#: Kafka's background.threads is 10; here they share one interpreter. Eight threads close 500 partitions in half the time of four.
 THREADS = 8
 #: The limit of queued functions. Further callers wait, so that a slow disk cannot fill the memory with closures.
 QUEUED_MAX = 256
@@ -25,6 +25,9 @@ class Workers(Protocol):
     """A pool that runs blocking functions."""
 
     async def run(self, function: Callable[..., T], *args: object) -> T: ...
+
+    async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
+        """Runs a function that waits for the disk of this log directory, by its own queue and threads (`disk_queue.py`)."""
 
     def process(self) -> WorkerProcess:
         """Returns a process for long work in Python. It is started by the first call, and its user closes it."""
@@ -41,16 +44,26 @@ class ThreadWorkers:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = asyncio.Semaphore(QUEUED_MAX)
         self._apart: list[ThreadWorkers] = []
+        self._disks: dict[str, DiskQueue] = {}
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         async with self._room:
             return await self._loop.run_in_executor(self._executor, function, *args)
 
+    async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
+        queue = self._disks.get(directory)
+        if queue is None:
+            queue = self._disks[directory] = DiskQueue(self._of(f"disk {len(self._disks)}", THREADS_OF_A_DISK).run)
+        return await queue.run(priority, function, *args)
+
     def process(self) -> OwnProcess:
         return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process"))
 
     def apart(self, name: str) -> ThreadWorkers:
-        made = ThreadWorkers(self._loop, threads=1, name=name)
+        return self._of(name, 1)
+
+    def _of(self, name: str, threads: int) -> ThreadWorkers:
+        made = ThreadWorkers(self._loop, threads, name)
         self._apart.append(made)
         return made
 

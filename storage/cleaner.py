@@ -17,10 +17,11 @@ its own, tests at once) and sends the results back. Between two steps appends an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from ottla.protocol.work import Errand
 from ottla.storage import log_files, snapshot_files
 from ottla.storage.cleaner_filter import last_of_producers
 from ottla.storage.cleaner_pass import Job, Progress, Source
@@ -61,17 +62,12 @@ class Advance(NamedTuple):
     first_base: int
 
 
-class Sync(NamedTuple):
-    """Requests a call that waits for the disk; it may run on any thread."""
-
-    function: Callable[[], None]
-
-
 class Pause(NamedTuple):
     """Ends the turn of the event loop."""
 
 
-Step: TypeAlias = Begin | Advance | Sync | Pause
+# An errand waits for the disk, on any thread.
+Step: TypeAlias = Begin | Advance | Errand | Pause
 Steps: TypeAlias = Generator[Step, Progress | None, bool]
 
 
@@ -126,7 +122,7 @@ class Cleaner:
             size,
             100 * (1 - size / max(1, size_before)),
         )
-        yield Sync(self._logs.write_cleaned)
+        yield Errand(log.log_dir, partial(self._logs.write_cleaned, self._logs.directory_of(log)))
         return True
 
     def _next_due(self, now_ms: int) -> Generator[Step, Progress | None, tuple[Log, Plan] | None]:
@@ -228,7 +224,7 @@ def clean(
             if progress.written and _put_in_place(
                 log, [segments.pop(base) for base in progress.written], progress.size
             ):
-                yield Sync(partial(log.files.sync_dir, log.directory))
+                yield Errand(log.log_dir, partial(log.files.sync_dir, log.directory))
     except BaseException:  # also when the driver gives up: GeneratorExit
         _remove_unfinished(log)
         raise
@@ -238,7 +234,7 @@ def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | N
     if log.recovery_point < offset:
         job = log.begin_flush()
         if job is not None:
-            yield Sync(job.run)
+            yield Errand(log.log_dir, job.run)
             log.end_flush(job, now_ms)
         if log.recovery_point < offset:
             raise LogChanged("truncated or closed during the flush before compaction")

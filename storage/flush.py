@@ -79,7 +79,7 @@ class FlushJob:
             # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
             sync_topic_id(log.files, log.directory)
             if self.entry:
-                log.files.sync_dir(log.directory.rpartition("/")[0])
+                log.files.sync_dir(log.log_dir)
 
 
 def begin(log: LogState, *, names: bool = False, entry: bool = True) -> FlushJob | None:

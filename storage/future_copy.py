@@ -13,6 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from ottla.protocol.work import Errand
 from ottla.storage.config import NEVER
 from ottla.storage.epochs import NO_EPOCH
 from ottla.storage.log import Log, Origin
@@ -61,9 +62,7 @@ def follow_start(current: Log, future: Log, now_ms: int) -> None:
         future.apply_retention(now_ms)
 
 
-def copy_some(
-    current: Log, future: Log, bytes_max: int, now_ms: int, *, errand_done: bool = False
-) -> int | Callable[[], object]:
+def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, errand_done: bool = False) -> int | Errand:
     """Copies some batches; returns their size, 0 if the future log has all of them, or an errand (`Log.errand`) that it needs first.
 
     Raises:

@@ -24,12 +24,12 @@ from ottla.protocol.records.batch import (
     BatchView,
 )
 from ottla.protocol.records.validate import restamp, validate_header
-from ottla.protocol.work import RELEASE, TooLong, Turn, Work, do_at_once, do_now
-from ottla.storage import flush, log_start, lookup, roll, snapshot_files, truncate, trusted_append
+from ottla.protocol.work import Errand, TooLong, Turn, Work, do_at_once, do_now
+from ottla.storage import flush, log_start, lookup, retention_run, roll, snapshot_files, truncate, trusted_append
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 from ottla.storage.flush import FlushJob
-from ottla.storage.log_state import LogState
+from ottla.storage.log_state import LogState, Retiring
 from ottla.storage.preparation import Prepared, prepare
 from ottla.storage.producer_state import BatchMetadata, Origin
 from ottla.storage.results import NO_BYTES, Appended, Read
@@ -129,7 +129,6 @@ class Log(LogState):
         )
         if errand is not None:
             yield errand
-            yield RELEASE
         if not preparation.asks(header[ATTRIBUTES] & CODEC_MASK):
             return None if errand is None else Prepared(preparation, None)
         try:
@@ -170,10 +169,10 @@ class Log(LogState):
     def _duplicate(self, first: BatchMetadata) -> Appended:
         return Appended(first.first_offset, first.last_offset, first.timestamp, self.log_start_offset, duplicate=True)
 
-    def errand(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Callable[[], None] | None:
+    def errand(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Errand | None:
         """Returns the file system calls that such an append needs first, for a worker thread: the event loop must not wait for them.
 
-        The returned function does not raise: if it fails, the append tries again and raises the error.
+        They do not raise: if it fails, the append tries again and raises the error.
         """
         return roll.errand(self, size, last_offset, max_timestamp, now_ms)
 
@@ -298,7 +297,15 @@ class Log(LogState):
 
     def apply_retention(self, now_ms: int) -> int:
         """Removes the segments that retention no longer keeps; returns their number."""
-        return log_start.apply_retention(self, now_ms)
+        return retention_run.apply_retention(self, now_ms)
+
+    def retention_errand(self, now_ms: int) -> Errand | None:
+        """Returns the file system calls that `begin_retention` needs first, for a worker thread."""
+        return retention_run.errand(self, now_ms)
+
+    def begin_retention(self, now_ms: int) -> Retiring | None:
+        """The same in three parts: `run` of the job renames files on a worker, and its `end` counts them. None: nothing has expired."""
+        return retention_run.begin(self, now_ms)
 
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.storage import epochs
 from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.files import Files
 from ottla.storage.log_state import LogState
 from ottla.storage.partition_dir import write_topic_id
 from ottla.storage.segment import DELETED_SUFFIX, Segment
@@ -78,6 +79,13 @@ def delete_segments(log: LogState, gone: list[Segment]) -> None:
         segment.removed = True
         segment.unmap()
         for name in segment.file_names():
-            if log.files.exists(name):
-                log.files.rename(name, name + DELETED_SUFFIX)
-                log.deleted_files.append(name + DELETED_SUFFIX)
+            if (renamed := rename_deleted(log.files, name)) is not None:
+                log.deleted_files.append(renamed)
+
+
+def rename_deleted(files: Files, name: str) -> str | None:
+    """Renames the file to `.deleted` and returns its new name, or None if there is no such file."""
+    if not files.exists(name):
+        return None
+    files.rename(name, name + DELETED_SUFFIX)
+    return name + DELETED_SUFFIX

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
+from typing import Protocol
 
 from ottla.protocol.records.convert import TARGET_CODECS
 from ottla.protocol.records.validate import RecordRules
@@ -23,6 +24,15 @@ from ottla.storage.producer_state import ProducerState
 from ottla.storage.producers import ProducerStates
 from ottla.storage.roll_policy import roll_deadline
 from ottla.storage.segments import Segments
+
+
+class Retiring(Protocol):
+    """See `retention_run.RetentionJob`."""
+
+    segments: int
+
+    def run(self) -> None: ...
+    def end(self) -> None: ...
 
 
 class LogState:
@@ -75,6 +85,7 @@ class LogState:
         self.truncating_to = NEVER
         self.truncating_start: int | None = None
         self.end_gap = (0, 0)  # a truncation left no batch in these offsets, and the log continues after them
+        self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
         self.truncations = 0  # a flush that began before one does not advance the recovery point
         self.flush_lock = Lock()  # held while a flush makes its system calls
         # Called before a truncation (with the new log start, if any), to lower the checkpoints.
@@ -151,6 +162,11 @@ class LogState:
         for segment in self.segments:
             segment.update_config(config)
         self.on_new_active()
+
+    @property
+    def log_dir(self) -> str:
+        """The log directory that contains this log's directory: one disk."""
+        return self.directory.rpartition("/")[0]
 
     def roll_jitter_ms(self) -> int:
         return int(self._jitter * min(self.config.segment_jitter_ms, self.config.roll_ms))

@@ -227,18 +227,17 @@ class Logs(FutureLogs):
         if log.has_files:
             self._remove_files(log, directory, now_ms)
 
-    @property
-    def deleted_to_rename(self) -> int:
-        """Returns the number of deleted logs whose directories are not yet renamed."""
-        return len(self._removals)
+    def deleted_to_rename(self, directory: LogDir) -> int:
+        """Returns the number of deleted logs of this log directory whose directories are not yet renamed."""
+        return len(self._removals.in_directory(directory))
 
-    def rename_deleted(self) -> None:
-        """Renames the directories of deleted logs, with one sync per log directory, on any thread.
+    def rename_deleted(self, directory: LogDir) -> None:
+        """Renames the directories of deleted logs in a log directory, with one sync, on any thread.
 
         Raises:
             StorageFailure: some were not renamed; on a full disk (`DiskFull`) the next call tries again.
         """
-        failure = self._removals.rename_all()
+        failure = self._removals.rename_in(directory)
         if failure is not None:
             raise failure
 
@@ -258,34 +257,17 @@ class Logs(FutureLogs):
                 self.directory_failed(directory, failure)
             raise
 
-    def remove_deleted(self, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
+    def remove_deleted(self, directory: LogDir, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
         """Unlinks files and directories whose file.delete.delay.ms has passed, at most `limit`; returns their number.
 
-        It runs on any thread, one call at a time.
+        It runs on any thread, one call for a log directory at a time.
         """
-        for log in self:
+        for log in self.in_directory(directory):
             while log.deleted_files:
-                self._removals.add_file(log.deleted_files.pop(), now_ms + log.config.file_delete_delay_ms)
-        return self._removals.remove_due(now_ms, limit)
+                self._removals.add_file(log, log.deleted_files.pop(), now_ms + log.config.file_delete_delay_ms)
+        return self._removals.remove_due(directory, now_ms, limit)
 
     # Scheduled tasks
-
-    def apply_retention(self, now_ms: int) -> int:
-        """Applies retention to all logs with cleanup.policy=delete; returns the number of removed segments."""
-        count = 0
-        for log in self:
-            if log.failure is None:
-                try:
-                    count += log.apply_retention(now_ms)
-                except StorageFailure as failure:
-                    logger.warning("retention of %s: %s", log, failure)
-                except Exception:
-                    logger.exception(
-                        "retention of %s", log
-                    )  # retention of the remaining logs must go on, or the disk would fill up
-        if count:
-            self.write_log_starts()  # one sync for all logs: removed segments must not come back after a crash
-        return count
 
     def flush_due(self, now_ms: int) -> list[Log]:
         """Returns the logs to flush now (`Log.begin_flush`). It runs on the thread that appends.
@@ -357,10 +339,11 @@ class Logs(FutureLogs):
 
     def end_close(self, broker_epoch: int = -1) -> None:
         """Syncs the log directories and writes the checkpoints and marks, after every log is closed, on any thread."""
-        try:
-            self.rename_deleted()
-        except StorageFailure as failure:
-            logger.warning("deleted partitions keep their names until the next start: %s", failure)
+        for directory in self.directories:
+            try:
+                self.rename_deleted(directory)
+            except StorageFailure as failure:
+                logger.warning("deleted partitions keep their names until the next start: %s", failure)
         self._sync_entries()
         unclean = self._unclean
         unclean |= {self.directory_of(log).path for log in (*self, *self.futures()) if not log.closed}

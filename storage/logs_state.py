@@ -51,7 +51,7 @@ class LogsState:
         self._by_path = {directory.path: directory for directory in directories}
         self._in: dict[str, dict[Key, Log]] = {directory.path: {} for directory in directories}
         self._removals = Removals(files, self.directory_failed, self.sync_names)
-        self._checkpoints = OffsetCheckpoints(files)
+        self._checkpoints = OffsetCheckpoints(files, self._by_path)
         # Directories where logs have taken other ones' places since their names were synced, and how many.
         self._renamed: dict[str, int] = {}
         self._collected: dict[tuple[str, str], Collected] = {}  # the last of each checkpoint, by directory and name
@@ -81,7 +81,7 @@ class LogsState:
         return len(self._logs)
 
     def directory_of(self, log: Log) -> LogDir:
-        return self._by_path[log.directory.rpartition("/")[0]]
+        return self._by_path[log.log_dir]
 
     def future(self, topic_id: bytes, partition: int) -> Log | None:
         """Returns the log that is to replace this partition's log from another directory."""
@@ -146,10 +146,12 @@ class LogsState:
 
     # Checkpoints
 
-    def write_recovery_points(self) -> None:
-        """Writes the recovery points, and the log start offsets that belong to them, on any thread (as the other checkpoints)."""
-        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point_to_write)
-        self.write_log_starts()
+    # Each of these runs on any thread; with `only`, for this log directory. Without, for all of them.
+
+    def write_recovery_points(self, only: LogDir | None = None) -> None:
+        """Writes the recovery points, and the log start offsets that belong to them."""
+        self._write(checkpoint.RECOVERY_POINT, lambda log: log.recovery_point_to_write, only)
+        self.write_log_starts(only)
 
     def write_log_starts(self, only: LogDir | None = None) -> list[LogDir]:
         """Writes and syncs the log start offsets, so that DeleteRecords survives a crash. Returns the directories where this failed."""
@@ -171,18 +173,19 @@ class LogsState:
                     self._renamed.pop(directory.path, None)
         return directory.online
 
-    def write_high_watermarks(self) -> None:
+    def write_high_watermarks(self, only: LogDir | None = None) -> None:
         # `min` of the two takes twice as long.
         self._write(
             checkpoint.REPLICATION,
             lambda log: (
                 log.high_watermark if log.truncating_to == NEVER else min(log.high_watermark, log.truncating_to)
             ),
+            only,
         )
 
-    def write_cleaned(self) -> None:
-        """Writes up to which offset each log is clean. It may run on another thread."""
-        self._write(checkpoint.CLEANER, lambda log: log.cleaned_until or None)
+    def write_cleaned(self, only: LogDir | None = None) -> None:
+        """Writes up to which offset each log is clean."""
+        self._write(checkpoint.CLEANER, lambda log: log.cleaned_until or None, only)
 
     def _write(self, name: str, value: Callable[[Log], int | None], only: LogDir | None = None) -> list[LogDir]:
         """Writes a checkpoint; returns the directories whose file is out of date."""

@@ -7,7 +7,7 @@ truncation, when a log turns out to be shorter at the start, and when a partitio
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 
 from ottla.storage import checkpoint
@@ -25,12 +25,12 @@ Offsets = dict[tuple[str, int], int]
 class OffsetCheckpoints:
     """Log directories are given by their paths. All methods raise `StorageFailure` if a file cannot be written."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, directories: Iterable[str]) -> None:
         self._files = files
         self._contents: dict[str, Offsets] = {}  # the contents of the files, by path
         self._written: set[str] = set()  # files that only this process has written
-        # Workers write the checkpoints; the lock serializes the writes of one.
-        self._locks = {name: Lock() for name in NAMES}
+        # Workers write the checkpoints; the lock serializes the writes of one file. A disk that hangs keeps those of no other disk.
+        self._locks = {(directory, name): Lock() for directory in directories for name in NAMES}
 
     def read(self, directory: str) -> None:
         """Reads the checkpoints. A damaged one counts as missing: the logs are then read from their start."""
@@ -49,13 +49,13 @@ class OffsetCheckpoints:
 
     def write(self, directory: str, name: str, collect: Callable[[], Offsets]) -> None:
         """Writes the collected offsets. They are collected under the lock, so that an older collection does not replace a newer."""
-        with self._locks[name]:
+        with self._locks[directory, name]:
             self._replace(directory, name, collect())
 
     def lower(self, directory: str, key: tuple[str, int], wanted: Callable[[str, int], int]) -> None:
         """Replaces the entries of one partition: `wanted` gets the name of the checkpoint and the offset in it."""
         for name in NAMES:
-            with self._locks[name]:
+            with self._locks[directory, name]:
                 now = self.known(directory, name, key)
                 offset = wanted(name, now)
                 if offset != now:
@@ -64,7 +64,7 @@ class OffsetCheckpoints:
     def lower_to_ends(self, directory: str, ends: Mapping[tuple[str, int], int]) -> None:
         """Lowers entries beyond a log's end."""
         for name in NAMES:
-            with self._locks[name]:
+            with self._locks[directory, name]:
                 known = self._of(directory, name)
                 lowered = {key: min(offset, ends[key]) for key, offset in known.items() if key in ends}
                 if any(known[key] != offset for key, offset in lowered.items()):
@@ -73,7 +73,7 @@ class OffsetCheckpoints:
     def forget(self, directory: str, key: tuple[str, int]) -> None:
         """Removes a deleted partition, so that its offsets do not apply to a new topic of the same name."""
         for name in NAMES:
-            with self._locks[name]:
+            with self._locks[directory, name]:
                 # An entry of 0 is valid for a new topic, too; each write costs time for all partitions.
                 if self.known(directory, name, key):
                     offsets = self._of(directory, name)

@@ -5,6 +5,8 @@
                   take seconds for a topic of 1,000 partitions (3.9 ms each were measured)
     unlink        after file.delete.delay.ms, on any thread, a bounded number per call
 
+Each log directory is renamed and unlinked by itself: a disk that is full, fails or hangs keeps the files of no other disk.
+
 A process that ends between the steps leaves directories under their old names. Their topic is not in the metadata any more, so
 the next start sets them aside (`-stray`) and does not serve the topic. Renamed directories are unlinked by the next start.
 A new log of the same name waits for the rename (`settle`), or its files would be put into the old directory.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 
 from ottla.storage.errors import DiskFull, StorageFailure
@@ -42,10 +44,12 @@ class RemovedLog:
     #: The log directory of the future log that replaced it.
     replaced_by: LogDir | None = None
     renamed: bool = False
+    #: Held for the rename, never for a sync.
+    lock: Lock = field(default_factory=Lock)
 
 
 class Removals:
-    """The deleted logs of a node until their directories are unlinked. All methods except `rename_all` and `remove_due` are for the thread that appends."""
+    """The deleted logs of a node until their directories are unlinked. All methods except `rename_in` and `remove_due` are for the thread that appends."""
 
     def __init__(
         self,
@@ -57,13 +61,13 @@ class Removals:
         self._on_failed = on_failed
         self._sync_names = sync_names
         self._removed: dict[str, RemovedLog] = {}  # by the directory that is to be renamed
-        self._renaming = Lock()  # held for one rename, never for a sync
-        self._due_trees: dict[str, int] = {}  # path -> due ms
-        self._due_files: dict[str, int] = {}
+        # The files and the directories to unlink, with the time when each is due, by log directory.
+        self._due_files: dict[str, dict[str, int]] = {}
+        self._due_trees: dict[str, dict[str, int]] = {}
 
-    def __len__(self) -> int:
-        """The number of logs that are not yet renamed."""
-        return len(self._removed)
+    def in_directory(self, directory: LogDir) -> list[RemovedLog]:
+        """Returns the logs of this log directory that are not yet renamed."""
+        return [entry for entry in list(self._removed.values()) if entry.directory is directory]
 
     def add(self, log: Log, directory: LogDir, target: str, due_ms: int, replaced_by: LogDir | None = None) -> None:
         """Adds a deleted or replaced log."""
@@ -72,11 +76,11 @@ class Removals:
 
     def add_renamed(self, path: str, due_ms: int) -> None:
         """Adds a directory that is renamed already."""
-        self._due_trees[path] = due_ms
+        self._due_trees.setdefault(path.rpartition("/")[0], {})[path] = due_ms
 
-    def add_file(self, path: str, due_ms: int) -> None:
+    def add_file(self, log: Log, path: str, due_ms: int) -> None:
         """Adds a file of an existing log: of a segment that retention, truncation or compaction has removed."""
-        self._due_files[path] = due_ms
+        self._due_files.setdefault(log.log_dir, {})[path] = due_ms
 
     def settle(self, paths: Iterable[str]) -> None:
         """Renames those of these directories that are pending, and syncs the renames, so that a crash cannot undo them.
@@ -86,41 +90,39 @@ class Removals:
         """
         pending = self.pending(paths)
         if pending:
-            failure = self.rename_all()
+            places = {entry.directory.path: entry.directory for entry in map(self._removed.__getitem__, pending)}
+            failures = [self.rename_in(directory) for directory in places.values()]
             if self.pending(pending):
-                assert failure is not None
-                raise failure
+                raise next(failure for failure in failures if failure is not None)
 
     def pending(self, paths: Iterable[str]) -> list[str]:
         """Returns those of these directories that are to be renamed."""
         return [path for path in paths if path in self._removed]
 
-    def rename_all(self) -> StorageFailure | None:
-        """Renames all pending directories and syncs each log directory once, on any thread. Returns the last failure."""
+    def rename_in(self, directory: LogDir) -> StorageFailure | None:
+        """Renames the pending directories of a log directory and syncs it once, on any thread. Returns a failure."""
+        entries = self.in_directory(directory)
+        if not entries:
+            return None
         failure: StorageFailure | None = None
-        waiting: dict[str, list[RemovedLog]] = {}
-        for entry in list(self._removed.values()):
-            waiting.setdefault(entry.directory.path, []).append(entry)
-        for entries in waiting.values():
-            directory = entries[0].directory
-            try:
-                for entry in entries:
-                    # Without the sync a power loss could take the new name and keep the rename of the old log. If the new log's
-                    # directory is offline, the old one keeps its name: the next start chooses between the two.
-                    if entry.replaced_by is None or self._sync_names(entry.replaced_by):
-                        self._rename(entry)
-                self._files.sync_dir(directory.path)
-            except StorageFailure as error:
-                failure = error
-                if isinstance(error, DiskFull):
-                    continue  # retried by the next call
-                self._on_failed(directory, error)
+        try:
             for entry in entries:
-                self._left(entry)
+                # Without the sync a power loss could take the new name and keep the rename of the old log. If the new log's
+                # directory is offline, the old one keeps its name: the next start chooses between the two.
+                if entry.replaced_by is None or self._sync_names(entry.replaced_by):
+                    self._rename(entry)
+            self._files.sync_dir(directory.path)
+        except StorageFailure as error:
+            if isinstance(error, DiskFull):
+                return error  # retried by the next call
+            failure = error
+            self._on_failed(directory, error)
+        for entry in entries:
+            self._left(entry)
         return failure
 
     def _rename(self, entry: RemovedLog) -> None:
-        with self._renaming:
+        with entry.lock:
             if not entry.renamed:
                 entry.log.unmap()
                 self._files.rename(entry.log.directory, entry.target)
@@ -128,20 +130,21 @@ class Removals:
 
     def _left(self, entry: RemovedLog) -> None:
         """Marks a rename as synced, or its log directory as offline: the name is free."""
-        with self._renaming:
+        with entry.lock:
             # It may have been removed by another thread, or replaced by a newer log.
             if self._removed.get(entry.log.directory) is entry:
                 del self._removed[entry.log.directory]
                 if entry.renamed and entry.directory.online:
-                    self._due_trees[entry.target] = entry.due_ms
+                    self.add_renamed(entry.target, entry.due_ms)
 
-    def remove_due(self, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
-        """Unlinks due files and directories, at most `limit`, on any thread; returns how many of them it looked at.
+    def remove_due(self, directory: LogDir, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
+        """Unlinks due files and directories of a log directory, at most `limit`, on any thread; returns how many it looked at.
 
-        What cannot be unlinked is tried again after `RETRY_MS`, so that one disk never stops the removal on another one.
+        What cannot be unlinked is tried again after `RETRY_MS`.
         """
         count = 0
-        for waiting, remove in ((self._due_files, self._files.remove), (self._due_trees, self._files.remove_tree)):
+        for all_due, remove in ((self._due_files, self._files.remove), (self._due_trees, self._files.remove_tree)):
+            waiting = all_due.get(directory.path, {})
             due = [path for path, due_ms in list(waiting.items()) if due_ms <= now_ms]
             for path in due[: limit - count]:
                 count += 1

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.work import Errand
 from ottla.storage import snapshot_files
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_files import create_files, delete_segments, new_segment, remove_files
@@ -91,18 +92,18 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
     return new
 
 
-def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Callable[[], None] | None:
-    """Returns the work for a worker thread that the next roll needs (`Log.errand`)."""
+def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Errand | None:
+    """Returns the file system calls that the next roll needs (`Log.errand`)."""
     segment = log.segments.active
     if log.has_room(size, last_offset, max_timestamp, now_ms) or log.failure is not None:
         return None
     if not log.has_files:
-        return partial(_create_files_ahead, log)
+        return Errand(log.log_dir, partial(_create_files_ahead, log))
     if segment.length_synced or not segment.size:
         return None
     if not roll_reason(segment, log.config, size, last_offset, max_timestamp, now_ms, log.roll_jitter_ms()):
         return None
-    return partial(_run_errand, log, _sync_lengths)
+    return Errand(log.log_dir, partial(run_errand, log, sync_lengths))
 
 
 def _create_files_ahead(log: LogState) -> None:
@@ -111,14 +112,14 @@ def _create_files_ahead(log: LogState) -> None:
     A client that writes to one partition of a new topic soon writes to the next ones. Without that each first record waits for a thread:
     10,000 of them took 6.9 s, and a third of the CPU time was for handing over.
     """
-    _run_errand(log, create_files)
+    run_errand(log, create_files)
     ahead = log.without_files
     for _ in range(min(len(ahead), FILES_AHEAD)):
         with suppress(IndexError):  # another thread has taken the last one
-            _run_errand(ahead.popleft(), create_files)
+            run_errand(ahead.popleft(), create_files)
 
 
-def _run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
+def run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
     """Runs an errand on any thread. If it fails, the next append fails again, or finds the log directory offline."""
     try:
         errand(log)
@@ -130,7 +131,7 @@ def _run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
             log.fail(failure)
 
 
-def _sync_lengths(log: LogState) -> None:
+def sync_lengths(log: LogState) -> None:
     """Syncs the log's directory, and the current lengths of its files, before a roll."""
     active = log.segments.active
     allocated = active.allocated

@@ -121,10 +121,17 @@ def load(log: LogState, producers: ProducerStates, offset_max: int, decoded: Dec
 
 
 def forget(log: LogState, is_gone: Callable[[int], bool]) -> None:
+    for offset in leave(log, is_gone):
+        remove_file(log, offset)
+
+
+def leave(log: LogState, is_gone: Callable[[int], bool]) -> list[int]:
+    """Forgets these snapshots in memory; returns the offsets of those that have files."""
     for offset in list(filter(is_gone, log.frozen)):
         del log.frozen[offset]
-    for offset in list(filter(is_gone, log.snapshots)):
-        remove(log, offset)
+    gone = list(filter(is_gone, log.snapshots))
+    log.snapshots = [offset for offset in log.snapshots if not is_gone(offset)]
+    return gone
 
 
 def remove(log: LogState, offset: int) -> None:

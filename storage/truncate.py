@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.storage import replay, snapshot_files
+from ottla.storage import replay, retention_run, snapshot_files
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_files import create_files, delete_segments, new_segment
@@ -124,6 +124,7 @@ def _begin_truncation(log: LogState, offset: int, log_start_offset: int | None =
 
     `cleaned_until` is lowered even before: a worker writes its checkpoint, and must not write the old offset again.
     """
+    retention_run.finish(log)
     log.cleaned_until = min(log.cleaned_until, offset)
     log.truncating_to = offset
     log.truncating_start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset

@@ -30,7 +30,10 @@ from ottla.broker.replication.truncation import EndOfEpoch
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
+from ottla.protocol.work import Errand
 from ottla.server.clock import TimerHandle, pause
+from ottla.server.disk_queue import Priority
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.world import World
@@ -285,13 +288,15 @@ class LeaderFetcher:
         self._in_flight -= 1
         self._turn()
 
-    def _errand(self, number: int, topic_id: bytes, data: PartitionData) -> Callable[[], None] | None:
+    def _errand(self, number: int, topic_id: bytes, data: PartitionData) -> Errand | None:
         followed = self.session.asked((topic_id, data.partition_index), number)
         own_log = None if followed is None else followed.partition.log
         if own_log is None:
             return None
-        size = len(cast("bytes | memoryview", data.records or b""))
-        return own_log.errand(size, own_log.log_end_offset, NO_TIMESTAMP, self._world.clock.wall_ms())
+        records = cast("bytes | memoryview", data.records or b"")
+        # The first batch's: it decides whether the append begins with a roll by time.
+        max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
+        return own_log.errand(len(records), own_log.log_end_offset, max_timestamp, self._world.clock.wall_ms())
 
     async def _run_errands(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]]
@@ -299,7 +304,8 @@ class LeaderFetcher:
         """Run on several threads: while one waits for the file system, the others proceed."""
         ready = min(len(responses), ERRANDS_AT_ONCE)
         errands = [errand for each in responses[:ready] if (errand := self._errand(number, *each)) is not None]
-        await asyncio.gather(*(self._world.workers.run(errand) for errand in errands))
+        on_disk = self._world.workers.on_disk
+        await asyncio.gather(*(on_disk(errand.directory, Priority.ROLL, errand.run) for errand in errands))
         self._handle(protocol, number, responses, ready)
 
     def _handle_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:

@@ -12,6 +12,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.server.disk_queue import Priority
 from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.log import Log
@@ -36,7 +37,7 @@ async def truncate_after(
     leader_epoch: int,
 ) -> None:
     """Truncates after the errand (`Log.truncation_errand`), if it is still this leader that the log is to agree with."""
-    decoded = await world.workers.run(errand)
+    decoded = await world.workers.on_disk(own_log.log_dir, Priority.ROLL, errand)
     if _still_follows(partition, own_log, leader_epoch):
         partition.truncate_as_follower(agreed_end(own_log, leader), decoded)
 
@@ -48,7 +49,9 @@ async def go_to_leaders_range(world: World, channel: Channel, timeout_ms: int, p
     start = await _leader_offset(channel, timeout_ms, partition, leader_epoch, EARLIEST)
     own_log = partition.log
     errand = None if own_log is None else own_log.truncation_errand(end)
-    decoded = None if errand is None else await world.workers.run(errand)
+    decoded = None
+    if own_log is not None and errand is not None:
+        decoded = await world.workers.on_disk(own_log.log_dir, Priority.ROLL, errand)
     if own_log is None or not _still_follows(partition, own_log, leader_epoch):
         return
     if end < own_log.log_end_offset:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from ottla.server.disk_queue import Priority
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log
@@ -29,12 +30,12 @@ class Flushed(Protocol):
     def flushed(self, failed: bool) -> None: ...
 
 
-async def flush_log(world: World, local_log: Log) -> bool:
-    """Flush on a worker. Returns False if the log was truncated or closed meanwhile; raises StorageFailure."""
+async def flush_log(world: World, local_log: Log, priority: Priority = Priority.ACKNOWLEDGE) -> bool:
+    """Flush on a thread of its disk. Returns False if the log was truncated or closed meanwhile; raises StorageFailure."""
     job = local_log.begin_flush()
     if job is None:
         return not local_log.closed
-    await world.workers.run(job.run)
+    await world.workers.on_disk(local_log.log_dir, priority, job.run)
     return local_log.end_flush(job, world.clock.wall_ms())
 
 

@@ -27,6 +27,7 @@ from ottla.broker.replication.throttle import Throttle
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import pause
+from ottla.server.disk_queue import Priority
 from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
 from ottla.storage import future_copy
@@ -220,19 +221,19 @@ class LogMoves:
         assert current is not None
         if current.has_files and not current.recovery_point and current.log_end_offset:
             # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
-            return self._on_worker(partial(current.flush, now_ms))
+            return partial(flush_log, self._world, current)
         if move.aligned != current.truncations:
             future_copy.align(current, future)
             move.aligned = current.truncations
         future_copy.follow_start(current, future, now_ms)
         if future.deleted_files:
             gone, future.deleted_files = future.deleted_files, []
-            return self._on_worker(partial(self._remove, gone))
+            return self._on_disk(move.target.path, Priority.REMOVAL, partial(self._remove, gone))
         if move.read_ahead_to <= future.log_end_offset < current.log_end_offset:
             ahead = future_copy.read_ahead(current, future.log_end_offset, READ_AHEAD_BYTES)
             move.read_ahead_to = future.log_end_offset + 1 if ahead is None else ahead.to_offset
             if ahead is not None:
-                return self._on_worker(ahead.read)
+                return self._on_disk(current.log_dir, Priority.READ, ahead.read)
         copied, until_ns, bytes_max = 0, self._world.clock.mono_ns() + SLICE_NS, min(SLICE_BYTES, self._configs[RATE])
         while copied < bytes_max and self._world.clock.mono_ns() < until_ns:
             size = min(PIECE_BYTES, bytes_max)
@@ -240,7 +241,7 @@ class LogMoves:
             move.errand_done = False
             if not isinstance(some, int):
                 move.errand_done = True
-                return self._on_worker(some)
+                return self._on_disk(some.directory, Priority.ROLL, some.run)
             if not some:
                 return self._caught_up(move, current, now_ms)
             copied += some
@@ -249,7 +250,7 @@ class LogMoves:
 
     async def _rest(self, move: Move) -> None:
         if move.future.unflushed_bytes >= FLUSH_BYTES:
-            await self._world.workers.run(move.future.flush, self._world.clock.wall_ms())
+            await flush_log(self._world, move.future, Priority.FLUSH)
         while self._moves.get(move.key) is move:
             self._throttle.bytes_per_second = self._configs[RATE]
             pause_ms = self._throttle.pause_ms()
@@ -298,13 +299,13 @@ class LogMoves:
         if (current := move.partition.log) is not None and current.config.flush_messages == future_copy.EVERY_RECORD:
             await flush_log(self._world, current)
         await flush_log(self._world, move.future)
-        await self._world.workers.run(self._sync, move)
+        await self._world.workers.on_disk(move.target.path, Priority.FLUSH, self._sync, move)
         move.start_written = start
 
     def _sync(self, move: Move) -> None:
         if self._logs.write_log_starts(move.target):
             raise DiskFull(move.target.path, "the log start offset could not be written")
-        self._logs.rename_deleted()
+        self._logs.rename_deleted(move.target)
 
     def _is_accepted(self, move: Move) -> bool:
         image = self._image()
@@ -322,8 +323,8 @@ class LogMoves:
         assert self._assignments is not None
         self._assignments.assign(*move.key, move.target.directory_id)
 
-    def _on_worker(self, function: Callable[[], object]) -> Wait:
-        return partial(self._world.workers.run, function)
+    def _on_disk(self, directory: str, priority: Priority, function: Callable[[], object]) -> Wait:
+        return partial(self._world.workers.on_disk, directory, priority, function)
 
     def _remove(self, paths: list[str]) -> None:
         for path in paths:

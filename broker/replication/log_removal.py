@@ -1,28 +1,31 @@
-"""Removes deleted logs from the disk on a worker, while the loop only removes them from memory.
+"""Removes deleted logs from the disks on their threads, while the loop only removes them from memory.
 
 Renaming waits for nothing but an earlier round; all that was deleted meanwhile shares the next one, with one sync per log
-directory (`storage/removal.py`). Unlinking takes a bounded number per call, so that flushes get the workers in between.
+directory (`storage/removal.py`). Unlinking takes a bounded number per call, so that other work gets the disk in between.
 """
 
 from __future__ import annotations
 
 import logging
 
+from ottla.server.disk_queue import Priority
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
+from ottla.storage.log_dirs import LogDir
 from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 
 
 class LogRemoval:
-    """Renames and deletes the directories of deleted logs on a worker."""
+    """Renames and deletes the directories of deleted logs, in each log directory by itself."""
 
     def __init__(self, world: World, logs: Logs) -> None:
         self._world = world
         self._logs = logs
-        self._renaming = False
-        self._removing = False
+        # The paths of the log directories where it is under way.
+        self._renaming: set[str] = set()
+        self._removing: set[str] = set()
         self._stopped = False
 
     def stop(self) -> None:
@@ -31,33 +34,37 @@ class LogRemoval:
 
     def rename(self) -> None:
         """Logs may have been deleted: rename their directories soon."""
-        if self._logs.deleted_to_rename and not self._renaming and not self._stopped:
-            self._renaming = True
-            self._world.spawn(self._rename(), "rename deleted logs")
+        for directory in self._logs.directories:
+            due = directory.path not in self._renaming and self._logs.deleted_to_rename(directory)
+            if due and not self._stopped:
+                self._renaming.add(directory.path)
+                self._world.spawn(self._rename(directory), f"rename deleted logs of {directory.path}")
 
-    async def _rename(self) -> None:
+    async def _rename(self, directory: LogDir) -> None:
+        rename = self._logs.rename_deleted
         try:
-            while self._logs.deleted_to_rename and not self._stopped:
-                await self._world.workers.run(self._logs.rename_deleted)
+            while self._logs.deleted_to_rename(directory) and not self._stopped:
+                await self._world.workers.on_disk(directory.path, Priority.REMOVAL, rename, directory)
         except StorageFailure as failure:
             log.error("deleted partitions keep their names for now: %s", failure)
         finally:
-            self._renaming = False
+            self._renaming.discard(directory.path)
 
     def remove(self) -> None:
         """Unlink what was deleted long enough ago."""
         self.rename()  # again what a full disk refused
-        if not self._removing and not self._stopped:
-            self._removing = True
-            self._world.spawn(self._remove(), "remove deleted logs")
+        for directory in self._logs.directories:
+            if directory.online and directory.path not in self._removing and not self._stopped:
+                self._removing.add(directory.path)
+                self._world.spawn(self._remove(directory), f"remove deleted logs of {directory.path}")
 
-    async def _remove(self) -> None:
-        now_ms = self._world.clock.wall_ms()
+    async def _remove(self, directory: LogDir) -> None:
+        now_ms, remove = self._world.clock.wall_ms(), self._logs.remove_deleted
         try:
             removed = 1
             while removed and not self._stopped:
-                removed = await self._world.workers.run(self._logs.remove_deleted, now_ms)
+                removed = await self._world.workers.on_disk(directory.path, Priority.REMOVAL, remove, directory, now_ms)
         except StorageFailure as failure:
             log.error("deleted logs were not removed: %s", failure)
         finally:
-            self._removing = False
+            self._removing.discard(directory.path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.server.disk_queue import Priority
 from ottla.server.isolation import isolated
 from ottla.server.world import World
 from ottla.storage.log_dirs import LogDir
@@ -43,4 +44,5 @@ class LogStartWrites:
             self._running.discard(directory.path)
 
     async def _write(self, directory: LogDir) -> bool:
-        return not await self._world.workers.run(self._logs.write_log_starts, directory)
+        write = self._logs.write_log_starts
+        return not await self._world.workers.on_disk(directory.path, Priority.ACKNOWLEDGE, write, directory)

@@ -30,7 +30,7 @@ class FileCalls:
         def counted(method: Any) -> Any:
             def call(files: OsFiles, path: str, *args: Any, **kwargs: Any) -> Any:
                 if f"/{name}-" in path:
-                    if threading.current_thread().name.startswith("worker"):
+                    if threading.current_thread().name.startswith("disk"):
                         self.on_workers += 1
                     else:
                         self.elsewhere += 1
@@ -99,4 +99,34 @@ def test_a_roll_waits_for_no_journal_on_the_loop(node: CountedNode, monkeypatch:
         monkeypatch.setattr(OsFiles, "sync_dir", noted)
         for number in range(1, 6):
             assert offsets(wire.request(produced("rolls", [0], bytes(600_000)), 9)) == [number]
-        assert len(syncs) == 5 and all(name.startswith("worker") for name in syncs), syncs
+        assert len(syncs) == 5 and all(name.startswith("disk") for name in syncs), syncs
+
+
+def test_retention_renames_and_syncs_nothing_on_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = CountedNode(tmp_path, monkeypatch, log_retention_check_interval_ms="200")
+    try:
+        with node.wire() as wire:
+            create(wire, "old", retention_ms="1")
+            calls: list[str] = []
+
+            def noted(name: str) -> Any:
+                method = getattr(OsFiles, name)
+
+                def call(files: OsFiles, path: str, *rest: Any) -> Any:
+                    if "/old-" in path and (name != "rename" or rest[0].endswith(".deleted")):
+                        calls.append(threading.current_thread().name)
+                    return method(files, path, *rest)
+
+                return call
+
+            for name in ("rename", "sync_dir", "sync_file"):
+                monkeypatch.setattr(OsFiles, name, noted(name))
+            assert offsets(wire.request(produced("old", list(range(PARTITIONS))), 9)) == [0] * PARTITIONS
+            deadline = time.monotonic() + 10
+            while len([*tmp_path.glob("old-*/*.log.deleted")]) < PARTITIONS:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert len(calls) >= 3 * PARTITIONS, "a sync, a log and its indexes each"
+            assert all(name.startswith("disk") for name in calls), calls
+    finally:
+        node.stop()

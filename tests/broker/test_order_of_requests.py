@@ -40,6 +40,7 @@ from tests.broker.counted_node import CountedNode
 from tests.broker.wire import Wire
 from tests.ports import free_ports
 from tests.server.tiny_node import RawClient, request
+from tests.workers import OneQueue
 
 T = TypeVar("T")
 MIB = 1 << 20
@@ -181,7 +182,7 @@ SEGMENT_BYTES = 300_000
 SIZES = (1, 100_000, 180_000)
 
 
-class ScriptedWorkers:
+class ScriptedWorkers(OneQueue):
     """Does a worker's call on the loop, after the turns and changes that the test has drawn for it."""
 
     def __init__(self, workers: Workers, script: deque[list[Callable[[], object]]]) -> None:

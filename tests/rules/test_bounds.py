@@ -19,7 +19,6 @@ TYPE_LIMITS = frozenset({
 #: Bounds that no test names, with the reason.
 UNTESTED: dict[str, str] = {
     "broker/cluster/lifecycle.py RETRY_MS_MAX": "a pause between attempts to register, of which there is one at a time",
-    "broker/scheduled_tasks.py FLUSH_LOOK_MS_MAX": "the interval of a task, not a bound of what it does",
     "controller/raft/core.py ROLES_PER_STEP_MAX": "an assertion: no sequence of roles is as long",
     "protocol/records/compression.py _GZIP_PIECE_BYTES_MAX": "the size of a step; the bound of the whole is DECOMPRESSED_BYTES_MAX",
     "protocol/records/convert.py BATCH_BYTES_MAX": "2 GiB, what the length field can say",

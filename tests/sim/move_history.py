@@ -35,6 +35,7 @@ from tests.sim.cluster import properties_of
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.network import SimHub
 from tests.sim.world import SimHost
+from tests.storage.chores import retain, to_rename
 
 DIRECTORIES = ("/a", "/b")
 TOPIC, TOPIC_ID, PRODUCER_ID = "t", bytes(range(16)), 7
@@ -197,7 +198,7 @@ class MovingNode:
     async def finished(self) -> None:
         """Waits for the end of the move, and of the removal of what it replaced."""
         for _ in range(MOVE_SECONDS_MAX * 20):
-            if self.logs.future(TOPIC_ID, 0) is None and not self.logs.deleted_to_rename:
+            if self.logs.future(TOPIC_ID, 0) is None and not to_rename(self.logs):
                 break
             await asyncio.sleep(0.05)
         else:
@@ -275,7 +276,7 @@ class MovingNode:
                 self.promise.start = max(self.promise.start, start)
 
     async def _retain(self) -> None:
-        self.logs.apply_retention(self.world.clock.wall_ms())
+        retain(self.logs, self.world.clock.wall_ms())
 
     async def _flush(self) -> None:
         await flush_log(self.world, self.log)

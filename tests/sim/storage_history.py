@@ -23,6 +23,7 @@ from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.logs import Logs
 from ottla.storage.mappings import Mappings
+from ottla.storage.retaining import retaining
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
 from tests.sim.inodes import POISON
 from tests.sim.media_damage import DamagedNode, copy_of, damage, pick
@@ -36,6 +37,7 @@ from tests.sim.partition_checks import (
 )
 from tests.sim.partition_model import PartitionModel
 from tests.sim.partition_ops import Operations, Partition
+from tests.storage.chores import remove_deleted, rename_deleted
 
 DATA = "/data"
 NODE_ID, CLUSTER_ID = 0, "sim-sim-sim-sim-sim-sim"
@@ -225,7 +227,7 @@ class StorageHistory:
         own: dict[str, Callable[[], object]] = {
             "write_recovery_points": self._write_recovery_points,
             "write_high_watermarks": self.logs_now().write_high_watermarks,
-            "remove_deleted": lambda: self.logs.remove_deleted(self.ops.now_ms),
+            "remove_deleted": lambda: remove_deleted(self.logs, self.ops.now_ms),
             "flush_due": self._flush_due,
             "flush_beside": lambda: self._flush_beside(partition),
             "recreate": lambda: self._recreate(partition),
@@ -254,19 +256,42 @@ class StorageHistory:
                 partition.model.kept_start = partition.model.durable_start = partition.model.start
 
     def _retain(self) -> None:
-        """Segments go by size or time. Which ones is retention's own business: never one above the high watermark."""
-        partitions = [partition for partition in self.partitions if partition.log is not None]
-        for partition in partitions:
-            partition.model.start_ceiling = partition.model.high_watermark
-        self.logs.apply_retention(self.ops.now_ms)
-        for partition in partitions:
+        """Segments go by size or time. Which ones is retention's own business: never one above the high watermark.
+
+        Their files are renamed by another thread, before which this one goes on with the log.
+        """
+        moved: set[str] = set()
+        for directory in self.logs.directories:
+            work = retaining(self.logs, directory, self.ops.now_ms)
+            while True:
+                for partition in self.partitions:
+                    partition.model.start_ceiling = partition.model.high_watermark
+                asked = next(work, None)
+                moved |= self._settle_starts()
+                if asked is None:
+                    break
+                if self.rng.random() < 0.3:
+                    self._meanwhile(self.rng.choice(self.partitions), "a rename")
+                asked()
+        for partition in self.partitions:
             log, model = partition.log, partition.model
-            assert log is not None and model.start <= log.log_start_offset <= max(model.high_watermark, model.start)
-            moved = model.start < log.log_start_offset
-            model.start = log.log_start_offset
-            if moved and self.disk.room_bytes == CAPACITY_BYTES and log.failure is None:
+            whole = self.disk.room_bytes == CAPACITY_BYTES and log is not None and log.failure is None
+            if partition.name in moved and whole:
                 model.kept_start = model.durable_start = model.start
+
+    def _settle_starts(self) -> set[str]:
+        """Takes over the log starts that retention has moved; returns the names of their partitions."""
+        moved: set[str] = set()
+        for partition in self.partitions:
+            log, model = partition.log, partition.model
+            if log is None:
+                continue
+            assert model.start <= log.log_start_offset <= max(model.high_watermark, model.start)
+            if model.start < log.log_start_offset:
+                moved.add(partition.name)
+            model.start = log.log_start_offset
             model.settle()
+        return moved
 
     def _flush_due(self) -> None:
         for log in self.logs.flush_due(self.ops.now_ms):
@@ -334,7 +359,7 @@ class StorageHistory:
         self.leaving = replace(partition)
         self.logs.delete(partition.topic_id, 0, self.ops.now_ms)
         if self.rng.random() < 0.5:
-            self.logs.rename_deleted()  # a worker was faster than the next topic of the name
+            rename_deleted(self.logs)  # a worker was faster than the next topic of the name
         partition.topic_id, partition.model, partition.log = self.rng.randbytes(16), PartitionModel(), None
         self._create(partition)
         self.leaving = None

@@ -23,6 +23,7 @@ from tests.broker.records import batch
 from tests.sim.cluster import SimNode
 from tests.sim.loop import run
 from tests.sim.test_refusals import TOPIC, Cluster
+from tests.storage.chores import to_rename
 
 TWO = {"log.dirs": "/data/a,/data/b", "default.replication.factor": "1", "min.insync.replicas": "1"}
 LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -152,7 +153,7 @@ def test_a_request_for_the_current_directory_ends_the_move_and_a_deletion_takes_
         assert len(await described(cluster, 1)) == 2
         assert await cluster.admin.spawn(cluster.admin.delete(TOPIC), "deletes")
         await until(lambda: logs_of(node).by_name(TOPIC, 0) is None)
-        await until(lambda: not logs_of(node).deleted_to_rename)
+        await until(lambda: not to_rename(logs_of(node)))
         assert not logs_of(node).futures()
         left = [name for path in ("/data/a", "/data/b") for name in node.host.disk.list_dir(path)]
         assert not [name for name in left if name.startswith(TOPIC) and not name.endswith("-delete")]

@@ -13,6 +13,7 @@ from ottla.storage.logs import Logs
 from ottla.storage.removal import REMOVED_AT_ONCE
 from tests.sim.disk import Killed
 from tests.sim.disk_node import DATA, NOW_MS, TOPIC_ID, DiskNode, fills
+from tests.storage.chores import remove_deleted, rename_deleted, to_rename
 
 OTHER_ID = TOPIC_ID[::-1]
 PARTITIONS = 30
@@ -56,7 +57,7 @@ def test_deleting_takes_no_system_call_and_renaming_all_partitions_one_sync() ->
     counts = counted(node)
     delete_topic(node)
     assert not counts and node.logs.get(TOPIC_ID, 0) is None
-    node.logs.rename_deleted()
+    rename_deleted(node.logs)
     assert counts == {"rename": PARTITIONS, f"sync directory {DATA}": 1}
     assert len(names(node, "-delete")) == PARTITIONS
 
@@ -64,10 +65,10 @@ def test_deleting_takes_no_system_call_and_renaming_all_partitions_one_sync() ->
 def test_unlinking_takes_a_bounded_number_per_call() -> None:
     node = with_partitions(REMOVED_AT_ONCE + 5)
     delete_topic(node, REMOVED_AT_ONCE + 5)
-    node.logs.rename_deleted()
-    assert node.logs.remove_deleted(NOW_MS) == REMOVED_AT_ONCE
-    assert node.logs.remove_deleted(NOW_MS) == 5
-    assert node.logs.remove_deleted(NOW_MS) == 0 and not names(node, "-delete")
+    rename_deleted(node.logs)
+    assert remove_deleted(node.logs, NOW_MS) == REMOVED_AT_ONCE
+    assert remove_deleted(node.logs, NOW_MS) == 5
+    assert remove_deleted(node.logs, NOW_MS) == 0 and not names(node, "-delete")
 
 
 @pytest.mark.parametrize("power", [False, True])
@@ -77,12 +78,12 @@ def test_a_crash_at_any_step_of_a_deletion_leaves_no_partition_of_the_topic_to_b
         delete_topic(node)
         node.disk.kill_after(step)
         with pytest.raises(Killed):
-            node.logs.rename_deleted()
+            rename_deleted(node.logs)
         node.lose_power() if power else node.kill()
         for log in list(node.logs):
             if log.topic == "topic":
                 node.logs.set_aside(log)  # as the broker does: the metadata does not know its topic
-        while node.logs.remove_deleted(NOW_MS):
+        while remove_deleted(node.logs, NOW_MS):
             pass
         left = [name for name in node.disk.list_dir(DATA) if name.startswith("topic-")]
         assert all(name.endswith("-stray") for name in left)
@@ -113,13 +114,13 @@ def test_a_full_disk_keeps_deleted_partitions_for_the_next_attempt() -> None:
 
     node.disk.rename = full
     with pytest.raises(DiskFull):
-        node.logs.rename_deleted()
+        rename_deleted(node.logs)
     with pytest.raises(DiskFull):
         node.create("topic", b"n" * 16)
-    assert node.logs.directories[0].online and node.logs.deleted_to_rename == 2
+    assert node.logs.directories[0].online and to_rename(node.logs) == 2
     node.disk.rename = rename
-    node.logs.rename_deleted()
-    assert node.logs.deleted_to_rename == 0 and len(names(node, "-delete")) == 2
+    rename_deleted(node.logs)
+    assert to_rename(node.logs) == 0 and len(names(node, "-delete")) == 2
 
 
 def test_a_clean_stop_syncs_the_log_directory_once_for_all_partitions_and_seven_times_at_most_per_partition() -> None:

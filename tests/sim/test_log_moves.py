@@ -21,6 +21,7 @@ from tests.effort import seeds
 from tests.sim.disk import Killed
 from tests.sim.loop import run
 from tests.sim.move_history import TOPIC_ID, MovingNode, run_history
+from tests.storage.chores import retain, to_rename
 
 SEEDS = seeds(60, long=3000)
 NOTICED_WITHIN = 60
@@ -209,7 +210,7 @@ def test_a_replica_that_goes_back_at_once_keeps_its_log_start_if_a_power_loss_ta
             node.move_to("/b")
             for _ in range(100):
                 await node.do("wait")
-            assert node.directory == "b" and node.logs.deleted_to_rename
+            assert node.directory == "b" and to_rename(node.logs)
             node.move_to("/a")
             await node.crash(power=True)
 
@@ -314,7 +315,7 @@ def test_a_producers_retry_is_a_duplicate_even_if_its_first_attempt_was_never_co
         node = await filled(MovingNode(1, LogConfig(segment_bytes=2000, file_delete_delay_ms=0, retention_ms=-1)), 10)
         node.log.roll(node.world.clock.wall_ms())
         node.log.delete_records(node.log.log_end_offset)
-        node.logs.apply_retention(node.world.clock.wall_ms())
+        retain(node.logs, node.world.clock.wall_ms())
         node.move_to("/b")
         await node.finished()
         last = node.batches[-1]

@@ -200,7 +200,7 @@ MUTANTS: dict[str, Patch] = {
     "the directory of a new partition is not synced": (Log, "entry_synced", ALWAYS),
     "recovery trusts a torn batch": (segment_check, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "checkpoints are written without fsync": (checkpoint, "write_offsets", write_without_sync),
-    "producer snapshots stay after a truncation": (snapshot_files, "remove", nothing),
+    "producer snapshots stay after a truncation": (snapshot_files, "leave", lambda log, is_gone: []),
     "the dedupe window is zero": (ProducerState, "duplicate_of", remember_last_batch_only),
     "the high watermark may be ahead of the log": (Log, "advance_high_watermark", raise_without_limit),
     "a flush syncs no log": (Segment, "sync_log", nothing),

@@ -20,6 +20,7 @@ from tests.protocol.records.reference import patch_offset
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.disk_node import DATA, NOW_MS, SMALL, TOPIC_ID, DiskNode, fills, nodes, offsets
 from tests.sim.inodes import PAGE_BYTES
+from tests.storage.chores import rename_deleted, retain
 
 BATCH_BYTES = len(build_batch([(b"key", bytes(100), NOW_MS)]))
 LARGE = replace(SMALL, segment_bytes=100_000)
@@ -77,7 +78,7 @@ def test_a_partition_that_cannot_be_renamed_takes_its_directory_offline() -> Non
     node.logs.delete(TOPIC_ID, 0)
     node.disk.fail_after(1)
     with pytest.raises(StorageFailure):
-        node.logs.rename_deleted()
+        rename_deleted(node.logs)
     assert not node.logs.directories[0].online
 
 
@@ -356,7 +357,7 @@ def test_what_retention_removed_does_not_come_back() -> None:
             node.append(i)
         node.log.flush()
         node.log.advance_high_watermark(5 * BATCHES_PER_SEGMENT)
-        assert node.logs.apply_retention(NOW_MS)
+        assert retain(node.logs, NOW_MS)
         start = node.log.log_start_offset
         node.lose_power()
         assert node.log.log_start_offset == start > 0

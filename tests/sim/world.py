@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ottla.server.disk_queue import DiskQueue, Priority
 from ottla.server.service import Tasks
 from ottla.server.world import World
 from tests.sim.disk import SimDisk
@@ -45,10 +46,17 @@ class SimWorkers:
 
     def __init__(self, rng: random.Random, seconds_max: Callable[[], float]) -> None:
         self._rng, self._seconds_max = rng, seconds_max
+        self._disks: dict[str, DiskQueue] = {}
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         await asyncio.sleep(self._rng.uniform(0.0001, self._seconds_max()))
         return function(*args)
+
+    async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
+        queue = self._disks.get(directory)
+        if queue is None:
+            queue = self._disks[directory] = DiskQueue(self.run)
+        return await queue.run(priority, function, *args)
 
     def process(self) -> SimProcess:
         return SimProcess(self)

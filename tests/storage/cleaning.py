@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.storage.cleaner import Advance, Begin, Step, Sync
+from ottla.protocol.work import Errand
+from ottla.storage.cleaner import Advance, Begin, Step
 from ottla.storage.cleaner_pass import CleaningPass, Progress
 from ottla.storage.files import Files
 
@@ -28,7 +29,7 @@ def steps_done(steps: Generator[Step, Progress | None, object], files: Files) ->
                     case Advance(first_base):
                         assert work is not None
                         answer = work.advance(first_base)
-                    case Sync(function):
+                    case Errand(_, function):
                         function()
             except BaseException as error:
                 failure = error

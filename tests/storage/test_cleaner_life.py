@@ -38,6 +38,7 @@ from ottla.storage.logs import Logs
 from ottla.storage.mapped_file import OsMappedFile
 from ottla.storage.offset_map import TOMBSTONE, VALUE, OffsetMap
 from ottla.storage.walk import DamagedLog
+from tests.storage.chores import retain
 from tests.storage.cleaning import steps_done
 from tests.storage.logs_for_tests import NOW_MS, append, marker, open_at
 
@@ -154,7 +155,7 @@ def test_a_pass_that_began_before_a_truncation_ends_with_it(tmp_path: Path) -> N
                 step = steps.send(continue_with)
             continue
         else:
-            step.function()
+            step.run()
         step = steps.send(None)
     log.truncate_to(50)
     with pytest.raises(LogChanged, match="truncated"):
@@ -168,7 +169,7 @@ def test_what_a_pass_decides_by_is_on_the_disk_before_anything_goes(tmp_path: Pa
     grow(log, 60)
     assert log.recovery_point == 0
     steps = clean(log, plan_for(log, 0, NOW_MS), NOW_MS)
-    next(steps).function()
+    next(steps).run()
     begun = next(steps)
     assert log.recovery_point == log.high_watermark
     assert isinstance(begun, Begin)
@@ -386,7 +387,7 @@ def test_compact_and_delete_together_keep_the_last_values_of_what_is_retained(tm
     log.advance_high_watermark(log.log_end_offset)
     run(logs)
     assert len(values_of(log, b"old0")) == 1 == len(values_of(log, b"new0"))
-    assert logs.apply_retention(NOW_MS) > 0
+    assert retain(logs, NOW_MS)
     assert values_of(log, b"old0") == [] and values_of(log, b"new3") == [b"59"]
     run(logs)
     assert values_of(log, b"new3") == [b"59"]
@@ -407,7 +408,7 @@ def test_segments_that_retention_removes_under_a_pass_do_not_come_back(tmp_path:
         count += 1
         if count == step:
             log.delete_records(150)
-            logs.apply_retention(NOW_MS)
+            retain(logs, NOW_MS)
 
     run(logs, between=between)
     assert count >= step and log.uncleanable is None

@@ -27,6 +27,7 @@ from ottla.storage.producer_state import EndTransaction
 from ottla.storage.producers import ProducerStates
 from ottla.storage.walk import DamagedLog
 from tests.protocol.records.reference import patch_offset
+from tests.storage.chores import retain
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, offsets, open_at, read_all
 
 BATCH_BYTES = len(batch())
@@ -549,7 +550,7 @@ def test_retention_goes_on_behind_a_damaged_log_and_in_it(tmp_path: Path) -> Non
     damaged.write_bytes(data)
     sorted((tmp_path / "a-0").glob("*.timeindex"))[1].write_bytes(b"")
     logs = node(tmp_path, config)
-    logs.apply_retention(NOW_MS)
+    retain(logs, NOW_MS)
     for name in ("a", "b"):
         log = logs.by_name(name, 0)
         assert log is not None and log.size < 4000 + 2000

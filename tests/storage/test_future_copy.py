@@ -8,13 +8,15 @@ from random import Random
 import pytest
 
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.work import Errand
 from ottla.storage import future_copy
-from ottla.storage.cleaner import Advance, Cleaner, Sync
+from ottla.storage.cleaner import Advance, Cleaner
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DamagedPartition, StorageFailure
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs
 from ottla.storage.partition_dir import future_partition_of, has_future_name
+from tests.storage.chores import rename_deleted
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
 from tests.storage.test_logs import A, B, formatted, killed, opened
 
@@ -83,7 +85,7 @@ def test_a_search_that_still_reads_the_old_log_fails_alone(two: Logs) -> None:
     log, future = moving(two)
     copy_all(log, future)
     two.replace(log, future, NOW_MS)
-    two.rename_deleted()
+    rename_deleted(two)
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
         log.offset_for_timestamp(0)
     with pytest.raises(StorageFailure):
@@ -128,8 +130,8 @@ def test_a_log_is_not_compacted_while_it_moves_and_a_pass_ends(two: Logs) -> Non
     steps = Cleaner(two).run(NOW_MS)
     step = next(steps)
     while not isinstance(step, Advance):
-        if isinstance(step, Sync):
-            step.function()
+        if isinstance(step, Errand):
+            step.run()
         step = steps.send(None)
     future = two.create_future(log, two.directories[1], NOW_MS)
     with pytest.raises(StopIteration):

@@ -36,6 +36,7 @@ from ottla.storage.logs import Logs
 from ottla.storage.mappings import Mappings
 from ottla.storage.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
 from ottla.storage.removal import RETRY_MS
+from tests.storage.chores import remove_deleted, rename_deleted, retain
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
 
 FILES = OsFiles()
@@ -132,11 +133,11 @@ def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) ->
     append(logs.create("orders", 0, A, config), batch())
     logs.delete(A, 0, NOW_MS)
     assert logs.get(A, 0) is None
-    logs.rename_deleted()
+    rename_deleted(logs)
     [left] = [name for name in os.listdir(node) if "orders" in name]
     assert left.startswith("orders-0.") and left.endswith("-delete") and len(left) == len("orders-0.") + 32 + 7
-    assert logs.remove_deleted(NOW_MS + 999) == 0
-    assert logs.remove_deleted(NOW_MS + 1000) == 1
+    assert remove_deleted(logs, NOW_MS + 999) == 0
+    assert remove_deleted(logs, NOW_MS + 1000) == 1
     assert not (node / left).exists()
 
 
@@ -148,7 +149,7 @@ def test_a_file_that_cannot_be_unlinked_keeps_no_file_of_another_disk(
     for topic, name in ((A, "orders"), (B, "payments")):
         append(logs.create(name, 0, topic, LogConfig(file_delete_delay_ms=0)), batch())
         logs.delete(topic, 0, NOW_MS)
-    logs.rename_deleted()
+    rename_deleted(logs)
     remove_tree = logs.files.remove_tree
 
     def refuses(path: str) -> None:
@@ -157,12 +158,12 @@ def test_a_file_that_cannot_be_unlinked_keeps_no_file_of_another_disk(
         remove_tree(path)
 
     monkeypatch.setattr(logs.files, "remove_tree", refuses)
-    assert logs.remove_deleted(NOW_MS, limit=1) == 1
-    assert logs.remove_deleted(NOW_MS, limit=1) == 1
+    assert remove_deleted(logs, NOW_MS, limit=1) == 1
+    assert remove_deleted(logs, NOW_MS, limit=1) == 1
     assert [name.split("-")[0] for name in os.listdir(node) if name.endswith("-delete")] == ["orders"]
-    assert logs.remove_deleted(NOW_MS + RETRY_MS - 1) == 0, "it waits for the next attempt"
+    assert remove_deleted(logs, NOW_MS + RETRY_MS - 1) == 0, "it waits for the next attempt"
     monkeypatch.undo()
-    assert logs.remove_deleted(NOW_MS + RETRY_MS) == 1
+    assert remove_deleted(logs, NOW_MS + RETRY_MS) == 1
     assert not [name for name in os.listdir(node) if name.endswith("-delete")]
 
 
@@ -170,11 +171,11 @@ def test_a_deletion_cut_short_by_a_stop_is_finished_at_the_next_start(node: Path
     logs = opened(node)
     append(logs.create("orders", 0, A, LogConfig()), batch())
     logs.delete(A, 0, NOW_MS)
-    logs.rename_deleted()
+    rename_deleted(logs)
     killed(logs)
     again = opened(node)
     assert len(again) == 0
-    assert again.remove_deleted(NOW_MS) == 1
+    assert remove_deleted(again, NOW_MS) == 1
 
 
 def test_a_topic_created_again_under_its_name_starts_empty(node: Path) -> None:
@@ -235,7 +236,7 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     )
     log.epochs.assign(3, 0)
     assert not list(Cleaner(logs).run(NOW_MS))
-    logs.apply_retention(NOW_MS)
+    retain(logs, NOW_MS)
     for each in logs:
         each.flush(NOW_MS)
     assert read_all(log) == b""

@@ -9,11 +9,12 @@ from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import RegexResolver
 from ottla.server.service import Spawn
 from tests.manual_clock import ManualClock
+from tests.workers import OneQueue
 
 T = TypeVar("T")
 
 
-class InlineWorkers:
+class InlineWorkers(OneQueue):
     async def run(self, function: Callable[..., T], *args: object) -> T:
         return function(*args)
 

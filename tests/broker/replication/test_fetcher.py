@@ -32,6 +32,7 @@ from ottla.storage.recovery import new_log
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Wakeups
 from tests.manual_clock import ManualClock
+from tests.workers import OneQueue
 
 TOPIC_ID = bytes(range(16))
 LEADER, SELF = 1, 2
@@ -111,7 +112,7 @@ def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitio
     assert [p.fetch_offset for topic in protocol.requests[1].topics for p in topic.partitions] == [1] * COUNT
 
 
-class Worker:
+class Worker(OneQueue):
     """A thread beside the loop: what is on the loop meanwhile is seen from `calls`."""
 
     def __init__(self) -> None:

@@ -34,6 +34,7 @@ from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
 from tests.manual_clock import ManualClock
+from tests.workers import OneQueue
 
 SETTINGS = FetcherSettings(SELF, 1, 500, 1 << 20, 1 << 20, 1_000, 30_000)
 SESSION = 5
@@ -53,7 +54,7 @@ class Offsets:
         return None
 
 
-class Workers:
+class Workers(OneQueue):
     """Runs what it is given when the test lets it."""
 
     def __init__(self) -> None:

@@ -20,9 +20,10 @@ from ottla.storage.log_dirs import LogDir
 from tests.broker.records import batch
 from tests.storage.logs_for_tests import SMALL
 from tests.storage.test_logs import NOW_MS, A, B, formatted, opened
+from tests.workers import OneQueue
 
 
-class Steps:
+class Steps(OneQueue):
     """Workers whose next piece of work is done when the test says so."""
 
     def __init__(self) -> None:

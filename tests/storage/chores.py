@@ -1,0 +1,27 @@
+"""What a broker does for each log directory from time to time, at once and for all of them."""
+
+from __future__ import annotations
+
+from ottla.protocol.work import do_now
+from ottla.storage.log import Log
+from ottla.storage.logs import Logs
+from ottla.storage.removal import REMOVED_AT_ONCE
+from ottla.storage.retaining import retaining
+
+
+def retain(logs: Logs, now_ms: int) -> list[Log]:
+    """Applies retention; returns the logs from which segments have gone."""
+    return [log for directory in logs.directories for log in do_now(retaining(logs, directory, now_ms))]
+
+
+def rename_deleted(logs: Logs) -> None:
+    for directory in logs.directories:
+        logs.rename_deleted(directory)
+
+
+def remove_deleted(logs: Logs, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
+    return sum(logs.remove_deleted(directory, now_ms, limit) for directory in logs.directories)
+
+
+def to_rename(logs: Logs) -> int:
+    return sum(map(logs.deleted_to_rename, logs.directories))
