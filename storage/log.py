@@ -181,6 +181,8 @@ class Log(LogState):
     def read(self, offset: int, *, max_bytes: int, up_to_offset: int = NEVER, min_one: bool = True) -> Read:
         """Returns complete batches from the one that contains `offset` on, all of them below `up_to_offset`.
 
+        Of bytes that are not in memory it returns few, and none without `min_one`: the event loop must not wait for the disk long.
+
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE if the first of them is damaged.
             StorageFailure: the disk cannot read them; the log directory goes offline.
@@ -224,6 +226,10 @@ class Log(LogState):
             limit, limit_offset = (segment.size if boundary is None else boundary), up_to_offset
         if start >= limit:
             return Read(NO_BYTES, offset, offset)
+        if start < segment.in_memory_from:
+            max_bytes = segment.reach_now(start, min(max_bytes, limit - start), min_one)
+            if not max_bytes:
+                return Read(NO_BYTES, offset, offset)
         end = segment.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one))
         if end == start:
             return Read(NO_BYTES, offset, offset)

@@ -76,6 +76,12 @@ class SimMappedFile:
     def populate(self, start: int, end: int) -> None:
         self._disk.reading(self.path, start, end)
 
+    def in_memory_until(self, start: int, end: int) -> int:
+        return end
+
+    def read_ahead(self, start: int, end: int) -> None:
+        return None
+
     def zero(self, start: int, end: int) -> None:
         self.write(start, bytes(end - start))
 

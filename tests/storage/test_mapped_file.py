@@ -40,10 +40,10 @@ def test_pages_are_read_from_the_disk_when_one_of_them_is_not_in_memory(tmp_path
     path.write_bytes(b"")
     os.truncate(path, size)
     file = OsMappedFile(str(path), 0, False, WriteDescriptors())
-    assert not file._in_memory(0, size), "a hole has no pages yet"
+    assert file.in_memory_until(0, size) == 0, "a hole has no pages yet"
     file.populate(0, size)
-    assert file._in_memory(0, size)
+    assert file.in_memory_until(0, size) == size
     os.truncate(path, PAGE_BYTES)  # as pages that were evicted, and that the disk cannot read
-    assert file._in_memory(0, PAGE_BYTES)
+    assert file.in_memory_until(0, PAGE_BYTES) == PAGE_BYTES
     with pytest.raises(StorageFailure, match="cannot be read"):
         file.populate(0, size)

@@ -75,6 +75,7 @@ def test_a_waiting_fetch_is_answered_before_the_first_produce_of_a_turn_and_afte
         reader, reader_writes = open_connection(leader, "fetch", order)
         send(first, producing.framed(topics))  # the handler serves it, and makes the short path
         send(second, producing.framed(topics))
+        await asyncio.wait_for(first_writes.has_written.wait(), 1)
         await asyncio.wait_for(second_writes.has_written.wait(), 1)
         send(reader, fetch(2))
         order.clear()
