@@ -103,13 +103,17 @@ class LeaderEpochs:
             self._replace([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs that ended at or before `start_offset`; the one that contains it now starts there."""
+        """Drops the epochs that ended at or before `start_offset`; the one that contains it now starts there.
+
+        The next flush writes the file, as in Kafka: entries from before the log start do no harm after a crash.
+        """
         at = 0
         for i, (_, start) in enumerate(self.entries):
             if start <= start_offset:
                 at = i
         if self.entries and (at or self.entries[at][1] < start_offset):
-            self._replace([(self.entries[at][0], start_offset), *self.entries[at + 1 :]])
+            self._set([(self.entries[at][0], start_offset), *self.entries[at + 1 :]])
+            self._outdated = True
 
     def clear(self) -> None:
         if self.entries:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_state import LogState
 
 logger = logging.getLogger(__name__)
@@ -21,7 +20,7 @@ def advance_log_start_offset(log: LogState, offset: int) -> bool:
         )
     log.log_start_offset = offset
     logger.info("Incremented log start offset to %d in %s-%d", offset, log.topic, log.partition)
-    forget_epochs(log)
+    log.epochs.truncate_from_start(log.log_start_offset)
     return True
 
 
@@ -32,14 +31,3 @@ def delete_records(log: LogState, before_offset: int) -> int:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot delete records before offset {offset}")
     advance_log_start_offset(log, offset)
     return log.log_start_offset
-
-
-def forget_epochs(log: LogState) -> None:
-    try:
-        log.epochs.truncate_from_start(log.log_start_offset)
-    except DiskFull as failure:
-        # Deletion must succeed on a full disk; epochs from before the log start that stay in the file do no harm.
-        logger.warning("epochs of %s: %s", log, failure)
-    except StorageFailure as failure:
-        log.fail(failure)
-        raise

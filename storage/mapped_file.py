@@ -117,6 +117,22 @@ class OsMappedFile:
             os.close(fd)
         self.size = size
 
+    def fill_holes(self, start: int) -> None:
+        """Gives the file blocks behind every byte from `start` on: a file that was restored from a copy may lack some.
+
+        Raises:
+            DiskFull: a write through the mapping would kill the process (SIGBUS).
+        """
+        if start >= self.size:
+            return
+        fd = _open(self.path, os.O_RDWR)
+        try:
+            _allocate(fd, start, self.size)
+        except OSError as error:
+            raise failure_of(self.path, error) from error
+        finally:
+            os.close(fd)
+
     def prefault(self, start: int, end: int) -> None:
         """Asks the kernel to put writable pages under [start, end): seven times cheaper than faulting one by one."""
         global _populate_works

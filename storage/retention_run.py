@@ -21,7 +21,6 @@ from ottla.protocol.work import Errand
 from ottla.storage import producer_snapshot, snapshot_files
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_files import rename_deleted
-from ottla.storage.log_start import forget_epochs
 from ottla.storage.log_state import LogState, Retiring
 from ottla.storage.retention import SegmentFacts, reasons, segments_to_delete
 from ottla.storage.roll import roll, run_errand, sync_lengths
@@ -124,7 +123,7 @@ def begin(log: LogState, now_ms: int) -> Retiring | None:
         gone = list(log.segments)[:count]
         log.segments.remove(gone)
         log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
-        forget_epochs(log)
+        log.epochs.truncate_from_start(log.log_start_offset)
     except StorageFailure as failure:
         log.fail(failure)
         raise

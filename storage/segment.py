@@ -67,6 +67,7 @@ _STAMPED = OFFSET_LENGTH_EPOCH.size
 
 class Segment(IndexedSegment):
     __slots__ = (
+        "_is_filled",
         "allocated",
         "created_ms",
         "on_disk",
@@ -98,6 +99,8 @@ class Segment(IndexedSegment):
         self.room = 0
         # The length of the active segment's file, now and at its last sync: the file grows ahead of the batches.
         self.allocated, self.on_disk = size, -1
+        # True once all bytes of the active segment's file behind its batches have blocks.
+        self._is_filled = False
 
     # Appending
 
@@ -161,6 +164,9 @@ class Segment(IndexedSegment):
         self.largest_timestamp()
         mapped = self._map
         assert mapped is not None
+        if not self._is_filled:
+            mapped.fill_holes(self.size)
+            self._is_filled = True
         end = self.size + size
         if end > mapped.size:
             step = min(max(mapped.size, ALLOCATE_BYTES_MIN), ALLOCATE_BYTES_MAX)

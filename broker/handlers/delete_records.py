@@ -69,11 +69,15 @@ class _Durable:
         reply: Reply[DeleteRecordsResponse],
     ) -> None:
         self._broker = broker
-        self._timeout_ms = timeout_ms
+        self._is_expired = False
         self._response = response
         self._waits = waits
         self._reply = reply
         self._open: set[str] = set()
+        clock = broker.world.clock
+        self._until_ms = clock.mono_ms() + timeout_ms
+        self._timer = clock.call_later(max(0, timeout_ms), self._expire)  # a disk may hang
+        reply.on_cancel = self._timer.cancel
 
     def wait(self, directories: dict[str, LogDir]) -> None:
         self._open.update(directories)
@@ -89,8 +93,17 @@ class _Durable:
                     wait.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                     wait.result.low_watermark = -1
             self._waits = [wait for wait in self._waits if not wait.result.error_code]
-        if not self._open and not self._reply.cancelled:
-            _when_everywhere(self._broker, self._timeout_ms, self._response, self._waits, self._reply)
+        if not self._open and not self._reply.cancelled and not self._is_expired:
+            self._timer.cancel()
+            left_ms = self._until_ms - self._broker.world.clock.mono_ms()
+            _when_everywhere(self._broker, left_ms, self._response, self._waits, self._reply)
+
+    def _expire(self) -> None:
+        self._is_expired = True
+        for wait in self._waits:
+            wait.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            wait.result.low_watermark = -1
+        self._reply.complete(self._response)
 
 
 def _when_everywhere(

@@ -6,6 +6,7 @@ that purges thousands of partitions (Kafka Streams does after each commit) costs
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ottla.server.disk_queue import Priority
@@ -13,6 +14,8 @@ from ottla.server.isolation import isolated
 from ottla.server.world import World
 from ottla.storage.log_dirs import LogDir
 from ottla.storage.logs import Logs
+
+log = logging.getLogger(__name__)
 
 #: Called with False when the offsets could not be written.
 Written = Callable[[bool], None]
@@ -45,4 +48,8 @@ class LogStartWrites:
 
     async def _write(self, directory: LogDir) -> bool:
         write = self._logs.write_log_starts
-        return not await self._world.workers.on_disk(directory.path, Priority.ACKNOWLEDGE, write, directory)
+        try:
+            return not await self._world.workers.on_disk(directory.path, Priority.ACKNOWLEDGE, write, directory)
+        except Exception:
+            log.exception("The log start offsets of %s could not be written", directory.path)
+            return False  # otherwise the requests would never be answered

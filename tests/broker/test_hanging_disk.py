@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -126,6 +127,10 @@ def test_flushes_rolls_retention_and_removal_of_the_other_disk_go_on(
         checkpoint = files / "replication-offset-checkpoint"
         eventually(lambda: f"synced {good[0]} 4\n" in checkpoint.read_text(), "the high watermarks are written")
         assert [*Path(f"{tmp_path}/b").glob("goes-*")], "of what hangs nothing has changed"
+        asked_partition = DeleteRecordsPartition(partition_index=bad[0], offset=1)
+        topics = [DeleteRecordsTopic(name="synced", partitions=[asked_partition])]
+        found = wire.request(DeleteRecordsRequest(topics=topics, timeout_ms=300)).topics[0].partitions[0]
+        assert (found.error_code, found.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
         assert disk.on_loop == []
 
         disk.repair()

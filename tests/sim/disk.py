@@ -54,6 +54,9 @@ class SimMappedFile:
         self._window = max(self._window, size)
         self._map()
 
+    def fill_holes(self, start: int) -> None:
+        return None
+
     def prefault(self, start: int, end: int) -> None:
         return None
 

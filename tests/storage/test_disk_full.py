@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -186,3 +188,30 @@ def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tm
     assert log.recovery_point == 0
     assert len(failures) == 1
     assert log.read(0, max_bytes=2000).next_offset == 1
+
+
+def test_a_copy_with_holes_behind_the_last_batch_refuses_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `cp --sparse=always` and rsync -S make them of what a killed node has allocated ahead."""
+    log = open_at(tmp_path, CONFIG)
+    append(log, batch(size=1000))
+    size = log.segments.active.size
+    path = tmp_path / "00000000000000000000.log"
+    length = path.stat().st_size
+    log.unmap()
+    os.truncate(path, size)
+    os.truncate(path, length)
+    again = open_at(tmp_path, CONFIG)
+
+    def full(fd: int, offset: int, count: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                append(again, batch(size=1000))
+    assert append(again, batch(size=1000)) == 1
+    allocated = path.stat().st_blocks * 512
+    assert allocated >= length, "a write through the mapping finds a block behind each byte"

@@ -123,3 +123,18 @@ async def test_a_full_disk_is_an_error_and_the_next_request_tries_again(
     node.delete(A, 4)
     await node.steps.step()
     assert (node.answers, node.on_disk()) == ([False, True], {("orders", 0): 4})
+
+
+async def test_a_directory_that_has_disappeared_is_an_answer_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+
+    def gone(*args: object) -> None:
+        raise FileNotFoundError(str(tmp_path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "write_offsets", gone)
+        node.delete(A, 3)
+        await node.steps.step()
+    assert node.answers == [False]
