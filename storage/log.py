@@ -228,7 +228,7 @@ class Log(LogState):
             return Read(NO_BYTES, offset, offset)
         if start < segment.in_memory_from:
             max_bytes = segment.reach_now(start, min(max_bytes, limit - start), min_one)
-            if not max_bytes:
+            if not (max_bytes or min_one):
                 return Read(NO_BYTES, offset, offset)
         end = segment.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one))
         if end == start:

@@ -79,6 +79,7 @@ def test_a_batch_that_is_larger_is_read_whole(tmp_path: Path, monkeypatch: pytes
     log = open_at(tmp_path, LogConfig(segment_bytes=64 << 20), clean=True, recovery_point=1)
     Cache(monkeypatch)
     assert log.read(0, max_bytes=1).next_offset == 1
+    assert log.read(0, max_bytes=0).next_offset == 1
 
 
 def test_a_reader_gets_everything_whatever_is_in_memory(log: Log) -> None:
