@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 
 from ottla.storage.errors import DiskFull, StorageFailure
@@ -42,10 +42,10 @@ class RemovedLog:
     target: str
     due_ms: int
     #: The log directory of the future log that replaced it.
-    replaced_by: LogDir | None = None
-    renamed: bool = False
+    replaced_by: LogDir | None
     #: Held for the rename, never for a sync.
-    lock: Lock = field(default_factory=Lock)
+    lock: Lock
+    renamed: bool = False
 
 
 class Removals:
@@ -72,7 +72,7 @@ class Removals:
     def add(self, log: Log, directory: LogDir, target: str, due_ms: int, replaced_by: LogDir | None = None) -> None:
         """Adds a deleted or replaced log."""
         assert log.directory not in self._removed, "a log of this name could not have been made"
-        self._removed[log.directory] = RemovedLog(log, directory, target, due_ms, replaced_by)
+        self._removed[log.directory] = RemovedLog(log, directory, target, due_ms, replaced_by, Lock())
 
     def add_renamed(self, path: str, due_ms: int) -> None:
         """Adds a directory that is renamed already."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
 from tests.sim.inodes import Directory, Inode, is_held, poison
+from tests.sim.threads import Threads, before_each
 
 CAPACITY_BYTES = 1 << 40
 
@@ -120,6 +121,7 @@ class SimDisk:
         self.failed: str | None = None  # the call that `fail_after` let fail
         self.on_call: Callable[[str, str], None] | None = None
         self.on_killed: Callable[[], None] | None = None
+        self.threads: Threads | None = None
         self._fail_in = self._kill_in = 0
         self.killed = False
         self._root = Directory()
@@ -404,3 +406,10 @@ class SimLock:
 
     def release(self) -> None:
         self.held.discard(self.path)
+
+
+for _name in ("map", "create", "read", "pread", "pwrite", "write_atomic", "rename", "remove", "remove_tree", "list_dir",
+              "list_sizes", "exists", "size", "truncate", "copy_start", "sync_file", "sync_dir", "make_dirs"):  # fmt: skip
+    setattr(SimDisk, _name, before_each(getattr(SimDisk, _name), lambda disk: disk.threads))
+for _name in ("ensure", "write", "flush"):
+    setattr(SimMappedFile, _name, before_each(getattr(SimMappedFile, _name), lambda mapped: mapped._disk.threads))

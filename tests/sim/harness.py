@@ -31,6 +31,12 @@ class SimClusterHarness:
         self.cluster.start()
         assert await self.cluster.all_serve(10)
         assert await self.admin.spawn(self.admin.create(TOPIC, 1, {}, 3), "creates")
+        replicas = [self.cluster.by_number[number] for number in self.registration.replicas]
+        await self.until("its replicas know", lambda: all(self._has_the_topic(node) for node in replicas))
+
+    @staticmethod
+    def _has_the_topic(node: SimNode) -> bool:
+        return any(partition.topic == TOPIC for partition in node.partitions())
 
     @property
     def registration(self) -> PartitionRegistration:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from tests.sim.disk import Killed
+from tests.sim.threads import simulated_locks
 
 T = TypeVar("T")
 #: All callbacks of a run together are some 50,000.
@@ -225,7 +226,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     loop = SimLoop()
     try:
         asyncio.set_event_loop(loop)
-        return loop.run_until_complete(main)
+        with simulated_locks():
+            return loop.run_until_complete(main)
     finally:
         for task in asyncio.all_tasks(loop):
             task.cancel()

@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -98,7 +99,6 @@ class Walks:
         for request in practice[:-1]:
             await channel.request(request)
             await asyncio.sleep(PAUSE_SECONDS)
-        # An append that is the first after a flush check, once a second, asks for room (storage/roll.py): the last practice does that.
         await channel.request(practice[-1])
         await asyncio.sleep(SETTLED_SECONDS)
         await self.harness.until("the voters wait", self.voters_wait)
@@ -212,7 +212,10 @@ def test_the_walk_is_as_the_page_says_and_goes_one_way(title: str) -> None:
         recorded = await WALKS[title](walks)
         return matched(walks, rows, recorded)
 
-    for number, turn in run(main()).items():
+    # After a flush check the next append asks for room, which is no part of the walk.
+    with mock.patch("ottla.broker.scheduled_tasks.FLUSH_LOOK_MS_MAX", 3_600_000):
+        turns = run(main())
+    for number, turn in turns.items():
         tree = hops.visits(turn.calls, is_looked_up)
         often = {file for file, count in hops.counts(tree).items() if count > 2}
         assert often == {file for walk, n, file in returns() if (walk, n) == (title, number)}, f"turn {number}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from ottla.server.disk_queue import DiskQueue, Priority
@@ -13,9 +14,13 @@ from ottla.server.world import World
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Lane, SimLoop
 from tests.sim.network import SimHub
+from tests.sim.threads import Threads
 
 T = TypeVar("T")
 DISK_SECONDS_MAX = 0.005
+#: The share of the work that the loop meets in the middle, and how long it stops there.
+INTERLEAVED = 0.3
+BETWEEN_CALLS_SECONDS_MAX = 0.001
 #: The run begins at this wall time: any fixed one will do, as long as it is not near zero.
 EPOCH_MS = 1_700_000_000_000
 
@@ -42,15 +47,26 @@ class SimClock:
 
 
 class SimWorkers:
-    """Runs the work at once, and lets its caller wait as long as a disk might."""
+    """Lets the caller wait as long as a disk might, and runs the work at once, or in pieces between its file system calls."""
 
-    def __init__(self, rng: random.Random, seconds_max: Callable[[], float]) -> None:
+    def __init__(self, rng: random.Random, seconds_max: Callable[[], float], threads: Threads) -> None:
         self._rng, self._seconds_max = rng, seconds_max
+        self._threads = threads
         self._disks: dict[str, DiskQueue] = {}
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         await asyncio.sleep(self._rng.uniform(0.0001, self._seconds_max()))
-        return function(*args)
+        if self._rng.random() >= INTERLEAVED:
+            return function(*args)
+        thread = self._threads.begin(partial(function, *args))
+        try:
+            while True:
+                if thread.resume():
+                    result: T = thread.result()
+                    return result
+                await asyncio.sleep(self._rng.uniform(0, BETWEEN_CALLS_SECONDS_MAX))
+        finally:
+            self._threads.end(thread)
 
     async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
         queue = self._disks.get(directory)
@@ -110,7 +126,8 @@ class SimHost:
         self.clock = SimClock(loop, self.clock.skew_ms, self.turn_ms)
         self.tasks = Tasks(loop)
         rng = random.Random(self.rng.getrandbits(64))
-        workers = SimWorkers(rng, lambda: self.disk_seconds_max)
+        self.disk.threads = Threads(random.Random(rng.getrandbits(64)))
+        workers = SimWorkers(rng, lambda: self.disk_seconds_max, self.disk.threads)
         return World(self.clock, rng, self.disk, self.hub.host(self.name), workers, self.tasks.spawn)
 
     def pause(self) -> None:

@@ -1,0 +1,149 @@
+"""One log with real threads: its own appends, rolls, truncates and deletes, while others run the jobs of flushes and of retention.
+
+The simulator switches threads before file system calls only (tests/sim/threads.py); here the interpreter does it anywhere, every
+0.2 ms. After each restart, clean or as by kill -9, batches, epochs and producers are compared with what was appended.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from ottla.protocol.records.builder import build_batch
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import StorageFailure
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log, Origin
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
+
+NOW_MS = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)
+SWITCH_SECONDS = 0.0002
+THREADS = 3
+PRODUCERS = 5
+
+
+class ThreadedLog:
+    """A log, what it must contain, and the jobs that threads run for it."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self._path = str(directory)
+        self._rng = random.Random(seed)
+        self._pool = ThreadPoolExecutor(THREADS)
+        self._batches: dict[int, bytes] = {}
+        self._sequences: dict[int, int] = {}
+        self._start = self._end = self._epoch = 0
+        #: The job of each kind that is under way, and what ends it. One of a kind at a time, as in a broker.
+        self._jobs: dict[str, tuple[Future[None], Callable[[], object]]] = {}
+        self._log = self._open(0, is_clean=False)
+        self.restarts = self.flushes = self.retired = 0
+
+    def run(self, seconds: float) -> None:
+        steps: list[tuple[Callable[[], None], float]] = [
+            (self._append, 60), (self._flush, 18), (self._end_jobs, 14), (self._log_roll, 4), (self._truncate, 4),
+            (self._retain, 4), (self._restart, 1.5),
+        ]  # fmt: skip
+        chosen, weights = zip(*steps, strict=True)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._rng.choices(chosen, weights)[0]()
+        self._restart()
+        self._pool.shutdown()
+
+    def _open(self, recovery_point: int, *, is_clean: bool) -> Log:
+        return open_log(
+            OsFiles(), Mappings(), self._path, "t", 0, bytes(16), CONFIG,
+            clean=is_clean, recovery_point=recovery_point, log_start_offset=self._start, now_ms=NOW_MS,
+        )  # fmt: skip
+
+    def _append(self) -> None:
+        producer = self._rng.randrange(-1, PRODUCERS)
+        sequence = self._sequences.get(producer, 0) if producer >= 0 else -1
+        batch = bytearray(
+            build_batch(
+                [(b"k", os.urandom(self._rng.choice((50, 200, 400, 9_000))), NOW_MS)],
+                producer_id=producer, producer_epoch=0 if producer >= 0 else -1, base_sequence=sequence,
+            )
+        )  # fmt: skip
+        batch[0:8] = self._end.to_bytes(8, "big")
+        batch[12:16] = self._epoch.to_bytes(4, "big")
+        self._log.append(bytes(batch), leader_epoch=self._epoch, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        self._batches[self._end] = bytes(batch)
+        self._end += 1
+        if producer >= 0:
+            self._sequences[producer] = sequence + 1
+
+    def _flush(self) -> None:
+        if "flush" not in self._jobs and (job := self._log.begin_flush()) is not None:
+            self._jobs["flush"] = self._pool.submit(job.run), lambda: self._log.end_flush(job, NOW_MS)
+            self.flushes += 1
+
+    def _retain(self) -> None:
+        log = self._log
+        log.advance_high_watermark(self._rng.randint(self._start, self._end))
+        self._start = max(self._start, self._rng.randint(self._start, min(self._start + 40, log.high_watermark)))
+        log.delete_records(self._start)
+        if "retention" not in self._jobs and (job := log.begin_retention(NOW_MS)) is not None:
+            self._jobs["retention"] = self._pool.submit(job.run), job.end
+            self.retired += job.segments
+
+    def _end_jobs(self) -> None:
+        for kind, (future, end) in list(self._jobs.items()):
+            if future.done():
+                del self._jobs[kind]
+                future.result()
+                end()
+
+    def _log_roll(self) -> None:
+        self._log.roll(NOW_MS)
+
+    def _truncate(self) -> None:
+        if self._rng.random() < 0.2:
+            self._log.truncate_fully_and_start_at(self._start)
+            cut = self._start
+        else:
+            cut = self._rng.randint(max(self._start, self._end - 30), self._end)
+            self._log.truncate_to(cut)
+        for offset in range(cut, self._end):
+            del self._batches[offset]
+        self._end = cut
+        self._epoch += 1
+        assert (self._log.log_start_offset, self._log.log_end_offset) == (self._start, self._end)
+        assert self._log.recovery_point <= self._end
+
+    def _restart(self) -> None:
+        for future, end in self._jobs.values():
+            future.result()
+            with suppress(StorageFailure):
+                end()
+        self._jobs.clear()
+        log, is_clean = self._log, self._rng.random() < 0.4
+        assert log.recovery_point <= log.log_end_offset == self._end and log.failure is None
+        missing = [at for at in log.snapshots if not os.path.exists(f"{self._path}/{at:020d}.snapshot")]
+        assert not missing, f"snapshots {missing} have no file"
+        states = {each.producer_id: (each.epoch, each.last_sequence, each.last_offset) for each in log.producers}
+        epochs = [entry for entry in log.epochs.entries if entry[1] < self._end]
+        recovery_point = log.recovery_point_to_write
+        if is_clean:
+            assert log.close()
+        self._log = again = self._open(self._end if is_clean else recovery_point, is_clean=is_clean)
+        self.restarts += 1
+        assert (again.log_start_offset, again.log_end_offset) == (self._start, self._end)
+        assert [entry for entry in again.epochs.entries if entry[1] < self._end] == epochs
+        found = {each.producer_id: (each.epoch, each.last_sequence, each.last_offset) for each in again.producers}
+        assert {key: value for key, value in states.items() if value[2] >= self._start} == {
+            key: value for key, value in found.items() if value[2] >= self._start
+        }
+        self._sequences = {producer: state[1] + 1 for producer, state in found.items()}
+        offset, data = self._start, b""
+        while offset < self._end:
+            read = again.read(offset, max_bytes=5_000)
+            assert read.next_offset > offset
+            data, offset = data + bytes(read.records), read.next_offset
+        assert data == b"".join(self._batches[at] for at in range(self._start, self._end))

@@ -1,0 +1,32 @@
+"""A log whose threads the interpreter switches anywhere: some seconds here, a minute in `make chaos`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.storage import snapshot_files
+from tests.chaos.log_threads import SWITCH_SECONDS, ThreadedLog
+from tests.effort import LONG
+
+SEEDS = 10 if LONG else 2
+SECONDS = 6 if LONG else 2
+
+
+@pytest.fixture(autouse=True)
+def _switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(snapshot_files, "PRODUCERS_AT_ONCE", 2)  # flushes write the snapshots
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_was_appended_is_there_after_restarts_whatever_its_threads_do(tmp_path: Path, seed: int) -> None:
+    log = ThreadedLog(tmp_path, seed)
+    log.run(SECONDS)
+    assert log.restarts > 5 and log.flushes > 50 and log.retired > 5
