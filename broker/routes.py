@@ -112,11 +112,12 @@ from ottla.broker.handlers import (
 from ottla.broker.handlers._own_configs import forward_checked
 from ottla.broker.handlers._short_fetch import ShortFetches
 from ottla.broker.handlers._short_produce import ShortProduces
+from ottla.broker.many_names import RESOURCES_AT_ONCE, ManyNames, config_resource, in_turns
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
-from ottla.server.network.route import Encode, Route
+from ottla.server.network.route import Encode, Handler, Route
 from ottla.server.network.short_path import ShortPath
 from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
@@ -132,6 +133,8 @@ class Answered(NamedTuple):
     authorization: Rules
     #: The encoder of an API whose responses may be encoded already.
     encoder: Callable[[int], Encode] | None = None
+    #: The names in a request, if there may be many of them.
+    names: ManyNames | None = None
     #: Makes the short paths of connections, see server/network/short_path.py.
     short_path: Callable[[BrokerComponents], Callable[..., ShortPath[Connection] | None]] | None = None
 
@@ -171,6 +174,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
             Whole((describe_coordinator_key,), versions=parse("0-3")),
             Each("coordinator_keys", "coordinators", describe_coordinator_key, versions=parse("4+")),
         ),
+        names=ManyNames("coordinator_keys", "coordinators"),
     ),
     Answered(ApiKey.JOIN_GROUP, join_group.handle, _GROUP_MEMBER),
     Answered(ApiKey.HEARTBEAT, heartbeat.handle, _GROUP_MEMBER),
@@ -187,6 +191,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.DESCRIBE_GROUPS,
         describe_groups.handle,
         (After(group_operations), Each("groups", "groups", on_each_group(DESCRIBE))),
+        names=ManyNames("groups", "groups"),
     ),
     Answered(ApiKey.LIST_GROUPS, list_groups.handle, (After(only_visible_groups),)),
     Answered(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat.handle, consumer_group_guard.guard_heartbeat),
@@ -194,12 +199,14 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         consumer_group_describe.handle,
         (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(consumer_group_guard.without_hidden_topics)),
+        names=ManyNames("group_ids", "groups"),
     ),
     Answered(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat.handle, streams_group_guard.guard_heartbeat),
     Answered(
         ApiKey.STREAMS_GROUP_DESCRIBE,
         streams_group_describe.handle,
         (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(streams_group_guard.without_hidden_topics)),
+        names=ManyNames("group_ids", "groups"),
     ),
     Forwarded(ApiKey.CREATE_TOPICS),
     Forwarded(ApiKey.DELETE_TOPICS),
@@ -236,6 +243,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.DESCRIBE_CONFIGS,
         describe_configs.handle,
         (Each("resources", "results", describe_config_resource, has_message=True),),
+        names=ManyNames("resources", "results", RESOURCES_AT_ONCE, config_resource),
     ),
     Forwarded(ApiKey.ALTER_CONFIGS, forward_checked),
     Answered(ApiKey.ALTER_REPLICA_LOG_DIRS, alter_replica_log_dirs.handle, (Whole((on_cluster(ALTER),)),)),
@@ -271,6 +279,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
             After(only_visible_topics),
             Each("transactional_ids", "transaction_states", on_each_transactional_id(DESCRIBE)),
         ),
+        names=ManyNames("transactional_ids", "transaction_states"),
     ),
     Answered(ApiKey.LIST_TRANSACTIONS, list_transactions.handle, (After(only_visible_transactions),)),
     Answered(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, get_telemetry_subscriptions.handle, OPEN),
@@ -287,6 +296,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.SHARE_GROUP_DESCRIBE,
         share_group_describe.handle,
         (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(share_group_guard.without_hidden_topics)),
+        names=ManyNames("group_ids", "groups"),
     ),
     Answered(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -305,6 +315,11 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
 )
 
 
+def _handler(broker: BrokerComponents, row: Answered) -> Handler:
+    handler = guarded(broker, row.api_key, row.authorization, partial(row.handler, broker))
+    return handler if row.names is None else in_turns(broker.long_work, row.names, handler)
+
+
 def broker_routes(broker: BrokerComponents) -> list[Route]:
     """Returns the rows, bound to the components of one broker, behind their guards."""
     return [
@@ -316,7 +331,7 @@ def broker_routes(broker: BrokerComponents) -> list[Route]:
         if isinstance(row, Forwarded)
         else Route(
             row.api_key,
-            guarded(broker, row.api_key, row.authorization, partial(row.handler, broker)),
+            _handler(broker, row),
             encoder=row.encoder,
             short_path=row.short_path and row.short_path(broker),
         )

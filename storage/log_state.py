@@ -65,7 +65,7 @@ class LogState:
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.flushed_ms = 0
-        self.grown: set[LogState] = set()  # logs that the next flush check looks at (`Logs.flush_due`)
+        self.grown: dict[LogState, None] = {}  # logs that the next flush check looks at (`Logs.flush_due`)
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.frozen: dict[int, list[ProducerState]] = {}  # producer states at an offset, which the next flush writes
@@ -185,7 +185,7 @@ class LogState:
         segment = self.segments.active
         self._roll_timestamp, self._roll_wall_ms = roll_deadline(segment, self.config, self.roll_jitter_ms())
         self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
-        self.grown.add(self)
+        self.grown[self] = None
 
     def check_usable(self) -> None:
         if self.failure is not None:

@@ -280,7 +280,7 @@ class Logs(FutureLogs):
             log, config = self._logs.get((grown.topic_id, grown.partition)), grown.config
             if log is not grown or (config.flush_ms == config.flush_messages == NEVER):
                 # Only an append can make it due, and the next one asks for room. Most of 10,000 logs get none: a look at all took 3.4 ms.
-                self._grown.discard(grown)
+                del self._grown[grown]
                 grown.segments.active.room = 0
             if log is not grown or log.failure is not None or log.recovery_point >= log.log_end_offset:
                 continue
@@ -288,11 +288,11 @@ class Logs(FutureLogs):
                 try:
                     log.snapshot_producers()
                 except StorageFailure as failure:
-                    self._grown.add(log)
+                    self._grown[log] = None
                     logger.warning("producers of %s: %s", log, failure)
                     continue
                 except Exception:
-                    self._grown.add(log)
+                    self._grown[log] = None
                     logger.exception("producers of %s", log)
                     continue
                 due.append(log)

@@ -60,9 +60,8 @@ class LogsState:
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
         #: The logs of each topic that may have no files yet, in the order of their creation. The logs refer to it.
         self._without_files: WeakValueDictionary[bytes, deque[LogState]] = WeakValueDictionary()
-        self._grown: set[LogState] = (
-            set()
-        )  # logs that have asked for room, or changed otherwise, since the last flush check
+        # Logs that have asked for room, or changed otherwise, since the last flush check; a dict keeps their order.
+        self._grown: dict[LogState, None] = {}
         self._preferred: dict[tuple[str, int], LogDir] = {}  # directories for partitions that are not here yet
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
 
@@ -105,7 +104,7 @@ class LogsState:
     def _add_to(self, directory: LogDir, log: Log) -> None:
         self._in[directory.path][(log.topic_id, log.partition)] = log
         log.grown = self._grown
-        log.grown.add(log)
+        log.grown[log] = None
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
         log.before_truncation = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 

@@ -55,7 +55,7 @@ def make_room(
         log.fail(failure)
         raise
     log.append_failure = None
-    log.grown.add(log)
+    log.grown[log] = None
     return segment
 
 

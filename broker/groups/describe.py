@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
@@ -71,10 +71,13 @@ def _describe_one(
     )
 
 
-def list_groups(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-    """List the shard's groups in one of the states and of one of the types; an empty filter matches all, case is ignored."""
-    wanted_states = {state.strip().lower() for state in states}
-    wanted_types = {kind.lower() for kind in types}
+def filters(states: Iterable[str], types: Iterable[str]) -> tuple[Set[str], Set[str]]:
+    """Returns the states and the types of a request for `list_groups`; case is ignored."""
+    return {state.strip().lower() for state in states}, {kind.lower() for kind in types}
+
+
+def list_groups(shard: GroupShard, wanted_states: Set[str], wanted_types: Set[str]) -> list[ListedGroup]:
+    """List the shard's groups in one of the states and of one of the types; an empty filter matches all."""
     listed = []
     if not wanted_types or CLASSIC in wanted_types:
         listed += [

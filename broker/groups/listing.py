@@ -26,7 +26,7 @@ class Listing:
         self, runtime: CoordinatorRuntime[GroupCoordinatorShard], states: Sequence[str], types: Sequence[str]
     ) -> None:
         self._runtime = runtime
-        self._filters = (states, types)
+        self._filters = describe.filters(states, types)
         self._left = runtime.partitions()
         self._groups: list[ListedGroup] = []
         self._waiting = 0

@@ -53,6 +53,7 @@ class MarkerWriter:
         """Write the marker and call `done` with the outcome of each partition, at once if no append has to be waited for."""
         results: Results = {}
         waits: list[Wait] = []
+        seen: set[TopicPartition] = set()
         appends_open = 1  # this call itself
 
         def append_done() -> None:
@@ -64,6 +65,9 @@ class MarkerWriter:
         for topic in marker.topics:
             for index in topic.partition_indexes:
                 tp = (topic.name, index)
+                if tp in seen:
+                    continue  # one marker for each partition, as in Kafka
+                seen.add(tp)
                 if topic.name == GROUP_METADATA_TOPIC:
                     appends_open += 1
                     self._write_to_group(marker, tp, results, append_done)

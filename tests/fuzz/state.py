@@ -134,7 +134,7 @@ def groups(data: bytes) -> None:
     names = [*shard.groups, *shard.consumer_groups, *shard.streams_groups]
     consumer_describe.describe(shard, names)
     describe.describe(shard, names, True)
-    describe.list_groups(shard, [], [])
+    describe.list_groups(shard, set(), set())
     for name in names:
         with suppress(KafkaError):  # of an unreadable group
             offsets.fetch(shard, OffsetFetchRequestGroup(group_id=name, topics=None), True)

@@ -14,7 +14,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
@@ -80,10 +80,16 @@ class SimThread:
         self._go.acquire()
 
     def result(self) -> Any:
+        """What the function returned or raised, once. Kept, a traceback would hold views of mapped files until a collection."""
         self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._result
+        error, result = self._error, self._result
+        self._error = self._result = None
+        try:
+            if error is not None:
+                raise error
+            return result
+        finally:
+            del error
 
     def _run(self) -> None:
         self._go.acquire()
@@ -113,6 +119,8 @@ class Threads:
         while not thread.resume():
             pass
         self._stopped.remove(thread)
+        with suppress(BaseException):
+            thread.result()  # dropped, unless its caller has it
 
     def switch(self) -> None:
         """Called before each file system call of the host's processes."""

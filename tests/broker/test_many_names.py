@@ -1,0 +1,129 @@
+"""Requests that name many things, or one thing many times: what is looked at, and what other clients wait meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.many_names import RESOURCES_AT_ONCE
+from ottla.broker.routes import ROUTES, Answered
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from tests.broker.counted_node import CountedNode
+from tests.broker.test_files_off_the_loop import create
+
+TOPIC, BROKER = 2, 4
+#: Of one turn of the loop: 50 ms on a quiet machine, and room for a busy one.
+TURN_SECONDS_MAX = 0.25
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedNode]:
+    with pytest.MonkeyPatch.context() as patch:
+        started = CountedNode(Path(tmp_path_factory.mktemp("node")), patch)
+        with started.wire() as wire:
+            create(wire, "t")
+        yield started
+        started.stop()
+
+
+def asked(kind: str, names: list[str]) -> Any:
+    match kind:
+        case "DESCRIBE_GROUPS":
+            return DescribeGroupsRequest(groups=names)
+        case "CONSUMER_GROUP_DESCRIBE":
+            return ConsumerGroupDescribeRequest(group_ids=names)
+        case "STREAMS_GROUP_DESCRIBE":
+            return StreamsGroupDescribeRequest(group_ids=names)
+        case "SHARE_GROUP_DESCRIBE":
+            return ShareGroupDescribeRequest(group_ids=names)
+        case "DESCRIBE_TRANSACTIONS":
+            return DescribeTransactionsRequest(transactional_ids=names)
+        case "FIND_COORDINATOR":
+            return FindCoordinatorRequest(coordinator_keys=names)
+        case "DESCRIBE_CONFIGS":
+            resources = [DescribeConfigsResource(TOPIC, name) for name in names]
+            return DescribeConfigsRequest(resources=resources)
+    raise AssertionError(f"a test is missing for {kind}")
+
+
+ROWS = {row.api_key.name: row.names for row in ROUTES if isinstance(row, Answered) and row.names is not None}
+
+
+def name_of(row: Any) -> str:
+    for field in ("group_id", "transactional_id", "resource_name", "key"):
+        if hasattr(row, field):
+            return str(getattr(row, field))
+    raise AssertionError(row)
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_each_of_many_names_is_answered_in_order_and_a_repeated_one_once(node: CountedNode, kind: str) -> None:
+    many = ROWS[kind]
+    count = 3 * many.at_once + 2
+    names = [f"n{number}" for number in range(count)]
+    with node.wire() as wire:
+        whole = wire.request(asked(kind, ["n0", *names, "n1", "n0"]))
+        rows = getattr(whole, many.answers)
+        if kind in ("DESCRIBE_TRANSACTIONS", "FIND_COORDINATOR", "DESCRIBE_CONFIGS"):
+            assert [name_of(row) for row in rows] == names
+        else:  # of each shard of the coordinator after the other
+            assert sorted(map(name_of, rows)) == sorted(names)
+        few = wire.request(asked(kind, ["n0", "n1", "n0"]))
+        assert sorted(map(name_of, getattr(few, many.answers))) == ["n0", "n1"]
+        assert repr(sorted(getattr(few, many.answers), key=name_of)) == repr(
+            sorted((row for row in rows if name_of(row) in ("n0", "n1")), key=name_of)
+        )
+
+
+def longest_turn(node: CountedNode, request: Any) -> float:
+    """The longest time that another client's answer took while the request was served."""
+    with node.wire() as wire, node.wire() as other:
+        api_key, version = wire.send(request)
+        longest, is_answered = 0.0, False
+        wire.sock.setblocking(False)
+        until = time.monotonic() + 60
+        while not is_answered:
+            began = time.monotonic()
+            assert began < until
+            other.request(ListGroupsRequest())
+            longest = max(longest, time.monotonic() - began)
+            try:
+                is_answered = bool(wire.sock.recv(1, 2))  # MSG_PEEK
+            except BlockingIOError:
+                is_answered = False
+        wire.sock.settimeout(30)
+        wire.receive(api_key, version)
+        return longest
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_others_are_served_in_between(node: CountedNode, kind: str) -> None:
+    names = [f"n{number}" for number in range(2_000 if kind == "DESCRIBE_CONFIGS" else 20_000)]
+    assert longest_turn(node, asked(kind, names)) < TURN_SECONDS_MAX
+
+
+def test_a_broker_that_is_named_2_000_times_is_described_once(node: CountedNode) -> None:
+    resource = DescribeConfigsResource(BROKER, "1")
+    request = DescribeConfigsRequest(resources=[resource] * 2_000)
+    with node.wire() as wire:
+        assert len(wire.request(request).results) == 1
+    keys = [DescribeConfigsResource(BROKER, "1", [f"k{number}"]) for number in range(5 * RESOURCES_AT_ONCE)]
+    assert longest_turn(node, DescribeConfigsRequest(resources=keys)) < TURN_SECONDS_MAX
+
+
+def test_filters_of_list_groups_are_read_once_for_all_shards(node: CountedNode) -> None:
+    request = ListGroupsRequest(states_filter=["Stable"] * 50_000, types_filter=["consumer"] * 50_000)
+    assert longest_turn(node, request) < TURN_SECONDS_MAX
+    with node.wire() as wire:
+        assert wire.request(request).groups == []
