@@ -51,6 +51,11 @@ class ShareCounts:
 
         return answered
 
+    def forget(self, group_id: str) -> None:
+        """Drops the histograms of a group without members: there is one for each group id that has ever fetched."""
+        self.fetch_ratios.pop(group_id, None)
+        self.acquire_times_ms.pop(group_id, None)
+
     def acknowledge(self, acknowledgements: Iterable[Acknowledgement]) -> None:
         for first, last, types in acknowledgements:
             if len(types) == 1:

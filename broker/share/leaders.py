@@ -138,6 +138,7 @@ class ShareLeaders:
                 led.release(member_id)
 
     def _group_unused(self, group_id: str) -> None:
+        self.counts.forget(group_id)
         for groups in list(self._led.values()):
             led = groups.get(group_id)
             if led is not None:

@@ -42,7 +42,7 @@ class Connection(Protocol):
 class ShareSession:
     """`partitions`: True where the next response must have the partition, even if there is nothing new in it."""
 
-    __slots__ = ("connection_id", "epoch", "key", "partitions")
+    __slots__ = ("__weakref__", "connection_id", "epoch", "key", "partitions")
 
     def __init__(self, key: SessionKey, partitions: Iterable[TopicPartition], connection_id: str) -> None:
         self.key = key
@@ -92,7 +92,8 @@ class ShareSessions:
         self._on_unused = on_unused
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._members: dict[str, int] = {}
-        self._connections: dict[str, dict[SessionKey, ShareSession]] = {}
+        # The open sessions of a connection, and the groups that have had one on it.
+        self._connections: dict[str, tuple[dict[SessionKey, ShareSession], set[str]]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -108,9 +109,11 @@ class ShareSessions:
         session = self._sessions[key] = ShareSession(key, partitions, connection.id)
         self._members[key.group_id] = self._members.get(key.group_id, 0) + 1
         if connection.id not in self._connections:
-            self._connections[connection.id] = {}
+            self._connections[connection.id] = {}, set()
             connection.on_close(lambda: self._disconnected(connection.id))
-        self._connections[connection.id][key] = session
+        sessions, groups = self._connections[connection.id]
+        sessions[key] = session
+        groups.add(key.group_id)
         return session
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession:
@@ -130,14 +133,15 @@ class ShareSessions:
                 self._members[key.group_id] = left
             else:
                 del self._members[key.group_id]
+            if session.connection_id in self._connections:
+                self._connections[session.connection_id][0].pop(key, None)
         return session
 
     def _disconnected(self, connection_id: str) -> None:
-        sessions = self._connections.pop(connection_id, {})
+        sessions, groups = self._connections.pop(connection_id)
         for key, session in sessions.items():
-            if self._sessions.get(key) is session:
-                self.remove(key)
-                self._on_left(session)
-        for group_id in {key.group_id for key in sessions}:
+            self.remove(key)
+            self._on_left(session)
+        for group_id in sorted(groups):
             if group_id not in self._members:
                 self._on_unused(group_id)

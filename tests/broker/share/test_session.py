@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -95,6 +97,20 @@ def test_a_session_ends_with_its_connection_and_the_last_one_leaves_the_group_un
     assert (ends.left, ends.unused) == ([A], [])
     second.close()
     assert (ends.left, ends.unused) == ([A, B], ["g"])
+
+
+def test_sessions_that_members_have_ended_are_kept_nowhere() -> None:
+    ends = Ends()
+    connection = Connection("1")
+    made = []
+    for number in range(100):
+        key = SessionKey("g", str(number))
+        made.append(weakref.ref(ends.open(key, connection)))
+        ends.sessions.remove(key)
+    gc.collect()
+    assert not any(session() is not None for session in made)
+    connection.close()
+    assert (ends.left, ends.unused) == ([], ["g"])
 
 
 def test_a_session_that_went_on_with_another_connection_does_not_end_with_the_first() -> None:

@@ -37,6 +37,17 @@ def test_a_share_partition_is_initialized_before_it_is_read_or_written(share: Sh
     assert (share.read().state_epoch, share.read().start_offset) == (1, -1)
 
 
+def test_a_late_initialization_of_the_same_epoch_takes_nothing_back(share: ShareCoordinatorHarness) -> None:
+    """A deposed group coordinator's persister tries again, while members acknowledge already. Kafka forgets what they did."""
+    share.initialize()
+    share.write((5, 9, ACKNOWLEDGED, 1), start_offset=5)
+    assert share.initialize().error_code == ErrorCode.NONE
+    assert batches(share.read()) == [(5, 9, ACKNOWLEDGED, 1)]
+    assert share.read().start_offset == 5
+    assert share.initialize(state_epoch=2).error_code == ErrorCode.NONE
+    assert (batches(share.read()), share.read().start_offset) == ([], -1)
+
+
 def test_the_summary_of_a_share_partition_without_state_is_no_error(share: ShareCoordinatorHarness) -> None:
     summary = share.summary()
     assert (summary.error_code, summary.start_offset, summary.delivery_complete_count) == (ErrorCode.NONE, -1, -1)
