@@ -85,6 +85,12 @@ class CountedNode:
     def wire(self) -> Wire:
         return Wire(self.port)
 
+    @property
+    def loop_thread(self) -> int:
+        """The identifier of the thread that the event loop runs on."""
+        assert self._thread.ident is not None
+        return self._thread.ident
+
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,8 +23,8 @@ from tests.broker.counted_node import CountedNode
 from tests.broker.test_files_off_the_loop import create
 
 TOPIC, BROKER = 2, 4
-#: Of one turn of the loop: 50 ms on a quiet machine, and room for a busy one.
-TURN_SECONDS_MAX = 0.25
+#: On average of the turns that one request takes.
+TURN_CPU_SECONDS_MAX = 0.05
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedNode]:
         started = CountedNode(Path(tmp_path_factory.mktemp("node")), patch)
         with started.wire() as wire:
             create(wire, "t")
+            deadline = time.monotonic() + 20
+            while any(each.error_code for each in wire.request(asked("FIND_COORDINATOR", ["g"])).coordinators):
+                assert time.monotonic() < deadline
+            while wire.request(ListGroupsRequest()).error_code:  # the shards are loading
+                assert time.monotonic() < deadline
         yield started
         started.stop()
 
@@ -86,31 +91,27 @@ def test_each_of_many_names_is_answered_in_order_and_a_repeated_one_once(node: C
         )
 
 
-def longest_turn(node: CountedNode, request: Any) -> float:
-    """The longest time that another client's answer took while the request was served."""
-    with node.wire() as wire, node.wire() as other:
-        api_key, version = wire.send(request)
-        longest, is_answered = 0.0, False
-        wire.sock.setblocking(False)
-        until = time.monotonic() + 60
-        while not is_answered:
-            began = time.monotonic()
-            assert began < until
-            other.request(ListGroupsRequest())
-            longest = max(longest, time.monotonic() - began)
-            try:
-                is_answered = bool(wire.sock.recv(1, 2))  # MSG_PEEK
-            except BlockingIOError:
-                is_answered = False
-        wire.sock.settimeout(30)
-        wire.receive(api_key, version)
-        return longest
+class Cost(NamedTuple):
+    """What a request took of the node's event loop."""
+
+    turns: int
+    cpu_seconds: float
+
+
+def cost_of(node: CountedNode, request: Any) -> Cost:
+    clock = time.pthread_getcpuclockid(node.loop_thread)
+    with node.wire() as wire:
+        turns, seconds = node.loop.turn, time.clock_gettime(clock)
+        wire.request(request)
+        return Cost(node.loop.turn - turns, time.clock_gettime(clock) - seconds)
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_others_are_served_in_between(node: CountedNode, kind: str) -> None:
-    names = [f"n{number}" for number in range(2_000 if kind == "DESCRIBE_CONFIGS" else 20_000)]
-    assert longest_turn(node, asked(kind, names)) < TURN_SECONDS_MAX
+def test_many_names_take_many_turns_of_the_loop(node: CountedNode, kind: str) -> None:
+    count = 2_000 if kind == "DESCRIBE_CONFIGS" else 20_000
+    cost = cost_of(node, asked(kind, [f"n{number}" for number in range(count)]))
+    assert cost.turns >= count // ROWS[kind].at_once
+    assert cost.cpu_seconds / cost.turns < TURN_CPU_SECONDS_MAX
 
 
 def test_a_broker_that_is_named_2_000_times_is_described_once(node: CountedNode) -> None:
@@ -118,12 +119,15 @@ def test_a_broker_that_is_named_2_000_times_is_described_once(node: CountedNode)
     request = DescribeConfigsRequest(resources=[resource] * 2_000)
     with node.wire() as wire:
         assert len(wire.request(request).results) == 1
+    assert cost_of(node, request).cpu_seconds < 0.5, "6.7 s when it was described as often"
     keys = [DescribeConfigsResource(BROKER, "1", [f"k{number}"]) for number in range(5 * RESOURCES_AT_ONCE)]
-    assert longest_turn(node, DescribeConfigsRequest(resources=keys)) < TURN_SECONDS_MAX
+    assert cost_of(node, DescribeConfigsRequest(resources=keys)).turns >= 5
 
 
 def test_filters_of_list_groups_are_read_once_for_all_shards(node: CountedNode) -> None:
     request = ListGroupsRequest(states_filter=["Stable"] * 50_000, types_filter=["consumer"] * 50_000)
-    assert longest_turn(node, request) < TURN_SECONDS_MAX
     with node.wire() as wire:
         assert wire.request(request).groups == []
+    assert cost_of(node, request).cpu_seconds < 0.2, (
+        "0.38 s when each of the 50 shards reads them, 0.06 s when it is done once"
+    )
