@@ -6,6 +6,7 @@ budget took 100 ms to 20 s here.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,20 +37,27 @@ NAMES = [f"orders.in.{number:06d}" for number in range(TOPICS)]
 
 
 class WorkingClock(ManualClock):
-    """A clock whose nanoseconds pass as the CPU works, which turns have budgets of. Each callback is a turn."""
+    """A clock whose nanoseconds pass as this thread's CPU works, which turns have budgets of. Each callback is a turn.
+
+    The collector does not run in one: a full collection of pytest's heap takes longer than any turn may.
+    """
 
     longest_ns = 0
 
     def mono_ns(self) -> int:
-        return time.process_time_ns()
+        return time.thread_time_ns()
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
         return super().call_later(delay_ms, lambda: self.run(callback))
 
     def run(self, turn: Callable[[], object]) -> None:
-        began_ns = time.process_time_ns()
-        turn()
-        self.longest_ns = max(self.longest_ns, time.process_time_ns() - began_ns)
+        gc.disable()
+        try:
+            began_ns = time.thread_time_ns()
+            turn()
+            self.longest_ns = max(self.longest_ns, time.thread_time_ns() - began_ns)
+        finally:
+            gc.enable()
 
 
 @pytest.fixture
@@ -195,10 +203,10 @@ def test_a_topic_is_deleted_while_many_transactions_are_open(
 
 def test_a_transaction_ends_while_many_are_open(harness: GroupCoordinatorHarness) -> None:
     transactions(harness)
-    began_ns = time.process_time_ns()
+    began_ns = time.thread_time_ns()
     for number in range(TRANSACTIONS):
         harness.shard.replay_end_transaction_marker(1_000 + number, True)
-    assert time.process_time_ns() - began_ns < TURN_MAX_NS, (
+    assert time.thread_time_ns() - began_ns < TURN_MAX_NS, (
         "a marker costs what its transaction has, not what others have"
     )
     assert harness.shard.offsets.get("g7", "t", 1) is not None
