@@ -46,7 +46,7 @@ async def in_turns(world: World, work: Work[T], priority: Priority) -> T:
             else:
                 assert isinstance(asked, Errand)
                 await world.workers.on_disk(asked.directory, priority, asked.run)
-        except Exception as error:
+        except Exception as error:  # the task decides which of its failures end it
             failure = error
 
 

@@ -42,7 +42,7 @@ class ManyNames(NamedTuple):
     key: Callable[[Any], Hashable] = itself
 
 
-def in_turns(work: LongWork, many: ManyNames, handle: Handler) -> Handler:
+def in_parts(work: LongWork, many: ManyNames, handle: Handler) -> Handler:
     """Returns a handler that gives the request to `handle` without repetitions, and in parts if the names are many."""
 
     def handled(request: Any, context: RequestContext) -> Answer[Any]:

@@ -149,8 +149,6 @@ class BrokerNode:
                 if directory.meta is not None:
                     self.lifecycle.directory_failed(directory.directory_id)
 
-    # -- Life --------------------------------------------------------------------------------------------------------
-
     @property
     def full_disks(self) -> FullDisks:
         return self._scheduled_tasks.full_disks
@@ -159,6 +157,8 @@ class BrokerNode:
     def hidden_apis(self) -> frozenset[int]:
         """The APIs that ApiVersions leaves out now."""
         return self.components.telemetry.hidden_apis
+
+    # -- Life --------------------------------------------------------------------------------------------------------
 
     async def start(self, introduce_publisher: Callable[[], Awaitable[None]]) -> None:
         """Returns once the broker is unfenced: a client can produce now.

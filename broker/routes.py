@@ -112,7 +112,7 @@ from ottla.broker.handlers import (
 from ottla.broker.handlers._own_configs import forward_checked
 from ottla.broker.handlers._short_fetch import ShortFetches
 from ottla.broker.handlers._short_produce import ShortProduces
-from ottla.broker.many_names import RESOURCES_AT_ONCE, ManyNames, config_resource, in_turns
+from ottla.broker.many_names import RESOURCES_AT_ONCE, ManyNames, config_resource, in_parts
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
 from ottla.server.network.connection import Connection
@@ -317,7 +317,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
 
 def _handler(broker: BrokerComponents, row: Answered) -> Handler:
     handler = guarded(broker, row.api_key, row.authorization, partial(row.handler, broker))
-    return handler if row.names is None else in_turns(broker.long_work, row.names, handler)
+    return handler if row.names is None else in_parts(broker.long_work, row.names, handler)
 
 
 def broker_routes(broker: BrokerComponents) -> list[Route]:

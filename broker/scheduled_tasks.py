@@ -69,7 +69,7 @@ class ScheduledTasks:
         self._stopped = False
         self._tasks = [
             ScheduledTask("retention", configs["log.retention.check.interval.ms"], self._retain),
-            ScheduledTask("removal", _removal_interval_ms(configs), replicas.log_removal.remove),
+            ScheduledTask("removal", _removal_interval_ms(configs), self._remove),
             ScheduledTask(
                 "high watermarks", configs["replica.high.watermark.checkpoint.interval.ms"], self._checkpoint_watermarks
             ),
@@ -112,6 +112,11 @@ class ScheduledTasks:
     def _retain(self) -> None:
         self._on_each_disk("retention", self._retain_in)
 
+    def _remove(self) -> None:
+        removal = self._replicas.log_removal
+        removal.rename()  # again what a full disk refused
+        self._on_each_disk("removal", removal.remove)
+
     def _checkpoint_watermarks(self) -> None:
         self._on_each_disk("high watermarks", partial(self._write, self._logs.write_high_watermarks))
 
@@ -135,7 +140,7 @@ class ScheduledTasks:
             await run(directory)
         except StorageFailure as failure:
             log.error("%s of %s: %s", name, directory.path, failure)
-        except Exception:
+        except Exception:  # the task runs again after its interval, as one that fails on the loop
             log.exception("%s of %s failed", name, directory.path)
         finally:
             self._running.discard((name, directory.path))

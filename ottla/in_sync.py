@@ -8,25 +8,14 @@ min.insync.replicas 2 producers were then answered NOT_ENOUGH_REPLICAS until the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
+from ottla.broker.replication.partition import Partition
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import NO_LEADER
 
 #: The longest time for which replicas that are not in sync keep a node from being ready. One that never catches up, because its leader's
 #: disk fails, must not stop an update for good.
 IN_SYNC_WAIT_MS_MAX = 600_000
-
-
-class LocalPartition(Protocol):
-    """A partition that has, or should have, a log on this node."""
-
-    @property
-    def topic_id(self) -> bytes: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def log(self) -> object | None: ...
 
 
 class InSyncOnce:
@@ -36,7 +25,7 @@ class InSyncOnce:
         self._is_done = False
         self._since_ms = -1
 
-    def missing(self, node_id: int, partitions: Iterable[LocalPartition], image: MetadataImage, now_ms: int) -> int:
+    def missing(self, node_id: int, partitions: Iterable[Partition], image: MetadataImage, now_ms: int) -> int:
         """Returns the number of replicas that are not in sync with a leader; 0 for good once it was 0, or the time is over.
 
         Partitions without a leader do not count: there is nothing to catch up with. Replicas that a reassignment is adding are not missed either,
@@ -51,7 +40,7 @@ class InSyncOnce:
         return 0 if self._is_done else count
 
 
-def _is_behind(node_id: int, local: LocalPartition, image: MetadataImage) -> bool:
+def _is_behind(node_id: int, local: Partition, image: MetadataImage) -> bool:
     topic = image.topics.by_id(local.topic_id)
     partition = None if topic is None else topic.partitions.get(local.index)
     return (

@@ -63,6 +63,20 @@ class DiskQueue:
             lane.leave()
 
 
+class DiskQueues:
+    """The queue of each log directory; `runner(directory)` makes what runs the calls of one."""
+
+    def __init__(self, runner: Callable[[str], Run]) -> None:
+        self._runner = runner
+        self._queues: dict[str, DiskQueue] = {}
+
+    async def run(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
+        queue = self._queues.get(directory)
+        if queue is None:
+            queue = self._queues[directory] = DiskQueue(self._runner(directory))
+        return await queue.run(priority, function, *args)
+
+
 class _Lane:
     """A number of places, which are given to those who wait in the order of their priorities."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from ottla.server.disk_queue import THREADS_OF_A_DISK, DiskQueue, Priority
+from ottla.server.disk_queue import THREADS_OF_A_DISK, DiskQueues, Priority
 from ottla.server.worker_process import OwnProcess, WorkerProcess
 
 T = TypeVar("T")
@@ -44,17 +44,14 @@ class ThreadWorkers:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._room = asyncio.Semaphore(QUEUED_MAX)
         self._apart: list[ThreadWorkers] = []
-        self._disks: dict[str, DiskQueue] = {}
+        self._disks = DiskQueues(lambda directory: self._of(f"disk {directory}", THREADS_OF_A_DISK).run)
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         async with self._room:
             return await self._loop.run_in_executor(self._executor, function, *args)
 
     async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
-        queue = self._disks.get(directory)
-        if queue is None:
-            queue = self._disks[directory] = DiskQueue(self._of(f"disk {len(self._disks)}", THREADS_OF_A_DISK).run)
-        return await queue.run(priority, function, *args)
+        return await self._disks.run(directory, priority, function, *args)
 
     def process(self) -> OwnProcess:
         return OwnProcess(ThreadWorkers(self._loop, threads=1, name="process"))

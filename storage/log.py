@@ -305,13 +305,12 @@ class Log(LogState):
         """Removes the segments that retention no longer keeps; returns their number."""
         return retention_run.apply_retention(self, now_ms)
 
-    def retention_errand(self, now_ms: int) -> Errand | None:
-        """Returns the file system calls that `begin_retention` needs first, for a worker thread."""
-        return retention_run.errand(self, now_ms)
+    def begin_retention(self, now_ms: int, *, errand_done: bool = True) -> Retiring | Errand | None:
+        """The same in three parts: `run` of the job renames files on a worker, and its `end` counts them. None: nothing has expired.
 
-    def begin_retention(self, now_ms: int) -> Retiring | None:
-        """The same in three parts: `run` of the job renames files on a worker, and its `end` counts them. None: nothing has expired."""
-        return retention_run.begin(self, now_ms)
+        Without `errand_done` it may return file system calls that it needs first, also for a worker.
+        """
+        return retention_run.begin(self, now_ms, errand_done)
 
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""

@@ -34,7 +34,7 @@ def retaining(logs: LogsState, directory: LogDir, now_ms: int) -> Work[list[Log]
                 changed.append(log)
         except StorageFailure as failure:
             logger.warning("retention of %s: %s", log, failure)
-        except Exception:
+        except Exception:  # a mistake of ours in one log must not keep the others from making room
             logger.exception("retention of %s", log)
     if changed:
         # One sync for all logs: removed segments must not come back after a crash.
@@ -43,10 +43,12 @@ def retaining(logs: LogsState, directory: LogDir, now_ms: int) -> Work[list[Log]
 
 
 def _retain(log: Log, now_ms: int, turn: Turn) -> Work[int]:
-    count = 0
-    if (errand := log.retention_errand(now_ms)) is not None:
-        yield errand
-    while (job := log.begin_retention(now_ms)) is not None:
+    count, errand_done = 0, False
+    while (job := log.begin_retention(now_ms, errand_done=errand_done)) is not None:
+        if isinstance(job, Errand):
+            yield job
+            errand_done = True
+            continue
         yield Errand(log.log_dir, job.run)
         job.end()
         count += job.segments

@@ -88,28 +88,25 @@ def finish(log: LogState) -> None:
         log.retiring.end()
 
 
-def errand(log: LogState, now_ms: int) -> Errand | None:
-    """Returns the sync that `begin` needs first when it has to roll, because even the active segment has expired."""
-    active = log.segments.active
-    if not _is_usable(log) or log.retiring is not None or active.length_synced or not active.size:
-        return None
-    facts, count = _expired(log, now_ms)
-    if count < len(facts):
-        return None
-    return Errand(log.log_dir, partial(run_errand, log, sync_lengths))
-
-
-def begin(log: LogState, now_ms: int) -> Retiring | None:
+def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Errand | None:
     """Takes the expired segments out of the log. Returns None if there are none, and an earlier job that has not ended again.
+
+    Without `errand_done` it returns the sync that it needs first, if it has to roll because even the active segment has expired.
 
     Raises:
         StorageFailure: the disk failed at the roll that it may take.
     """
-    if not _is_usable(log) or log.retiring is not None:
+    if log.failure is not None or log.closed or not log.has_files or log.retiring is not None:
         return log.retiring
-    facts, count = _expired(log, now_ms)
+    facts = [_facts(log, i) for i in range(len(log.segments))]
+    count = segments_to_delete(
+        facts, log.config, log_start_offset=log.log_start_offset, high_watermark=log.high_watermark, now_ms=now_ms
+    )
     if not count:
         return None
+    active = log.segments.active
+    if count == len(facts) and not errand_done and active.size and not active.length_synced:
+        return Errand(log.log_dir, partial(run_errand, log, sync_lengths))
     whys = reasons(facts, count, log.config, log.log_start_offset, now_ms)
     try:
         if count == len(facts):
@@ -152,26 +149,13 @@ def apply_retention(log: LogState, now_ms: int) -> int:
     """All three parts, on the log's own thread; returns the number of segments that have gone."""
     log.check_usable()
     count = 0
-    while (job := begin(log, now_ms)) is not None:
+    while isinstance(job := begin(log, now_ms), RetentionJob):
         job.run()
         job.end()
         count += job.segments
         if job.segments < SEGMENTS_AT_ONCE:
             break
     return count
-
-
-def _is_usable(log: LogState) -> bool:
-    return log.failure is None and not log.closed and log.has_files
-
-
-def _expired(log: LogState, now_ms: int) -> tuple[list[SegmentFacts], int]:
-    """The facts about all segments, and how many of the first are to go."""
-    facts = [_facts(log, i) for i in range(len(log.segments))]
-    count = segments_to_delete(
-        facts, log.config, log_start_offset=log.log_start_offset, high_watermark=log.high_watermark, now_ms=now_ms
-    )
-    return facts, count
 
 
 def _facts(log: LogState, index: int) -> SegmentFacts:

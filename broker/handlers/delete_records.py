@@ -69,7 +69,6 @@ class _Durable:
         reply: Reply[DeleteRecordsResponse],
     ) -> None:
         self._broker = broker
-        self._is_expired = False
         self._response = response
         self._waits = waits
         self._reply = reply
@@ -93,13 +92,12 @@ class _Durable:
                     wait.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                     wait.result.low_watermark = -1
             self._waits = [wait for wait in self._waits if not wait.result.error_code]
-        if not self._open and not self._reply.cancelled and not self._is_expired:
+        if not self._open and not self._reply.cancelled and not self._reply.done:
             self._timer.cancel()
             left_ms = self._until_ms - self._broker.world.clock.mono_ms()
             _when_everywhere(self._broker, left_ms, self._response, self._waits, self._reply)
 
     def _expire(self) -> None:
-        self._is_expired = True
         for wait in self._waits:
             wait.result.error_code = ErrorCode.REQUEST_TIMED_OUT
             wait.result.low_watermark = -1

@@ -55,7 +55,6 @@ IN_FLIGHT_MAX = 2
 TURN_MS = 20
 #: The limit of partitions whose files are created together, before the first append of a response.
 ERRANDS_AT_ONCE = 32
-NO_TIMESTAMP = -1
 #: Debounce: partition changes within this time share one Fetch.
 NEWS_DELAY_MS = 1
 #: KIP-903: the follower's id and broker epoch. Older leaders cannot distinguish a restarted follower from the former one.

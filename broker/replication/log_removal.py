@@ -23,9 +23,7 @@ class LogRemoval:
     def __init__(self, world: World, logs: Logs) -> None:
         self._world = world
         self._logs = logs
-        # The paths of the log directories where it is under way.
-        self._renaming: set[str] = set()
-        self._removing: set[str] = set()
+        self._renaming: set[str] = set()  # the paths of the log directories where it is under way
         self._stopped = False
 
     def stop(self) -> None:
@@ -50,21 +48,9 @@ class LogRemoval:
         finally:
             self._renaming.discard(directory.path)
 
-    def remove(self) -> None:
-        """Unlink what was deleted long enough ago."""
-        self.rename()  # again what a full disk refused
-        for directory in self._logs.directories:
-            if directory.online and directory.path not in self._removing and not self._stopped:
-                self._removing.add(directory.path)
-                self._world.spawn(self._remove(directory), f"remove deleted logs of {directory.path}")
-
-    async def _remove(self, directory: LogDir) -> None:
+    async def remove(self, directory: LogDir) -> None:
+        """Unlink what was deleted long enough ago in a log directory."""
         now_ms, remove = self._world.clock.wall_ms(), self._logs.remove_deleted
-        try:
-            removed = 1
-            while removed and not self._stopped:
-                removed = await self._world.workers.on_disk(directory.path, Priority.REMOVAL, remove, directory, now_ms)
-        except StorageFailure as failure:
-            log.error("deleted logs were not removed: %s", failure)
-        finally:
-            self._removing.discard(directory.path)
+        removed = 1
+        while removed and not self._stopped:
+            removed = await self._world.workers.on_disk(directory.path, Priority.REMOVAL, remove, directory, now_ms)

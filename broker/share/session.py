@@ -42,7 +42,7 @@ class Connection(Protocol):
 class ShareSession:
     """`partitions`: True where the next response must have the partition, even if there is nothing new in it."""
 
-    __slots__ = ("__weakref__", "connection_id", "epoch", "key", "partitions")
+    __slots__ = ("connection_id", "epoch", "key", "partitions")
 
     def __init__(self, key: SessionKey, partitions: Iterable[TopicPartition], connection_id: str) -> None:
         self.key = key

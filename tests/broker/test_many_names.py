@@ -11,14 +11,9 @@ import pytest
 
 from ottla.broker.many_names import RESOURCES_AT_ONCE
 from ottla.broker.routes import ROUTES, Answered
-from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
-from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from tests.broker.counted_node import CountedNode
 from tests.broker.test_files_off_the_loop import create
 
@@ -42,27 +37,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedNode]:
         started.stop()
 
 
-def asked(kind: str, names: list[str]) -> Any:
-    match kind:
-        case "DESCRIBE_GROUPS":
-            return DescribeGroupsRequest(groups=names)
-        case "CONSUMER_GROUP_DESCRIBE":
-            return ConsumerGroupDescribeRequest(group_ids=names)
-        case "STREAMS_GROUP_DESCRIBE":
-            return StreamsGroupDescribeRequest(group_ids=names)
-        case "SHARE_GROUP_DESCRIBE":
-            return ShareGroupDescribeRequest(group_ids=names)
-        case "DESCRIBE_TRANSACTIONS":
-            return DescribeTransactionsRequest(transactional_ids=names)
-        case "FIND_COORDINATOR":
-            return FindCoordinatorRequest(coordinator_keys=names)
-        case "DESCRIBE_CONFIGS":
-            resources = [DescribeConfigsResource(TOPIC, name) for name in names]
-            return DescribeConfigsRequest(resources=resources)
-    raise AssertionError(f"a test is missing for {kind}")
-
-
 ROWS = {row.api_key.name: row.names for row in ROUTES if isinstance(row, Answered) and row.names is not None}
+
+
+def asked(kind: str, names: list[str]) -> Any:
+    request = APIS[ApiKey[kind]].request()
+    resources = [DescribeConfigsResource(TOPIC, name) for name in names]
+    setattr(request, ROWS[kind].field, resources if kind == "DESCRIBE_CONFIGS" else names)
+    return request
 
 
 def name_of(row: Any) -> str:

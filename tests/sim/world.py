@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from ottla.server.disk_queue import DiskQueue, Priority
+from ottla.server.disk_queue import DiskQueues, Priority
 from ottla.server.service import Tasks
 from ottla.server.world import World
 from tests.sim.disk import SimDisk
@@ -52,7 +52,7 @@ class SimWorkers:
     def __init__(self, rng: random.Random, seconds_max: Callable[[], float], threads: Threads) -> None:
         self._rng, self._seconds_max = rng, seconds_max
         self._threads = threads
-        self._disks: dict[str, DiskQueue] = {}
+        self._disks = DiskQueues(lambda directory: self.run)
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         await asyncio.sleep(self._rng.uniform(0.0001, self._seconds_max()))
@@ -69,10 +69,7 @@ class SimWorkers:
             self._threads.end(thread)
 
     async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
-        queue = self._disks.get(directory)
-        if queue is None:
-            queue = self._disks[directory] = DiskQueue(self.run)
-        return await queue.run(priority, function, *args)
+        return await self._disks.run(directory, priority, function, *args)
 
     def process(self) -> SimProcess:
         return SimProcess(self)

@@ -37,9 +37,9 @@ def test_a_turn_looks_at_a_bounded_number_of_logs(tmp_path: Path) -> None:
     looked: list[Log] = []
     begin = Log.begin_retention
 
-    def noted(log: Log, now_ms: int) -> object:
+    def noted(log: Log, now_ms: int, **options: bool) -> object:
         looked.append(log)
-        return begin(log, now_ms)
+        return begin(log, now_ms, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Log, "begin_retention", noted)
@@ -75,12 +75,12 @@ def test_a_log_that_fails_keeps_no_other_from_making_room(
     logs = filled(tmp_path, 3)
     begin = Log.begin_retention
 
-    def fail(log: Log, now_ms: int) -> object:
+    def fail(log: Log, now_ms: int, **options: bool) -> object:
         if log.partition == 0:
             raise StorageFailure(log.directory, OSError(errno.EIO, "bad block"))
         if log.partition == 1:
             raise AssertionError("a mistake of ours")
-        return begin(log, now_ms)
+        return begin(log, now_ms, **options)
 
     monkeypatch.setattr(Log, "begin_retention", fail)
     assert [log.partition for log in retain(logs, LATER_MS)] == [2]

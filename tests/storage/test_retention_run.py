@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.protocol.work import Errand
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
-from ottla.storage.retention_run import SEGMENTS_AT_ONCE
+from ottla.storage.retention_run import SEGMENTS_AT_ONCE, RetentionJob
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, open_at
 
 LATER_MS = NOW_MS + SMALL.retention_ms + 1_000
@@ -126,15 +127,14 @@ def test_the_segments_of_one_job_are_bounded_and_the_rest_follows(tmp_path: Path
 
 def test_a_log_that_has_to_roll_asks_for_its_sync_first(tmp_path: Path) -> None:
     log = filled(tmp_path, 30)
-    assert log.retention_errand(NOW_MS) is None, "nothing has expired"
-    errand = log.retention_errand(LATER_MS)
-    assert errand is not None and errand.directory == log.log_dir
+    assert log.begin_retention(NOW_MS, errand_done=False) is None, "nothing has expired"
+    errand = log.begin_retention(LATER_MS, errand_done=False)
+    assert isinstance(errand, Errand) and errand.directory == log.log_dir
     synced: list[str] = []
     sync_dir = log.files.sync_dir
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OsFiles, "sync_dir", lambda files, path: (synced.append(path), sync_dir(path))[1])
         errand.run()
         assert len(synced) == 1
-        assert log.retention_errand(LATER_MS) is None
-        assert log.begin_retention(LATER_MS) is not None
+        assert isinstance(log.begin_retention(LATER_MS, errand_done=False), RetentionJob), "it is done"
         assert len(synced) == 1, "the roll waits for no disk"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable
 
 import pytest
@@ -101,14 +100,13 @@ def test_a_session_ends_with_its_connection_and_the_last_one_leaves_the_group_un
 
 def test_sessions_that_members_have_ended_are_kept_nowhere() -> None:
     ends = Ends()
-    connection = Connection("1")
-    made = []
+    connection = Connection("of many sessions")
     for number in range(100):
         key = SessionKey("g", str(number))
-        made.append(weakref.ref(ends.open(key, connection)))
+        ends.open(key, connection)
         ends.sessions.remove(key)
-    gc.collect()
-    assert not any(session() is not None for session in made)
+    kept = [each for each in gc.get_objects() if isinstance(each, ShareSession) and each.connection_id == connection.id]
+    assert not kept
     connection.close()
     assert (ends.left, ends.unused) == ([], ["g"])
 
