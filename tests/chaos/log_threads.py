@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +28,8 @@ CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_de
 SWITCH_SECONDS = 0.0002
 THREADS = 3
 PRODUCERS = 5
+#: In which a run has to come to its counts. It takes seconds, more on a busy machine; a test may take 120 s.
+LIMIT_SECONDS = 100
 
 
 class ThreadedLog:
@@ -42,16 +45,17 @@ class ThreadedLog:
         #: The job of each kind that is under way, and what ends it. One of a kind at a time, as in a broker.
         self._jobs: dict[str, tuple[Future[None], Callable[[], object]]] = {}
         self._log = self._open(0, is_clean=False)
-        self.restarts = self.flushes = self.retired = 0
+        self.done: Counter[str] = Counter()
 
-    def run(self, seconds: float) -> None:
+    def run(self, wanted: Counter[str]) -> None:
+        """Takes steps until all of this is done, however fast the threads are."""
         steps: list[tuple[Callable[[], None], float]] = [
             (self._append, 60), (self._flush, 18), (self._end_jobs, 14), (self._log_roll, 4), (self._truncate, 4),
             (self._retain, 4), (self._restart, 1.5),
         ]  # fmt: skip
         chosen, weights = zip(*steps, strict=True)
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        until = time.monotonic() + LIMIT_SECONDS
+        while not self.done >= wanted and time.monotonic() < until:
             self._rng.choices(chosen, weights)[0]()
         self._restart()
         self._pool.shutdown()
@@ -82,7 +86,7 @@ class ThreadedLog:
     def _flush(self) -> None:
         if "flush" not in self._jobs and (job := self._log.begin_flush()) is not None:
             self._jobs["flush"] = self._pool.submit(job.run), lambda: self._log.end_flush(job, NOW_MS)
-            self.flushes += 1
+            self.done["flush"] += 1
 
     def _retain(self) -> None:
         log = self._log
@@ -91,7 +95,7 @@ class ThreadedLog:
         log.delete_records(self._start)
         if "retention" not in self._jobs and (job := log.begin_retention(NOW_MS)) is not None:
             self._jobs["retention"] = self._pool.submit(job.run), job.end
-            self.retired += job.segments
+            self.done["segment retired"] += job.segments
 
     def _end_jobs(self) -> None:
         for kind, (future, end) in list(self._jobs.items()):
@@ -133,7 +137,7 @@ class ThreadedLog:
         if is_clean:
             assert log.close()
         self._log = again = self._open(self._end if is_clean else recovery_point, is_clean=is_clean)
-        self.restarts += 1
+        self.done["restart"] += 1
         assert (again.log_start_offset, again.log_end_offset) == (self._start, self._end)
         assert [entry for entry in again.epochs.entries if entry[1] < self._end] == epochs
         found = {each.producer_id: (each.epoch, each.last_sequence, each.last_offset) for each in again.producers}
