@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Each is some 500 bytes; a node with more kinds of producers than this makes them more than once.
 KNOWN_MAX = 1_000
+#: Of the bytes that such requests begin with: a topic's name has 249 at most, but a client id may have 32 KB.
+PREFIX_BYTES_MAX = 1 << 10
 #: zstd is for Produce v7 and up (KIP-110): below, the handler looks at the codec.
 VERSION_MIN = 7
 read_start = Struct(">Ii").unpack_from
@@ -195,7 +197,7 @@ class ShortProduces:
             return None
         prefix = encode_request_header(ApiKey.PRODUCE, version, 0, context.client_id)
         prefix += body_before_index(request, topic, version)
-        if frame[8 : len(prefix)] != prefix[8:]:
+        if len(prefix) > PREFIX_BYTES_MAX or frame[8 : len(prefix)] != prefix[8:]:
             return None  # unknown tagged fields, or a client id that is no UTF-8
         known = self._known.get(prefix)
         if known is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers._short_produce import KNOWN_MAX, ShortProduce, ShortProduces
+from ottla.broker.handlers._short_produce import KNOWN_MAX, PREFIX_BYTES_MAX, ShortProduce, ShortProduces
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import encode
 from ottla.protocol.headers import encode_request_header
@@ -224,7 +224,7 @@ def test_a_connection_that_writes_to_two_topics_in_turn_gets_another_short_path_
     run(main())
 
 
-def test_short_paths_of_a_thousand_kinds_of_requests_are_kept_and_no_more() -> None:
+def test_short_paths_of_a_thousand_kinds_of_requests_are_kept_and_none_of_a_long_client_id() -> None:
     async def main() -> None:
         harness = SimClusterHarness({1: "broker,controller"}, SETTINGS | {"default.replication.factor": "1"})
         harness.cluster.start()
@@ -237,10 +237,16 @@ def test_short_paths_of_a_thousand_kinds_of_requests_are_kept_and_no_more() -> N
         request = ProduceRequest(
             acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData()])]
         )
+
+        def known(client_id: str) -> ShortProduce | None:
+            context = RequestContext(ApiKey.PRODUCE, 9, client_id, client)
+            frame = encode_request_header(ApiKey.PRODUCE, 9, 0, context.client_id) + encode(request, 9)
+            return produces(client._dispatcher, route, request, context, frame)
+
         for number in range(KNOWN_MAX + 10):
-            context = RequestContext(ApiKey.PRODUCE, 9, f"client-{number}", client)
-            frame = encode_request_header(ApiKey.PRODUCE, 9, number, context.client_id) + encode(request, 9)
-            assert produces(client._dispatcher, route, request, context, frame) is not None
+            assert known(f"client-{number}") is not None
         assert 0 < len(produces._known) <= KNOWN_MAX
+        assert known("x" * PREFIX_BYTES_MAX) is None
+        assert max(map(len, produces._known)) <= PREFIX_BYTES_MAX
 
     run(main())
