@@ -6,7 +6,6 @@ file is a result (None, False), not a failure.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shutil
@@ -17,8 +16,6 @@ from typing import Protocol
 
 from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure, failure_of
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
-
-COPIED_BYTES = 1 << 20
 
 
 class MappedFile(Protocol):
@@ -41,6 +38,7 @@ class MappedFile(Protocol):
     def read_ahead(self, start: int, end: int) -> None: ...
     def zero(self, start: int, end: int) -> None: ...
     def close(self) -> None: ...
+    def cut_views(self, size: int) -> None: ...
     @property
     def shown(self) -> bool: ...
 
@@ -67,7 +65,6 @@ class Files(Protocol):
     def size(self, path: str) -> int | None: ...
     def modified_ms(self, path: str) -> int: ...
     def truncate(self, path: str, size: int) -> None: ...
-    def copy_start(self, path: str, size: int) -> None: ...
     def sync_file(self, path: str) -> None: ...
     def sync_dir(self, path: str) -> None: ...
     def make_dirs(self, path: str) -> None: ...
@@ -174,27 +171,6 @@ class OsFiles:
     def truncate(self, path: str, size: int) -> None:
         with _failing(path):
             os.truncate(path, size)
-
-    def copy_start(self, path: str, size: int) -> None:
-        """Replaces the file by a copy of its first `size` bytes, which is synced before this returns.
-
-        Unlike `truncate` it does not change mappings of the old file.
-        """
-        new = path + ".tmp"
-        try:
-            with _writing(new), open(path, "rb") as source, open(new, "wb") as target:
-                while (done := target.tell()) < size:
-                    piece = os.pread(source.fileno(), min(COPIED_BYTES, size - done), done)
-                    if not piece:
-                        raise OSError(errno.EIO, f"the file ends at {done}, before byte {size}")
-                    target.write(piece)
-                target.flush()
-                os.fsync(target.fileno())
-        except DiskFull:
-            self.remove(new)
-            raise
-        self.rename(new, path)
-        self.sync_dir(os.path.dirname(path))
 
     def sync_file(self, path: str) -> None:
         with _failing(path):

@@ -4,14 +4,15 @@ Python's `mmap` cannot do this: it keeps a duplicate descriptor per mapping, can
 cannot grow while views are out. Here the whole capacity is reserved as address space at once (a segment of 1 GB costs
 nothing until it is touched) and the file grows below it, so views handed out stay valid, page tables stay filled, and
 10,000 open logs hold no descriptors. The hazard: access to a page beyond the end of the file kills the process (SIGBUS).
-So `ensure` must be called before every write, and bytes under a live view are never cut off (truncation writes zeros; see
-`shown`). A page that the disk cannot read has the same effect, so `populate` must be called before reads of cold bytes.
+So `ensure` must be called before every write, and a file is cut only after `cut_views` (truncation writes zeros). A page that
+the disk cannot read has the same effect, so `populate` must be called before reads of cold bytes.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import sys
 import weakref
@@ -21,7 +22,7 @@ from contextlib import suppress
 from ottla.storage.errors import StorageFailure, failure_of
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-PROT_READ, PROT_WRITE, MAP_SHARED = 1, 2, 1
+PROT_READ, PROT_WRITE, MAP_SHARED, MAP_FIXED = 1, 2, 1, 0x10
 MADV_WILLNEED = 3
 MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23  # Linux 5.14
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE = 0x01, 0x10
@@ -79,7 +80,7 @@ class OsMappedFile:
         self._descriptors = descriptors
         self._writable = writable
         self._prefaulted = 0
-        self._arrays: list[weakref.ref[object]] = []
+        self._arrays: list[weakref.ref[ctypes.Array[ctypes.c_char]]] = []
         fd = _open(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
             self.size = os.fstat(fd).st_size
@@ -266,6 +267,24 @@ class OsMappedFile:
         self._descriptors.close(self)
         self.buffer = memoryview(b"")
         self._address = 0
+
+    def cut_views(self, size: int) -> None:
+        """Puts zeros of its own memory under what live views of this closed mapping show behind `size`: the file may then be cut there.
+
+        Raises:
+            OutOfResources: nothing has changed.
+        """
+        for known in self._arrays:
+            if (array := known()) is not None:
+                start = -(-size // PAGE_BYTES) * PAGE_BYTES
+                length = ctypes.sizeof(array) - start
+                flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED
+                if (
+                    length > 0
+                    and _libc.mmap(ctypes.addressof(array) + start, length, PROT_READ, flags, -1, 0) == MAP_FAILED
+                ):
+                    code = ctypes.get_errno()
+                    raise failure_of(self.path, OSError(code, os.strerror(code)))
 
     @property
     def shown(self) -> bool:

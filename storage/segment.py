@@ -209,7 +209,6 @@ class Segment(IndexedSegment):
         if position is None or position == self.size:
             return offset
         end_offset = min(offset, self.offset_at(position))
-        self._shown = max(self._shown, self.size)
         self.size = position
         self.cold.cut(position)
         self._hints.clear()

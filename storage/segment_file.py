@@ -1,7 +1,7 @@
 """The `.log` file of a segment and its mapping: opened on demand, read without SIGBUS, zeroed, trimmed, synced.
 
-The network sends views of the mapping, which must stay readable after the segment is truncated or deleted. So a file is never
-cut below the end of a live view: its batches are copied to a new file instead, which replaces it.
+The network sends views of the mapping, which must stay readable after the segment is truncated or deleted. So before a file is
+cut, live views get memory of their own behind the cut.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ class SegmentFile:
         "_files",
         "_map",
         "_mappings",
-        "_shown",
         "_suffix",
         "active",
         "base_offset",
@@ -85,7 +84,6 @@ class SegmentFile:
         # Bytes from this position on were written by this process to mapped pages: readers need not populate or check them.
         self.in_memory_from = NEVER
         self._closed: list[MappedFile] = []  # closed mappings with live views
-        self._shown = 0  # live views may end here, even if the file's batches end earlier
 
     @property
     def log_path(self) -> str:
@@ -234,18 +232,13 @@ class SegmentFile:
             self._map.zero(start, end)
 
     def trim(self) -> None:
-        """Trims the file to its batches.
-
-        If a live view from before a truncation ends later, the batches are copied, which may take a second; that is rare.
-        """
+        """Trims the file to its batches. A live view from before a truncation may end later."""
         self._close_map()
         if (self._files.size(self.log_path) or 0) <= self.size:
             return
-        if self._shown > self.size and any(mapped.shown for mapped in self._closed):
-            self._files.copy_start(self.log_path, self.size)
-        else:
-            self._files.truncate(self.log_path, self.size)
-        self._shown = 0
+        for mapped in self._closed:
+            mapped.cut_views(self.size)
+        self._files.truncate(self.log_path, self.size)
 
     def rewrite(self, start: int) -> None:
         """Makes the bytes from `start` on dirty, so that the next flush writes them.

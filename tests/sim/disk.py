@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure
-from tests.sim.inodes import Directory, Inode, is_held, poison
+from tests.sim.inodes import Directory, Inode, Mapped, is_held, poison
 from tests.sim.threads import Threads, before_each
 
 CAPACITY_BYTES = 1 << 40
@@ -92,6 +92,11 @@ class SimMappedFile:
     def close(self) -> None:
         self.buffer = memoryview(b"")
 
+    def cut_views(self, size: int) -> None:
+        for mapped in self._inode.mapped:
+            if any(mapped.data is mine for mine in self._mapped):
+                mapped.end = min(mapped.end, size)
+
     @property
     def shown(self) -> bool:
         return any(is_held(data) for data in self._mapped)
@@ -104,7 +109,7 @@ class SimMappedFile:
             for start, end in inode.unreadable:
                 data[start:end] = poison(len(data[start:end]))
         self._mapped = [*(known for known in self._mapped if is_held(known)), data]
-        inode.mapped = [*(known for known in inode.mapped if is_held(known)), data]
+        inode.mapped = [*(known for known in inode.mapped if is_held(known.data)), Mapped(data, len(data))]
         view = memoryview(data)
         self.buffer = view if self._writable else view.toreadonly()
 
@@ -320,9 +325,6 @@ class SimDisk:
         self.changing("truncate", path)
         inode.truncate(size)
 
-    def copy_start(self, path: str, size: int) -> None:
-        self.write_atomic(path, bytes(self._must(path).data[:size]))
-
     def sync_file(self, path: str) -> None:
         self.sync(path, self._must(path))
 
@@ -409,7 +411,7 @@ class SimLock:
 
 
 for _name in ("map", "create", "read", "pread", "pwrite", "write_atomic", "rename", "remove", "remove_tree", "list_dir",
-              "list_sizes", "exists", "size", "truncate", "copy_start", "sync_file", "sync_dir", "make_dirs"):  # fmt: skip
+              "list_sizes", "exists", "size", "truncate", "sync_file", "sync_dir", "make_dirs"):  # fmt: skip
     setattr(SimDisk, _name, before_each(getattr(SimDisk, _name), lambda disk: disk.threads))
 for _name in ("ensure", "write", "flush"):
     setattr(SimMappedFile, _name, before_each(getattr(SimMappedFile, _name), lambda mapped: mapped._disk.threads))

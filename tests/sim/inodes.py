@@ -23,6 +23,14 @@ POISON = b"SIGBUS!!"
 
 
 @dataclass(eq=False)
+class Mapped:
+    """What a program has mapped: from `end` on it has memory of its own."""
+
+    data: bytearray
+    end: int
+
+
+@dataclass(eq=False)
 class Inode:
     """One file: `data` is what programs see, `durable` what the platters hold."""
 
@@ -33,14 +41,14 @@ class Inode:
     believed: bytes | None = None
     touched: set[int] = field(default_factory=set)
     # What programs have mapped: views of these may be held though `data` is another one by now.
-    mapped: list[bytearray] = field(default_factory=list)
+    mapped: list[Mapped] = field(default_factory=list)
     unreadable: list[tuple[int, int]] = field(default_factory=list)  # ranges that the medium has lost
 
     def truncate(self, size: int) -> None:
-        """Views keep their pages as far as the file goes. What they show beyond kills who looks at it: here it is poison."""
-        for data in self.mapped:
-            if is_held(data) and len(data) > size:
-                data[size:] = poison(len(data) - size)
+        """Views keep their pages as far as the file goes. What they show of it beyond kills who looks at it: here it is poison."""
+        for mapped in self.mapped:
+            if is_held(mapped.data) and mapped.end > size:
+                mapped.data[size : mapped.end] = poison(mapped.end - size)
         self.data = bytearray(self.data[:size]).ljust(size, b"\0")
 
     def sync(self) -> None:

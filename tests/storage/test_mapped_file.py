@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from ottla.storage.config import LogConfig
 from ottla.storage.errors import StorageFailure
 from ottla.storage.mapped_file import PAGE_BYTES, WRITE_DESCRIPTORS_MAX, OsMappedFile, WriteDescriptors
+from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all
 
 
 def mapped_files(tmp_path: Path, count: int, descriptors: WriteDescriptors) -> list[OsMappedFile]:
@@ -47,3 +51,43 @@ def test_pages_are_read_from_the_disk_when_one_of_them_is_not_in_memory(tmp_path
     assert file.in_memory_until(0, PAGE_BYTES) == PAGE_BYTES
     with pytest.raises(StorageFailure, match="cannot be read"):
         file.populate(0, size)
+
+
+def readable(view: memoryview) -> bool:
+    """The kernel answers EFAULT for what would end this process with SIGBUS."""
+    with tempfile.TemporaryFile() as target:
+        try:
+            return os.pwrite(target.fileno(), view, 0) == len(view)
+        except OSError as error:
+            assert error.errno == errno.EFAULT
+            return False
+
+
+def test_a_file_is_cut_below_the_views_that_a_slow_reader_holds_without_a_copy(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(segment_bytes=1 << 20))
+    for number in range(20):
+        append(log, batch(size=1000, fill=number))
+    answer = memoryview(log.read(15, max_bytes=1 << 20).records)
+    kept = read_all(log)[: 2 * len(answer) // 5]
+    log.truncate_to(2)
+    path, inode = log.segments.active.log_path, os.stat(log.segments.active.log_path).st_ino
+    assert log.roll(NOW_MS) == 2
+    found = os.stat(path)
+    assert (found.st_size, found.st_ino) == (len(kept), inode)
+    assert readable(answer) and bytes(answer) == bytes(len(answer))
+    assert read_all(log) == kept
+    assert read_all(open_at(tmp_path)) == kept
+
+
+def test_only_what_is_cut_leaves_a_view(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(b"x" * 4 * PAGE_BYTES)
+    file = OsMappedFile(str(path), 0, True, WriteDescriptors())
+    view = file.buffer[:]
+    file.close()
+    file.cut_views(PAGE_BYTES + 1)
+    os.truncate(path, PAGE_BYTES + 1)
+    assert readable(view)
+    assert bytes(view[: PAGE_BYTES + 1]) == b"x" * (PAGE_BYTES + 1) and not any(view[PAGE_BYTES + 1 :])
+    os.truncate(path, 0)
+    assert not readable(view[:1])
