@@ -341,11 +341,15 @@ class Log(LogState):
                 raise
 
     def flush_due(self, now_ms: int) -> bool:
-        """Returns True if flush.messages or flush.ms require a flush now."""
+        """Returns True if flush.messages or flush.ms require a flush now, or if the next roll would otherwise wait for one."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
-        return unflushed >= self.config.flush_messages or now_ms - self.flushed_ms >= self.config.flush_ms
+        return (
+            unflushed >= self.config.flush_messages
+            or now_ms - self.flushed_ms >= self.config.flush_ms
+            or self.segments.active.awaits_roll
+        )
 
     def flush(self, now_ms: int = 0) -> None:
         """Syncs all batches appended so far and advances the recovery point to their end, on the log's own thread.
