@@ -350,6 +350,8 @@ class Node(NodeState):
         if self.logs is not None:
             epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
             await close_logs(self.world, self.logs, epoch)
+        for listener in self.listeners:
+            listener.abort()
         self.wheel.close()
         self._security.stop()
         if self._admin is not None:
@@ -366,4 +368,4 @@ class Node(NodeState):
         for listener in self.listeners:
             if listener.endpoint in self.config.controller_endpoints:
                 await listener.stop()
-            listener.abort()
+                listener.abort()
