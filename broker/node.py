@@ -72,8 +72,7 @@ class BrokerNode:
         self.world = world
         self.configs = configs
         self.logs = logs
-        self.lifecycle = lifecycle
-        self.controller = controller
+        self.lifecycle, self.controller = lifecycle, controller
         self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
         self.replicas = replicas(

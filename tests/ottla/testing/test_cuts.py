@@ -56,7 +56,7 @@ def create(cluster: Cluster, *replicas: int) -> None:
 def leader(cluster: Cluster, *, seen_by: int) -> int:
     try:
         partitions = cluster.metadata([TOPIC], seen_by).topics[0].partitions
-    except ConnectionError:  # a broker that assumes that it was fenced tells nothing
+    except ConnectionError:  # a broker that assumes that it was fenced answers nothing
         return -1
     return int(partitions[0].leader_id) if partitions else -1
 
