@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from ottla.broker.all_topics import AllTopics
+from ottla.broker.cluster.assumed_fencing import AssumedFencing
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
@@ -71,8 +72,7 @@ class BrokerNode:
         self.world = world
         self.configs = configs
         self.logs = logs
-        self.lifecycle = lifecycle
-        self.controller = controller
+        self.lifecycle, self.controller = lifecycle, controller
         self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
         self.replicas = replicas(
@@ -82,6 +82,7 @@ class BrokerNode:
         group_metadata = GroupMetadataLeadership(self.groups)
         self.replicas.listeners.append(group_metadata)
         self.channels = BrokerChannels(world, configs, self.metadata, security)
+        self.assumed_fencing = AssumedFencing(world, configs, self.metadata, lifecycle, security)
         producer_ids = ProducerIds(world, configs.node_id, controller, lifecycle)
         self.transactions = transactions(
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
@@ -175,6 +176,7 @@ class BrokerNode:
         self.replicas.set_aside_strays()
         self.lifecycle.ready_to_unfence()
         await self.lifecycle.unfenced
+        self.assumed_fencing.start()
 
     async def stop(self) -> None:
         """Hands leadership over and ends all acknowledgements; the logs stay open."""

@@ -100,6 +100,8 @@ def _broker_check(node: NodeState) -> Check:
     state = node.broker.lifecycle.state if node.broker is not None else BrokerState.NOT_RUNNING
     if state is not BrokerState.RUNNING:
         return Check("broker", False, state.name)
+    if node.broker is not None and node.broker.assumed_fencing.is_assumed:
+        return Check("broker", False, "assumes that it was fenced: it reaches neither the controller nor most brokers")
     # The image may be outdated if the quorum cannot be reached, which another check reports.
     registered = node.metadata.loader.image.cluster.brokers.get(node.config.node_id)
     if registered is None or registered.fenced:

@@ -43,6 +43,7 @@ from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig, log_ignored
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
+from ottla.server.network.client_gate import ClientGate
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
@@ -171,7 +172,7 @@ class Node(NodeState):
                 static_configs=config.static,
             )
             await self.metadata.raft.open()
-            listeners = await self._bind(config.controller_endpoints, self.controller.routes())
+            listeners, _ = await self._bind(config.controller_endpoints, self.controller.routes())
             early = [listener for listener in listeners if listener.name in config.early_start_listeners]
             await self._accept(early)
             await self.metadata.raft.begin()
@@ -239,10 +240,12 @@ class Node(NodeState):
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
             lifecycle.caught_up.add_done_callback(self._authorize_clients)
         self.metrics.add(lambda: broker_metrics(broker.components))
-        listeners = await self._bind(config.broker_endpoints, broker.routes)
+        listeners, dispatcher = await self._bind(config.broker_endpoints, broker.routes)
         endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
         self.metadata.loader.add_publisher(lifecycle)
         add_broker_sources(self.metrics, self.world, broker)
+        gate = ClientGate(self.world, dispatcher, listeners)
+        broker.assumed_fencing.on_change = lambda is_assumed: gate.close() if is_assumed else gate.open()
         await broker.start(lambda: self.metadata.introduce(broker.publisher))
         # Listeners accept only now: a Metadata response without a live broker makes librdkafka wait for its next refresh, in five minutes.
         await self._accept(listeners)
@@ -266,7 +269,7 @@ class Node(NodeState):
             return None
         return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)
 
-    async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> list[Listener]:
+    async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> tuple[list[Listener], Dispatcher]:
         """Bind all endpoints of one role, with one table of routes. They do not accept connections yet."""
         api_versions = ApiVersionsHandler(self.metadata.features)
         table = RouteTable(
@@ -303,7 +306,7 @@ class Node(NodeState):
             await listener.bind()
             self.listeners.append(listener)
             made.append(listener)
-        return made
+        return made, dispatcher
 
     async def _accept(self, listeners: list[Listener]) -> None:
         """Opens listeners, those of early.start.listeners first; the others wait until the authorizer has its entries (KIP-801)."""
@@ -347,6 +350,8 @@ class Node(NodeState):
         if self.logs is not None:
             epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
             await close_logs(self.world, self.logs, epoch)
+        for listener in self.listeners:
+            listener.abort()
         self.wheel.close()
         self._security.stop()
         if self._admin is not None:
@@ -363,4 +368,4 @@ class Node(NodeState):
         for listener in self.listeners:
             if listener.endpoint in self.config.controller_endpoints:
                 await listener.stop()
-            listener.abort()
+                listener.abort()

@@ -18,6 +18,7 @@ from ottla.parent_pipes import inherited_pipes
 from ottla.server import log_setup
 from ottla.server.config.errors import ConfigError
 from ottla.server.world import RealWorld
+from ottla.storage.errors import FULL, StorageFailure
 
 log = logging.getLogger("ottla.node")
 
@@ -26,6 +27,12 @@ log = logging.getLogger("ottla.node")
 #: A collection is in one turn of the loop: 10,000 objects take 1 ms, the 40,000 of the next generation some 5. With
 #: 50,000 and 20 times as many it was 220 ms, when a node with 12,000 partitions started.
 GC_THRESHOLDS = (10_000, 4, 2_500)
+
+
+FULL_DISK_REMEDY = (
+    "make a few MiB of room on that disk. A node writes small files before it serves (its vote, leader epochs, checkpoints); once it runs, "
+    "deleted topics and lower retention.ms or retention.bytes make more. Do not remove files of a log directory by hand"
+)
 
 
 def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
@@ -110,8 +117,14 @@ def _explain(failure: BaseException) -> None:
     """One sentence for the person who started the node; a traceback would only hide it."""
     log.debug("Could not start", exc_info=failure)
     print(f"ottla start: {failure}", file=sys.stderr)
-    if isinstance(failure, ConfigError) and failure.what_to_try:
-        print(f"  try: {failure.what_to_try}", file=sys.stderr)
+    remedy = failure.what_to_try if isinstance(failure, ConfigError) else FULL_DISK_REMEDY if is_full(failure) else None
+    if remedy:
+        print(f"  try: {remedy}", file=sys.stderr)
+
+
+def is_full(failure: BaseException) -> bool:
+    cause = failure.cause if isinstance(failure, StorageFailure) else failure
+    return isinstance(cause, OSError) and cause.errno in FULL
 
 
 def _on_parent(loop: asyncio.AbstractEventLoop, alive_fd: int, stop: asyncio.Event) -> None:

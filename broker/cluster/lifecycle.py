@@ -58,6 +58,8 @@ class BrokerLifecycle:
         self.state = BrokerState.NOT_RUNNING
         self.incarnation_id = new_uuid(world.rng)
         self.broker_epoch = -1
+        #: When the last heartbeat was sent that the controller has answered: the broker's session there began later.
+        self.contact_ms = world.clock.mono_ms()
         self._world = world
         self._identity = identity
         self._controller = controller
@@ -258,7 +260,7 @@ class BrokerLifecycle:
     async def _beat(self) -> None:
         """Sends one heartbeat, and waits for the time of the next."""
         self._wake.clear()
-        sent_offset = self._metadata_offset()
+        sent_ms, sent_offset = self._world.clock.mono_ms(), self._metadata_offset()
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
             broker_epoch=self.broker_epoch,
@@ -279,6 +281,7 @@ class BrokerLifecycle:
                 return
             await self._pause(RETRY_MS_MIN)
             return
+        self.contact_ms = sent_ms
         self._check_directories_left()
         if response.error_code != ErrorCode.NONE:
             await self._refused(ErrorCode(response.error_code))

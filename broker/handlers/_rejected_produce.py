@@ -18,6 +18,14 @@ from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
 from ottla.storage.errors import StorageFailure
 
+#: Errors that are explained to producers, who show it in their logs: failed validations and transactions that cannot be verified, as
+#: in Kafka, and our own bounds. Of all others Kafka sends the code alone.
+EXPLAINED = (
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.POLICY_VIOLATION,
+)
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -47,7 +55,12 @@ def rejected(
     """Returns the response of a partition that rejects the records, and counts the failure."""
     _count_failure(broker, topic_data, index)
     error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-    response = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
+    response = PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        error_message=error.message if error.code in EXPLAINED else None,
+    )
     record_errors = getattr(error, "record_errors", None)
     if record_errors:
         response.record_errors = [

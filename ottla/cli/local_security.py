@@ -29,7 +29,8 @@ def secure(
         node.properties_file = files.node_file(_name(node))
         for name in own.keys() & secured.keys():
             del own[name]
-        own["listeners"] = own["listeners"].replace("PLAINTEXT://", "SASL_SSL://")
+        for name in own.keys() & {"listeners", "advertised.listeners"}:
+            own[name] = own[name].replace("PLAINTEXT://", "SASL_SSL://")
         if read_meta_properties(OsFiles(), node.data_dir) is None:
             _format(own | secured, cluster_id, files)
     return files

@@ -8,7 +8,7 @@
         cluster.start(2)                     again, on the same data and ports
         cluster.restart(2)                   an orderly stop, then a start
         cluster.partition(1, 2)              cuts both directions; one_way=True: 2 receives nothing from 1
-        cluster.isolate(3)                   from all other nodes
+        cluster.isolate(3)                   from all other nodes; clients=True: and from clients
         cluster.heal()                       everything, or heal(1, 2)
         cluster.wait_isr("orders")           until every replica is in sync
         cluster.add_user("alice", "write topic:orders")      settings of a user of Cluster(secure=True)

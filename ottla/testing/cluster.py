@@ -22,7 +22,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
 )
 from ottla.testing.connection import Connection
-from ottla.testing.links import Direction, Links
+from ottla.testing.links import CLIENTS, Direction, Links
 
 if TYPE_CHECKING:
     from ottla.secure_files import SecureFiles
@@ -47,7 +47,7 @@ class Cluster:
         **properties: str,
     ) -> None:
         """`properties` for every node, with underscores for the dots of their names; `per_node` by their own names.
-        `cuttable` lays the connections between nodes so that `partition` can cut them. `secure`: with TLS, logins by
+        `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`: with TLS, logins by
         SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others."""
         self._temporary = directory is None
         self.directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
@@ -91,7 +91,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        return local_nodes.bootstrap(list(self.nodes.values()))
+        return ",".join(self.address(node_id) for node_id in self.nodes)
 
     @property
     def client_settings(self) -> dict[str, str]:
@@ -124,7 +124,8 @@ class Cluster:
         return lambda: Connection(HOST, port, self._secure)
 
     def address(self, node_id: int) -> str:
-        return self.nodes[node_id].address
+        """Where clients connect to the node."""
+        return self.nodes[node_id].address if self._links is None else f"{HOST}:{self._links.advertised_port(node_id)}"
 
     def pid(self, node_id: int) -> int:
         process = self.nodes[node_id].process
@@ -185,11 +186,13 @@ class Cluster:
         directions = [Direction(one, other)] if one_way else [Direction(one, other), Direction(other, one)]
         self._cuttable().cut(*directions)
 
-    def isolate(self, node_id: int) -> None:
-        """Cut a node off from all others. Clients still reach it."""
+    def isolate(self, node_id: int, *, clients: bool = False) -> None:
+        """Cut a node off from all others. Clients still reach it, unless `clients` says that they are cut off, too."""
         for other in self.nodes:
             if other != node_id:
                 self.partition(node_id, other)
+        if clients:
+            self.partition(node_id, CLIENTS)
 
     def heal(self, *pair: int) -> None:
         """Mend the connections of two nodes, or all."""
@@ -203,7 +206,12 @@ class Cluster:
         return self._links
 
     def _detours(self, node_id: int) -> dict[str, str]:
-        return {} if self._links is None else {"ottla.peer.detours": self._links.detours(node_id)}
+        if self._links is None:
+            return {}
+        return {
+            "ottla.peer.detours": self._links.detours(node_id),
+            "advertised.listeners": f"PLAINTEXT://{self.address(node_id)}",
+        }
 
     def _signal(self, node_id: int, number: int) -> None:
         os.kill(self.pid(node_id), number)

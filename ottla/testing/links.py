@@ -1,11 +1,11 @@
-"""Network cuts without root: the connections between nodes pass through proxies, one per direction of dialling, that can stall.
+"""Network cuts without root: connections between nodes, and of clients, pass through proxies, one per direction of dialling, that can stall.
 
 What a cut is like: packets vanish. So nothing is closed and nothing is refused. A connection that is there goes silent, in the
 direction that is cut; what was sent waits, as it would in a sender's retransmissions, and arrives after `mend`. A new one
 is not answered, whichever side dials and whichever direction is cut: its handshake needs both. Even that the other process died
 is not noticed through a cut.
 
-Only the connections between nodes are cut; clients reach all of them.
+Clients are one more place. They connect to the address that a node advertises, which is its proxy's.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import NamedTuple, Never
 from ottla.cli.local_nodes import HOST, Node
 
 CHUNK_BYTES = 256 * 1024
+#: All clients, in place of a node's id.
+CLIENTS = 0
 
 
 class Direction(NamedTuple):
-    """Bytes from one node to another."""
+    """Bytes from one node, or CLIENTS, to another."""
 
     sender: int
     receiver: int
@@ -35,19 +37,27 @@ class Links:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = {node.id: node for node in nodes}
         self._loop = asyncio.new_event_loop()
-        self._open = {Direction(*pair): asyncio.Event() for pair in permutations(self._nodes, 2)}
+        self._open = {Direction(*pair): asyncio.Event() for pair in permutations([CLIENTS, *self._nodes], 2)}
         for event in self._open.values():
             event.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.AbstractServer] = []
-        self._ways: dict[int, dict[int, int]] = {node_id: {} for node_id in self._nodes}
+        #: Dialler -> target -> the proxies of its brokers' and its controllers' listener.
+        self._ways: dict[int, dict[int, list[int]]] = {dialler: {} for dialler in (CLIENTS, *self._nodes)}
         self._thread = threading.Thread(target=self._loop.run_forever, name="ottla links", daemon=True)
         self._thread.start()
         self._call(self._listen())
 
     def detours(self, dialler: int) -> str:
         """Return `ottla.peer.detours` of a node."""
-        return ",".join(f"{HOST}:{port}={HOST}:{way}" for port, way in self._ways[dialler].items())
+        ways = []
+        for target, (to_broker, to_controller) in self._ways[dialler].items():
+            ways += [(self.advertised_port(target), to_broker), (self._nodes[target].controller_port, to_controller)]
+        return ",".join(f"{HOST}:{port}={HOST}:{way}" for port, way in ways)
+
+    def advertised_port(self, node_id: int) -> int:
+        """Return the port where clients connect to a node."""
+        return self._ways[CLIENTS][node_id][0]
 
     def cut(self, *directions: Direction) -> None:
         self._call(self._set(directions, is_open=False))
@@ -72,10 +82,13 @@ class Links:
 
     async def _listen(self) -> None:
         for dialler, target in self._open:
+            if target == CLIENTS:
+                continue
+            ways = self._ways[dialler][target] = []
             for port in (self._nodes[target].port, self._nodes[target].controller_port):
                 server = await asyncio.start_server(self._accepted(dialler, target, port), HOST, 0)
                 self._servers.append(server)
-                self._ways[dialler][port] = server.sockets[0].getsockname()[1]
+                ways.append(server.sockets[0].getsockname()[1])
 
     async def _set(self, directions: Iterable[Direction], is_open: bool) -> None:
         for direction in directions:

@@ -31,6 +31,10 @@ class ChannelClosed(ConnectionError):
     """The peer could not be reached, or the connection was lost before the answer came."""
 
 
+class Unreachable(ChannelClosed):
+    """Nothing answers for the peer, not even its host by refusing the connection."""
+
+
 class RequestLost(ChannelClosed):
     """The connection was lost after the request had been sent: the peer may have carried it out, or may have ended by it."""
 

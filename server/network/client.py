@@ -15,7 +15,7 @@ from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import info_of
-from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol, RequestTimeout
+from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol, RequestTimeout, Unreachable
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.tls_stream import TlsStream
 from ottla.server.security.sasl.client import LoginRejected
@@ -142,7 +142,8 @@ class Channel:
         except LoginRejected as refused:
             return ChannelClosed(f"the login at {self.where} failed: {refused}")
         except OSError as error:
-            return ChannelClosed(f"cannot connect to {self.where}: {error.strerror or error}")
+            kind = ChannelClosed if isinstance(error, ConnectionError) else Unreachable
+            return kind(f"cannot connect to {self.where}: {error.strerror or error}")
         finally:
             self._connecting = None
         self._protocol = protocol

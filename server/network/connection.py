@@ -218,6 +218,21 @@ class Connection(FrameProtocol):
         log.info("[%s] Closing connection %s: %s", self.listener.name, self.id, reason)
         self.shut()
 
+    def end(self, reason: str) -> None:
+        """Send the completed responses and the end of the stream. The client closes; else the node aborts when it has stopped.
+
+        A socket that is closed over unread requests resets the connection, which clients log as an error.
+        """
+        if self.closed or self._paused & Reason.WRITING or not self.transport.can_write_eof():
+            self.close(reason)
+            return
+        log.info("[%s] Closing connection %s: %s", self.listener.name, self.id, reason)
+        self.flush()
+        if not self._paused:
+            self.transport.pause_reading()
+        self.closed = True
+        self.transport.write_eof()
+
     def refuse(self, reason: str) -> None:
         """Close because of what the client sent."""
         if self.closed:

@@ -41,6 +41,7 @@ from ottla.server.service import Spawn
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
 API_VERSIONS = int(ApiKey.API_VERSIONS)
+INTRODUCTIONS = (API_VERSIONS, int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE))
 
 
 class Dispatcher:
@@ -56,6 +57,13 @@ class Dispatcher:
         self.spawn = spawn
         self.quotas = ClientQuotas(clock) if quotas is None else quotas
         self._by_key = routes.by_key
+
+    def serve_introductions_only(self) -> None:
+        """Close each connection with its next request that is no introduction (client_gate.py). Those that have a short path go on."""
+        self._by_key = [each if key in INTRODUCTIONS else None for key, each in enumerate(self.routes.by_key)]
+
+    def serve_all(self) -> None:
+        self._by_key = self.routes.by_key
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
         """Serve the frame buf[pos:end]."""
@@ -191,7 +199,9 @@ class Dispatcher:
             self._answer(connection, make_codec(API_VERSIONS, 0), correlation_id, unsupported_api_versions(route))
             return
         api = APIS.get(api_key)
-        if api is None:
+        if self._by_key is not self.routes.by_key and api is not None:
+            connection.shut()  # without a line: clients try again and again
+        elif api is None:
             connection.refuse(f"Unknown API key {api_key}")
         elif route is not None or not api.min_version <= version <= api.max_version:
             connection.refuse(f"Received request api key {api.name} with version {version} which is not enabled")

@@ -128,14 +128,14 @@ class Listener:
         log.info("Awaiting socket connections on %s:%d. (%s)", self.endpoint.host or "0.0.0.0", self.port, self.name)
 
     async def stop(self) -> None:
-        """Stop accepting, and close each open connection after its written bytes are sent."""
+        """Stop accepting, and end each open connection after its written bytes; `abort` follows when the node has stopped."""
         if self._server is not None:
             await self._server.close()
         for connection in list(self.connections):
-            connection.close("the node is stopping")
+            connection.end("the node is stopping")
 
     def abort(self) -> None:
-        """Close what is still open without waiting for clients that do not read."""
+        """Close what is still open without waiting for clients."""
         for connection in list(self.connections):
             connection.transport.abort()
 

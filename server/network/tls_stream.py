@@ -462,6 +462,9 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         self._ending = True
         self._raw.abort()
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def is_closing(self) -> bool:
         return self._closing
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from ottla.cli.errors import TIMED_OUT, UNHEALTHY
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.conftest import Node, eventually, start_node, stop_node
+from tests.broker.conftest import ROOT, Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.wire import Wire
 from tests.needs import small_disk as mounted
@@ -82,3 +88,59 @@ def test_a_full_disk_refuses_produce_keeps_reads_and_takes_writes_again_once_the
             eventually(lambda: "[+] disk space" in readiness(), "the room to be shown")
     finally:
         assert stop_node(node) == 0
+
+
+def take_the_rest(disk: Path) -> Path:
+    """Not a byte is left afterwards."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return ballast
+
+
+def ottla(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "ottla.main", *arguments]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60
+    )
+
+
+def test_the_command_line_names_the_full_disk(small_disk: Path) -> None:
+    """`produce` gave up "while looking for the leaders", and `cluster health` said "healthy"."""
+    node = start_node(small_disk / "data")
+    try:
+        node.create(TOPIC)
+        with node.wire() as wire:
+            fill(wire)
+        take_the_rest(small_disk)
+        bootstrap = f"127.0.0.1:{node.port}"
+        produced = ottla("produce", TOPIC, "-b", bootstrap, "--timeout", "2", stdin=f"{'x' * 300_000}\n")
+        assert produced.returncode == TIMED_OUT
+        assert f"producing to partition {TOPIC}-0, which is answered KAFKA_STORAGE_ERROR" in produced.stderr
+        health = ottla("cluster", "health", "-b", bootstrap)
+        assert health.returncode == UNHEALTHY
+        assert f"no space left in log directory {small_disk / 'data'}" in health.stdout
+    finally:
+        stop_node(node)
+
+
+def test_a_node_that_was_killed_on_a_full_disk_asks_for_room_and_starts_with_a_little(small_disk: Path) -> None:
+    """It writes leader epochs and its vote before it serves. Afterwards it can make room by itself."""
+    node = start_node(small_disk / "data")
+    node.create(TOPIC)
+    with node.wire() as wire:
+        acknowledged, _ = fill(wire)
+    ballast = take_the_rest(small_disk)
+    os.kill(node.pid, signal.SIGKILL)
+    node.process.wait(30)
+    refused = ottla("dev", "--nodes", "1", "--base-port", str(node.port), "--dir", str(small_disk / "data"))
+    assert refused.returncode == 1
+    assert "No space left on device" in refused.stderr and "try: make a few MiB of room" in refused.stderr
+    os.truncate(ballast, ballast.stat().st_size // 2)
+    again = start_node(small_disk / "data", node.port)
+    try:
+        with again.wire() as wire:
+            assert bytes_readable(wire) >= acknowledged * len(VALUE)
+    finally:
+        assert stop_node(again) == 0

@@ -34,7 +34,7 @@ class DirectProducer:
         self._wire.sock.settimeout(seconds)
         try:
             answer = self._wire.receive(APIS[ApiKey.PRODUCE].key, VERSION)
-        except (TimeoutError, AssertionError):
+        except (TimeoutError, AssertionError, ConnectionError):
             return None
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 

@@ -17,15 +17,21 @@ def clear(cluster: Cluster) -> None:
             cluster.resume(node_id)
     cluster.start(*cluster.nodes)
     for node_id in cluster.nodes:
-        eventually(
-            lambda n=node_id: len(cluster.metadata([], n).brokers) == 3, f"three brokers on {node_id}", SECONDS_MAX
-        )
+        eventually(lambda n=node_id: brokers(cluster, n) == 3, f"three brokers on {node_id}", SECONDS_MAX)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     if names := topics(cluster, 1):
         for deleted in admin.delete_topics(names).values():
             deleted.result(SECONDS_MAX)
     for node_id in cluster.nodes:
         eventually(lambda n=node_id: not topics(cluster, n), f"no topic on {node_id}", SECONDS_MAX)
+
+
+def brokers(cluster: Cluster, node_id: int) -> int:
+    """Returns how many brokers the node knows; 0 if it was cut off, and has not noticed yet that this is over."""
+    try:
+        return len(cluster.metadata([], node_id).brokers)
+    except ConnectionError:
+        return 0
 
 
 def topics(cluster: Cluster, node_id: int) -> list[str]:

@@ -17,6 +17,7 @@ from tests.broker.groups.sequences.compare import Difference
 from tests.broker.groups.sequences.generators import GENERATORS
 from tests.compat import (
     authorization,
+    client_lines,
     group_logs,
     kafka_python,
     librdkafka,
@@ -111,6 +112,23 @@ def run_random_groups(logs: Path, names: list[str], nodes: int) -> list[Outcome]
     return found
 
 
+def run_client_lines(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """What stock clients print beside a node, compared with what they print beside Apache Kafka; the names are those of clients."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"the comparison of clients' lines is left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    found = []
+    clients = [each for each in client_lines.CLIENTS if not names or each in names]
+    beside_kafka = {day.client: day for day in client_lines.at_apache_kafka(clients)}
+    for day in client_lines.at_ottla(clients):
+        lines = client_lines.unexpected(day, beside_kafka[day.client].shapes)
+        for line in lines:
+            print(line)
+        why = f"{len(lines)} lines" if lines else "" if day.returncode == 0 else f"exit code {day.returncode}"
+        found.append(report(Outcome(f"client-lines-{day.client}", "FAIL" if why else "PASS", day.seconds, why)))
+    return found
+
+
 def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """What principals may do, compared with Apache Kafka request by request; a name is a seed."""
     if nodes > 1 or (reason := apache_kafka.missing()):
@@ -197,6 +215,7 @@ SUITES = {
     "group-logs": run_group_logs,
     "groups-random": run_random_groups,
     "authorization": run_authorization,
+    "client-lines": run_client_lines,
     "kafka-python": run_kafka_python,
 }
 #: Against nodes with a listener for each security protocol.

@@ -100,6 +100,12 @@ def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
         assert nodes[0].get("/healthz"), "restarting it would not bring the others back"
 
 
+@pytest.mark.parametrize(("free_bytes", "fires"), [(8_192, True), (2 << 30, False)])
+def test_a_disk_that_runs_full_is_an_alert_before_producers_are_refused(free_bytes: int, fires: bool) -> None:
+    scraped = f'ottla_log_directory_free_bytes{{logdirectory="/data"}} {free_bytes}'
+    assert bool(firing(rules()["LogDirectoryRunningFull"], Scrapes("kafka", {"one": [scraped]}))) is fires
+
+
 @pytest.mark.parametrize(
     ("text", "expression", "fires"),
     [

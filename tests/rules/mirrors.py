@@ -314,7 +314,6 @@ COVERED_BY: dict[str, str] = {
     "ottla/cli/client/failures.py": "tests/ottla/cli/commands/test_topic.py",
     "ottla/cli/client/quotas.py": "tests/ottla/cli/commands/test_quota.py",
     "ottla/cli/client/groups.py": "tests/ottla/cli/commands/test_group.py",
-    "ottla/cli/client/health.py": "tests/ottla/cli/shims/test_tools.py",
     "ottla/cli/client/producer.py": "tests/ottla/cli/commands/test_produce_consume.py",
     "ottla/cli/client/topics.py": "tests/ottla/cli/commands/test_topic.py",
     "ottla/cli/commands/consume.py": "tests/ottla/cli/commands/test_produce_consume.py",

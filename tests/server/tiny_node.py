@@ -54,8 +54,12 @@ class TinyNode:
         heartbeats: Heartbeats,
         limits: ConnectionLimits,
         api_versions: ApiVersionsHandler,
+        world: World,
+        dispatcher: Dispatcher,
     ) -> None:
         self.listener = listener
+        self.world = world
+        self.dispatcher = dispatcher
         self.api_versions = api_versions
         self.heartbeats = heartbeats
         self.limits = limits
@@ -124,7 +128,7 @@ async def tiny_node(
     listener = Listener(real.world, endpoint, dispatcher, limits, ReceiveBuffer(), wheel, tls=server_tls, logins=logins)
     await listener.start()
     try:
-        yield TinyNode(listener, heartbeats, limits, api_versions)
+        yield TinyNode(listener, heartbeats, limits, api_versions, real.world, dispatcher)
     finally:
         await listener.stop()
         listener.abort()

@@ -141,6 +141,9 @@ class SimTransport(asyncio.Transport):
     def get_protocol(self) -> Any:
         return self._protocol
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def is_closing(self) -> bool:
         return self._closing
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
 
+#: A directory with less is full: a broker needs more for the next index of a segment, and says so at /readyz.
+FULL_BYTES = 1 << 20
 METADATA_TOPIC = "__cluster_metadata"
 NO_LEADER = -1
 
@@ -54,11 +57,36 @@ async def describe_quorum(cluster: ClusterClient) -> Quorum:
     )
 
 
+async def _broker_problems(cluster: ClusterClient, broker_id: int) -> list[Problem]:
+    """Returns what is wrong with a broker's log directories, or that it does not answer."""
+    place = f"broker {broker_id}"
+    cluster.doing = f"asking {place} for its log directories"
+    try:
+        response: DescribeLogDirsResponse = await cluster.request(DescribeLogDirsRequest(topics=[]), broker_id)
+    except NoConnection as fault:
+        return [Problem(place, fault.cause)]
+    check(place, response.error_code)
+    found = []
+    for row in response.results:
+        if row.error_code:
+            found.append(Problem(place, f"log directory {row.log_dir} is offline"))
+        elif 0 <= row.usable_bytes < FULL_BYTES:  # -1: not known
+            found.append(
+                Problem(place, f"no space left in log directory {row.log_dir} ({row.usable_bytes} bytes free)")
+            )
+    return found
+
+
 async def find_problems(cluster: ClusterClient) -> list[Problem]:
-    """Return the cluster's problems: fenced brokers, no leader of the quorum, partitions without a leader or with missing replicas."""
+    """Return the cluster's problems: fenced brokers, full or failed disks, no leader of the quorum, partitions without a leader or with
+    missing replicas."""
     found: list[Problem] = []
     described = await describe_cluster(cluster)
-    found += [Problem(f"broker {row.broker_id}", "fenced") for row in described.brokers if row.is_fenced]
+    for row in sorted(described.brokers, key=lambda row: row.broker_id):
+        if row.is_fenced:
+            found.append(Problem(f"broker {row.broker_id}", "fenced"))
+        else:
+            found += await _broker_problems(cluster, row.broker_id)
     quorum = await describe_quorum(cluster)
     if quorum.leader == NO_LEADER:
         found.append(Problem("quorum", "no leader"))

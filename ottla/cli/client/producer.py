@@ -76,8 +76,9 @@ class Producer:
         pending, self._pending, self._pending_bytes = self._pending, {}, {}
         self._sticky += 1
         batches = {index: build_batch(records, compression=self.compression) for index, records in pending.items()}
-        self.cluster.doing = f"producing to topic {self.topic}"
+        doing = f"producing to topic {self.topic}"
         while batches:
+            self.cluster.doing = doing
             by_leader: dict[int, list[int]] = {}
             for index in batches:
                 by_leader.setdefault(self._leaders[index], []).append(index)
@@ -87,9 +88,13 @@ class Producer:
                     if self._acknowledged(result):
                         self.acknowledged += len(pending[result.index])
                         del batches[result.index]
+                    else:
+                        code = code_of(result.error_code)
+                        doing = f"producing to partition {self.topic}-{result.index}, which is answered {code.name} ({code.message})"
             if batches:
-                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
                 self._leaders = await self.cluster.leaders(self.topic)
+                self.cluster.doing = doing
+                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
     def _request(self, batches: Iterable[tuple[int, bytes]]) -> ProduceRequest:
         rows = [PartitionProduceData(index=index, records=batch) for index, batch in batches]

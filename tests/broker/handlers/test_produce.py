@@ -173,6 +173,15 @@ def test_a_batch_over_max_message_bytes_is_too_large(wire: Wire) -> None:
     assert produce(wire, batch([b"x" * 50]), name="small").error_code == 0
 
 
+def test_an_error_that_its_code_says_has_no_message_which_clients_would_log(wire: Wire) -> None:
+    for answer in (
+        produce(wire, batch([b"x" * 500]), name="small"),
+        produce(wire, batch([b"x"]), name="no-such-topic"),
+    ):
+        assert answer.error_code != ErrorCode.NONE
+        assert answer.error_message is None
+
+
 def test_a_compacted_topic_wants_keys_and_says_which_record_has_none(wire: Wire) -> None:
     answer = produce(wire, batch([b"no key", b"either"]), name="compacted")
     assert answer.error_code == ErrorCode.INVALID_RECORD

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+
 import pytest
 
 from ottla.server.network import limits
@@ -86,6 +89,19 @@ def test_files_have_descriptors_that_no_client_takes(limit: int, reserved: int) 
     assert counted.refusal("127.0.0.1", exempt=True, now_ns=0) is None, "other nodes still find some"
     counted.open_total = limit - 1
     assert counted.refusal("127.0.0.1", exempt=True, now_ns=0) is not None
+
+
+async def test_a_node_that_stops_ends_connections_with_unread_requests_without_a_reset() -> None:
+    """librdkafka and kafka-python log a reset as an error, and kafka-python a traceback."""
+    async with tiny_node() as node:
+        with socket.create_connection(("127.0.0.1", node.port)) as client:
+            await until(lambda: node.listener.connections)
+            client.sendall(heartbeat("m", 1))  # not read: this turn of the loop goes on
+            await node.listener.stop()
+            client.setblocking(False)
+            assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+            node.listener.abort()
+            await until(lambda: not node.listener.connections)
 
 
 async def test_a_port_in_use_is_an_error_and_not_shared() -> None:

@@ -1,0 +1,134 @@
+"""Whether a broker has to assume that it was fenced, because it has lost the controller and most other brokers. It then serves no clients.
+
+A broker that is cut off goes on leading by its own metadata, and each of its answers names itself: a client that still reaches it
+has no reason to look elsewhere. The others have fenced it when its session was over, and lead in its place. What it appends for
+acks=all is never acknowledged, what it acknowledges with acks=1 is lost, and a member of a group that it coordinates is alone there.
+
+    out of touch   no heartbeat of the last broker.session.timeout.ms was answered
+    reached        another broker that answers now
+    silent         one of which nothing comes back: its host is down, or the network is
+    gone           one whose host answers, and no broker there: its process has ended, and the network is not to blame
+
+It assumes that it was fenced if it is out of touch, and it and those that it reaches are no majority of all that are not gone.
+If the quorum alone is away brokers reach each other and serve on, as Apache Kafka's do; so does the last one whose others have ended.
+What other brokers answer does not depend on their own assumption, so that one that is wrong for a second spreads to none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+from ottla.broker.cluster.broker_state import BrokerState
+from ottla.broker.cluster.lifecycle import BrokerLifecycle
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.controller.metadata.brokers import RegisteredEndpoint
+from ottla.server.clock import pause
+from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout, Unreachable
+from ottla.server.network.client import Channel
+from ottla.server.network.peer_security import PeerSecurity
+from ottla.server.world import World
+
+log = logging.getLogger(__name__)
+
+#: The time in which another broker answers, if the network is well and its host not overloaded.
+ANSWER_MS = 1_000
+#: The time between two looks at the others while the controller does not answer.
+AGAIN_MS = 1_000
+
+
+class Peer(Enum):
+    """Another broker, as this one finds it."""
+
+    REACHED = "reached"
+    SILENT = "silent"
+    GONE = "gone"
+
+
+def is_minority(reached: int, silent: int) -> bool:
+    """Returns True if this broker and those that it reaches are no majority of all that may be running."""
+    return 1 + reached <= silent
+
+
+class AssumedFencing:
+    """Looks for other brokers while a broker is out of touch with the controller."""
+
+    def __init__(
+        self,
+        world: World,
+        configs: BrokerConfigs,
+        metadata: MetadataCache,
+        lifecycle: BrokerLifecycle,
+        security: PeerSecurity,
+    ) -> None:
+        self.is_assumed = False
+        #: Called with True when clients must not be served any more, and with False when they are served again.
+        self.on_change: Callable[[bool], None] = lambda is_assumed: None
+        self._world = world
+        self._node_id = configs.node_id
+        self._session_timeout_ms: int = configs["broker.session.timeout.ms"]
+        self._listener: str = configs["inter.broker.listener.name"] or configs["security.inter.broker.protocol"]
+        self._metadata = metadata
+        self._lifecycle = lifecycle
+        self._security = security
+
+    def start(self) -> None:
+        """To be called once the broker is unfenced."""
+        self._world.spawn(self._run(), "assumed-fencing")
+
+    async def _run(self) -> None:
+        while self._lifecycle.state is BrokerState.RUNNING:
+            left_ms = self._session_left_ms()
+            if left_ms > 0:
+                self._become(False)
+                await pause(self._world.clock, left_ms)
+                continue
+            reached, silent = await self._look()
+            # A heartbeat may have been answered meanwhile, most of all after a pause of the whole process.
+            self._become(is_minority(reached, silent) and self._session_left_ms() <= 0)
+            await pause(self._world.clock, AGAIN_MS)
+        self._become(False)  # a controlled shutdown closes the listeners in its own order
+
+    def _session_left_ms(self) -> int:
+        return self._lifecycle.contact_ms + self._session_timeout_ms - self._world.clock.mono_ms()
+
+    def _become(self, is_assumed: bool) -> None:
+        if is_assumed is self.is_assumed:
+            return
+        self.is_assumed = is_assumed
+        if is_assumed:
+            silent_ms = self._world.clock.mono_ms() - self._lifecycle.contact_ms
+            log.error(
+                "Broker %d assumes that it was fenced, and serves no clients, who find other brokers: no controller has answered for %d ms,"
+                " and it reaches no majority of the brokers",
+                self._node_id, silent_ms,
+            )  # fmt: skip
+        else:
+            log.info("Broker %d serves clients again", self._node_id)
+        self.on_change(is_assumed)
+
+    async def _look(self) -> tuple[int, int]:
+        """Returns how many other brokers are reached, and how many are silent."""
+        others = (
+            broker.endpoint(self._listener)
+            for node_id, broker in sorted(self._metadata.image.cluster.brokers.items())
+            if node_id != self._node_id and not broker.fenced
+        )
+        found = await asyncio.gather(*(self._ask(endpoint) for endpoint in others if endpoint is not None))
+        return found.count(Peer.REACHED), found.count(Peer.SILENT)
+
+    async def _ask(self, endpoint: RegisteredEndpoint) -> Peer:
+        channel = Channel(self._world, endpoint.host, endpoint.port, f"broker-{self._node_id}", self._security)
+        try:
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                await channel.connect()
+        except (TimeoutError, RequestTimeout, Unreachable):
+            return Peer.SILENT
+        except ChannelClosed:
+            return Peer.GONE
+        finally:
+            channel.close()
+        return Peer.REACHED

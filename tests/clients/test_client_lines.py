@@ -1,0 +1,12 @@
+"""Stock Python clients print nothing beside a node that they do not print beside Apache Kafka. `make compat ARGS=client-lines` has Java's, and a restart."""
+
+from __future__ import annotations
+
+from tests.compat import client_lines
+
+
+def test_clients_print_only_what_they_print_beside_apache_kafka(bootstrap: str) -> None:
+    """Each client of librdkafka printed a line about the telemetry that no subscription asks for."""
+    for day in client_lines.days(client_lines.PYTHON_CLIENTS, bootstrap, restart=lambda: None):
+        assert day.returncode == 0, day.lines[-20:]
+        assert client_lines.unexpected(day) == []

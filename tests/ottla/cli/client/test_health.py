@@ -1,0 +1,50 @@
+"""The problems of brokers that `ottla cluster health` lists."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.cli.client.health import FULL_BYTES, _broker_problems
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
+
+
+class Answering:
+    """A cluster whose brokers give one answer."""
+
+    doing = ""
+
+    def __init__(self, answer: DescribeLogDirsResponse | NoConnection) -> None:
+        self.answer = answer
+
+    async def request(self, request: Any, node: int) -> DescribeLogDirsResponse:
+        if isinstance(self.answer, NoConnection):
+            raise self.answer
+        return self.answer
+
+
+def directory(usable_bytes: int, error: ErrorCode = ErrorCode.NONE) -> DescribeLogDirsResponse:
+    row = DescribeLogDirsResult(log_dir="/data", error_code=error, total_bytes=1 << 40, usable_bytes=usable_bytes)
+    return DescribeLogDirsResponse(results=[row])
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (directory(FULL_BYTES), []),
+        (directory(-1), []),  # not known: a broker of an old Kafka
+        (directory(8_192), ["no space left in log directory /data (8192 bytes free)"]),
+        (directory(-1, ErrorCode.KAFKA_STORAGE_ERROR), ["log directory /data is offline"]),
+        (
+            NoConnection("cannot connect to b:9092: Connection refused", ""),
+            ["cannot connect to b:9092: Connection refused"],
+        ),
+    ],
+    ids=["room", "unknown", "full", "offline", "no answer"],
+)
+async def test_what_is_wrong_with_a_broker(answer: DescribeLogDirsResponse | NoConnection, expected: list[str]) -> None:
+    found = await _broker_problems(cast(ClusterClient, Answering(answer)), 3)
+    assert [(each.place, each.problem) for each in found] == [("broker 3", text) for text in expected]
