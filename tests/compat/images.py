@@ -58,13 +58,18 @@ class KafkaImages:
 def check(kafka: KafkaImages, log: list[Any], cut: int) -> None:
     """The log, our snapshot of it over what a node knew before, and the log in one delta here give one image."""
     values = values_of(log)
-    theirs, ours = kafka.image_of(values), image_of(values)
-    _same(theirs, ours)
-    _same(kafka.image_of(values[:cut], ours), ours)
+    ours = image_of(values)
+    theirs, loaded = kafka.image_of(values), kafka.image_of(values[:cut], ours)
+    _same(in_one_order(theirs), in_one_order(ours))
+    _same(_without_logins(loaded), _without_logins(ours))
 
 
-def _same(theirs: Sequence[bytes], ours: Sequence[bytes]) -> None:
-    kafkas, here = in_one_order(theirs), in_one_order(ours)
+def _without_logins(values: Sequence[bytes]) -> list[str]:
+    """SCRAM users that come with a snapshot while others go may be missing in Kafka's image (docs/DIFFERENCES.md)."""
+    return [text for text in in_one_order(values) if "UserScramCredentialRecord" not in text]
+
+
+def _same(kafkas: Sequence[str], here: Sequence[str]) -> None:
     only_theirs, only_ours = [x for x in kafkas if x not in here], [x for x in here if x not in kafkas]
     assert kafkas == here, f"only in Kafka's image: {only_theirs}; only in ours: {only_ours}"
 

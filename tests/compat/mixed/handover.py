@@ -10,7 +10,7 @@ from ottla.controller.raft.batches import CommittedBatch
 from ottla.controller.raft.snapshots import Snapshots
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.batch import HEADER_BYTES, BatchView, batch_size
 from ottla.protocol.work import do_now
 from ottla.storage.files import OsFiles
 from tests.compat.mixed import clients
@@ -111,11 +111,14 @@ def _make_records(mixed: Mixed) -> None:
 
 
 def _batches(node: Node) -> list[CommittedBatch]:
-    return [
-        CommittedBatch(view)
-        for file in sorted(node.metadata_dir.glob("*.log"))
-        for view in iter_batches(file.read_bytes().rstrip(b"\0"))
-    ]
+    """Behind the last one of a node that was killed are the zeros of its preallocated segment."""
+    found = []
+    for file in sorted(node.metadata_dir.glob("*.log")):
+        data, pos = memoryview(file.read_bytes()), 0
+        while any(data[pos : pos + HEADER_BYTES]) and (size := batch_size(data, pos, len(data))) is not None:
+            found.append(CommittedBatch(BatchView(data, pos)))
+            pos += size
+    return found
 
 
 def _end(node: Node) -> int:
