@@ -93,6 +93,10 @@ class MetadataDelta:
         for record in records_in_order:
             self.replay(record)
 
+    def clearing_elr(self, record: records.ClearElrRecord, turn: Turn) -> Work[None]:
+        """Replays in slices the only record that may change every partition."""
+        return _topics(self).clearing_elr(record, turn)
+
     @classmethod
     def of_everything(cls, image: MetadataImage, turn: Turn) -> Work[MetadataDelta]:
         """Makes the delta from the empty image to this one, in slices."""

@@ -19,6 +19,7 @@ from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.internal_topics.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ClearElrRecord,
     EndTransactionRecord,
     MetadataRecord,
     decode_record,
@@ -103,6 +104,8 @@ class MetadataLoader:
                 for record in self._records(batch):
                     if isinstance(record, TRANSACTION_RECORDS):
                         delta = yield from self._bracket(delta, record, offset, epoch)
+                    elif isinstance(record, ClearElrRecord):
+                        yield from delta.clearing_elr(record, turn)
                     else:
                         delta.replay(record)
                     if turn.spend(REPLAY_UNITS):

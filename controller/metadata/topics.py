@@ -21,10 +21,12 @@ from ottla.protocol.internal_topics.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from ottla.protocol.work import Turn, Work
+from ottla.protocol.work import Turn, Work, do_now
 
 #: What a ClearElrRecord does to a partition.
 WITHOUT_ELR = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+#: The cost of a changed partition, in units of a turn's worth (`controller.metadata.publisher`); a look at one is a unit.
+CHANGE_UNITS = 10
 
 
 class TopicImage(NamedTuple):
@@ -173,6 +175,9 @@ class TopicsDelta:
         return changed.name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        do_now(self.clearing_elr(record, Turn()))
+
+    def clearing_elr(self, record: ClearElrRecord, turn: Turn) -> Work[None]:
         """Clears the ELR of a topic, or of every topic if the name is empty. Only Kafka's controllers write it (decisions/eligible.py).
 
         It is a change of each partition that has one, and so bumps its partition epoch (TopicDelta.maybeClearElr).
@@ -187,13 +192,15 @@ class TopicsDelta:
             changed = self.changed.get(topic_id)
             image = self.image.by_id(topic_id) if changed is None else changed.image
             assert image is not None
-            found = [(index, each) for index, each in image.partitions.items() if each.elr or each.last_known_elr]
-            if changed is not None:
-                found = [(index, each) for index, each in found if index not in changed.partition_changes]
-                found += changed.partition_changes.items()
-            for index, partition in found:
-                if partition.elr or partition.last_known_elr:
+            indexes = set(image.partitions) if changed is None else {*image.partitions, *changed.partition_changes}
+            for index in indexes:
+                partition = image.partitions[index] if changed is None else changed.partition(index)
+                assert partition is not None
+                has_elr = partition.elr or partition.last_known_elr
+                if has_elr:
                     self._topic(topic_id).replace(index, partition.merge(WITHOUT_ELR))
+                if turn.spend(CHANGE_UNITS if has_elr else 1):
+                    yield None
 
     def finish_snapshot(self) -> None:
         """Deletes the topics that are not in the snapshot."""

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
 from tests import kdc
 from tests.broker.groups.sequences.compare import Difference
 from tests.broker.groups.sequences.generators import GENERATORS
@@ -19,6 +21,7 @@ from tests.compat import (
     authorization,
     client_lines,
     group_logs,
+    images,
     kafka_python,
     librdkafka,
     librdkafka_secured,
@@ -26,6 +29,8 @@ from tests.compat import (
     random_groups,
 )
 from tests.compat.librdkafka import Case, Outcome, Server
+from tests.compat.mixed.nodes import NotSo
+from tests.compat.mixed.steps import STEPS
 from tests.compat.node import running_cluster, running_node
 from tests.compat.secured import LISTENERS, SecuredNode, secured_cluster, secured_node
 from tests.pipeline.conftest import why_not
@@ -144,6 +149,35 @@ def run_authorization(logs: Path, names: list[str], nodes: int) -> list[Outcome]
     return [report(Outcome("authorization", result, time.monotonic() - begin, f"{len(made.differences)} differences"))]
 
 
+def run_images(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """5,000 random metadata logs (or the named number) make the image that Apache Kafka's own classes make."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"the comparison of metadata images is left out: {reason if nodes == 1 else 'it needs no node'}")
+        return []
+    begin, result, why = time.monotonic(), "PASS", ""
+    try:
+        images.compare(int(names[0]) if names else images.LOGS)
+    except AssertionError as error:
+        result, why = "FAIL", "\n".join([str(error), *getattr(error, "__notes__", [])])
+    return [report(Outcome("images", result, time.monotonic() - begin, why))]
+
+
+def run_mixed(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Nodes of Apache Kafka and of Ottla in one cluster (mixed/steps.py); the names are those of steps."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"mixed clusters are left out: {reason if nodes == 1 else 'they bring their own nodes'}")
+        return []
+    found = []
+    for name in [name for name in STEPS if name in names] or STEPS:
+        begin, result, why = time.monotonic(), "PASS", ""
+        try:
+            STEPS[name](logs / f"mixed-{name}")
+        except (AssertionError, NotSo, OSError, KafkaException) as error:
+            result, why = "FAIL", f"{type(error).__name__}: {error}"
+        found.append(report(Outcome(f"mixed-{name}", result, time.monotonic() - begin, why)))
+    return found
+
+
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
     for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
         chosen = [case for case in cases if case.scenario == scenario]
@@ -216,6 +250,8 @@ SUITES = {
     "groups-random": run_random_groups,
     "authorization": run_authorization,
     "client-lines": run_client_lines,
+    "images": run_images,
+    "mixed": run_mixed,
     "kafka-python": run_kafka_python,
 }
 #: Against nodes with a listener for each security protocol.

@@ -75,12 +75,12 @@ class HandLog:
 class Quorum:
     """One controller and its log."""
 
-    def __init__(self, log: HandLog | None = None) -> None:
+    def __init__(self, log: HandLog | None = None, **settings: int) -> None:
         self.clock = ManualClock()
         self.log = HandLog() if log is None else log
         self.loader = MetadataLoader()
-        settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID)
-        self.controller = Controller(1, self.clock, Random(1), self.log, self.loader, settings)
+        control = ControlSettings(node_id=1, cluster_id=CLUSTER_ID, **settings)
+        self.controller = Controller(1, self.clock, Random(1), self.log, self.loader, control)
         self.scheduled_tasks = ScheduledTasks(self.controller)
 
     def commit(self, count: int | None = None) -> None:
@@ -102,8 +102,8 @@ class Quorum:
         return self.controller.write(lambda state: Outcome(list(records), answer))
 
 
-def active() -> Quorum:
-    quorum = Quorum()
+def active(**settings: int) -> Quorum:
+    quorum = Quorum(**settings)
     quorum.elect(1)
     quorum.commit()
     return quorum
@@ -397,6 +397,36 @@ def test_the_broker_of_a_controller_that_lost_the_quorum_is_thought_dead_unless_
     assert fenced(quorum) == []
     quorum.clock.advance_to(GRACE_MS + 1)
     assert fenced(quorum) == [2]
+
+
+@pytest.mark.parametrize(("grace_ms", "lost"), [(GRACE_MS, [2]), (3_000, [])])
+def test_a_broker_of_apache_kafka_outlives_what_breaks_its_connection_if_the_grace_has_time_for_a_heartbeat(
+    grace_ms: int, lost: list[int]
+) -> None:
+    """It sends the next one when broker.heartbeat.interval.ms has passed, on a new connection as on the old one."""
+    interval_ms = 2_000
+
+    def beats(quorum: Quorum, count: int) -> None:
+        for _ in range(count):
+            quorum.clock.advance(interval_ms)
+            seen.update(fenced(quorum))
+            quorum.controller.heartbeats.touch(2, fenced=False, metadata_offset=0, now_ms=quorum.clock.mono_ms())
+
+    seen: set[int] = set()
+    quorum = active(lost_connection_grace_ms=grace_ms)
+    register(quorum, 2)
+    beats(quorum, 1)
+    quorum.scheduled_tasks.connection_lost(2)
+    beats(quorum, 6)
+    assert sorted(seen) == lost
+
+    seen.clear()
+    failover = active(lost_connection_grace_ms=grace_ms)
+    register(failover, 2)
+    failover.controller.leader_changed(2, 2)
+    failover.elect(3)
+    beats(failover, 6)
+    assert sorted(seen) == lost
 
 
 def test_an_idle_log_gets_a_no_op_record_and_a_busy_one_does_not() -> None:

@@ -5,9 +5,11 @@ What is bounded is counted, not timed: a loop over all partitions in one turn fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
+from immutables import Map
 
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.directories import assign_replicas_to_directories
@@ -26,14 +28,22 @@ from ottla.controller.decisions.reassignment import alter_partition_reassignment
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import DELETED_PER_TURN, delete_topics
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.metadata.partitions import NO_LEADER
+from ottla.controller.metadata.delta import REPLAY, WITHOUT_STATE, MetadataDelta
+from ottla.controller.metadata.encoding import encode_metadata
+from ottla.controller.metadata.loader import MetadataLoader
+from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
+from ottla.controller.metadata.publisher import UNITS_A_TURN
+from ottla.controller.metadata.topics import CHANGE_UNITS, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.protocol.features import METADATA_VERSION_UNSTABLE
+from ottla.protocol.internal_topics import metadata_records as r
+from ottla.protocol.internal_topics.metadata_records import MetadataRecord, PartitionChangeRecord, RemoveTopicRecord
 from ottla.protocol.messages import alter_partition as alter
 from ottla.protocol.messages import alter_partition_reassignments as reassign
 from ottla.protocol.messages import assign_replicas_to_dirs as assign
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from tests.controller.harness import DecisionHarness, directory, topic_id
+from tests.controller.test_runtime import Batch
 
 MANY = 2 * PARTITIONS_PER_TURN + 50
 IN_TURNS = [PARTITIONS_PER_TURN, PARTITIONS_PER_TURN, 50]
@@ -190,3 +200,119 @@ def test_a_request_for_more_deletions_than_a_batch_may_have_is_rejected_before_t
         cluster.decide(delete_topics(cluster.state, asked))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     assert "orders" in cluster.image.topics
+
+
+class Counted:
+    """A topic's partitions, which count how many of them are looked at."""
+
+    touched = 0
+
+    def __init__(self, partitions: Map[int, PartitionRegistration]) -> None:
+        self._partitions = partitions
+
+    def get(self, index: int) -> PartitionRegistration | None:
+        Counted.touched += 1
+        return self._partitions.get(index)
+
+    def __getitem__(self, index: int) -> PartitionRegistration:
+        Counted.touched += 1
+        return self._partitions[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._partitions)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def values(self) -> list[PartitionRegistration]:
+        """Of a topic that goes: they are freed in turns (test_freeing.py)."""
+        return list(self._partitions.values())
+
+    def items(self) -> Iterator[tuple[int, PartitionRegistration]]:
+        for item in self._partitions.items():
+            Counted.touched += 1
+            yield item
+
+    def update(self, changes: Mapping[int, PartitionRegistration]) -> Counted:
+        return Counted(self._partitions.update(changes))
+
+
+TOPICS, EACH = 50, 40
+FIRST = topic_id("topic-00")
+#: Each type of record, and the partitions that it may touch in one turn of a loader and in the active controller's turn: of 2,000.
+ONE_OF_EACH: dict[type[MetadataRecord], tuple[MetadataRecord, int]] = {
+    type(record): (record, touched)
+    for record, touched in [
+        (r.RegisterBrokerRecord(broker_id=1, broker_epoch=900), 0),
+        (r.UnregisterBrokerRecord(broker_id=1, broker_epoch=101), 0),
+        (r.FenceBrokerRecord(id=1, epoch=101), 0),
+        (r.UnfenceBrokerRecord(id=1, epoch=101), 0),
+        (r.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=1), 0),
+        (r.RegisterControllerRecord(controller_id=1), 0),
+        (r.UnregisterControllerRecord(controller_id=1), 0),
+        (r.TopicRecord(name="new", topic_id=topic_id("new")), 0),
+        (r.PartitionRecord(partition_id=EACH, topic_id=FIRST, replicas=[1], isr=[1], leader=1), 2),
+        (r.PartitionChangeRecord(partition_id=0, topic_id=FIRST, isr=[1, 2]), 3),
+        (r.RemoveTopicRecord(topic_id=FIRST), EACH),
+        (r.ConfigRecord(resource_type=2, resource_name="topic-00", name="min.insync.replicas", value="2"), 0),
+        (r.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0), 0),
+        (r.ClientQuotaRecord(entity=[r.EntityData(entity_type="user", entity_name="u")], key="p", value=1.0), 0),
+        (r.ProducerIdsRecord(broker_id=1, broker_epoch=101, next_producer_id=1_000), 0),
+        (r.AccessControlEntryRecord(id=bytes(15) + b"1"), 0),
+        (r.RemoveAccessControlEntryRecord(id=bytes(15) + b"1"), 0),
+        (r.UserScramCredentialRecord(name="u", mechanism=1), 0),
+        (r.RemoveUserScramCredentialRecord(name="u", mechanism=1), 0),
+        (r.DelegationTokenRecord(token_id="t"), 0),
+        (r.RemoveDelegationTokenRecord(token_id="t"), 0),
+        (
+            r.ClearElrRecord(),
+            2 * (UNITS_A_TURN // CHANGE_UNITS),
+        ),  # another node's: looked at, and compared when it is changed
+    ]
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in REPLAY if kind not in WITHOUT_STATE], ids=lambda kind: kind.__name__)
+def test_a_record_touches_a_bounded_number_of_partitions_in_a_turn(kind: type[MetadataRecord]) -> None:
+    record, bound = ONE_OF_EACH[kind]
+    cluster = DecisionHarness()
+    cluster.replay(_many_topics())
+    image = cluster.state.image
+    counted = Map({t.id: t._replace(partitions=Counted(t.partitions)) for t in image.topics})
+    loader = MetadataLoader()
+    loader.image = replace(image, topics=TopicsImage(counted, image.topics.names))
+    turns = [0]
+    Counted.touched = 0
+    if (
+        kind is not r.ClearElrRecord
+    ):  # the active controller, which replays in the turn of its decision, writes no such record
+        delta = MetadataDelta(loader.image)
+        delta.replay(record)
+        delta.apply(1, 1)
+        cluster.state.index.update(delta)
+        turns.append(Counted.touched)
+    work = loader.handle_commit([Batch(0, encode_metadata([record], METADATA_VERSION_UNSTABLE), 1)])
+    Counted.touched = 0
+    for _ in work:
+        turns.append(Counted.touched)
+        Counted.touched = 0
+    turns.append(Counted.touched)
+    assert max(turns) == bound
+    if bound > EACH:
+        assert sum(turns) >= TOPICS * EACH, "every partition was visited"
+
+
+def _many_topics() -> Iterator[MetadataRecord]:
+    """The record that is removed is there before; each partition has an ELR."""
+    yield r.RegisterControllerRecord(controller_id=1)
+    yield r.AccessControlEntryRecord(id=bytes(15) + b"1")
+    yield r.UserScramCredentialRecord(name="u", mechanism=1)
+    yield r.DelegationTokenRecord(token_id="t")
+    for number in range(TOPICS):
+        name = f"topic-{number:02}"
+        yield r.TopicRecord(name=name, topic_id=topic_id(name))
+        for index in range(EACH):
+            yield r.PartitionRecord(
+                partition_id=index, topic_id=topic_id(name), replicas=[1, 2], isr=[1], leader=1,
+                directories=[directory(1), directory(2)], eligible_leader_replicas=[2],
+            )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,202 +17,12 @@ from ottla.protocol.internal_topics import metadata_records as records
 from ottla.protocol.internal_topics.metadata_records import RECORDS, decode_record
 from ottla.protocol.work import Turn, do_now
 from tests.controller.images import same_content
-
-NAMES = ["a", "b.c", "b_c", "d"]
-NODES = st.integers(1, 4)
-NODE_LISTS = st.lists(NODES, min_size=1, max_size=4, unique=True)
-IDS = st.integers(1, 6).map(lambda number: bytes(15) + bytes((number,)))
+from tests.controller.metadata.images_of_kafka import RECORDED_LOGS, image_of, in_one_order, recorded
+from tests.controller.metadata.random_logs import logs
 
 
 def test_every_record_of_the_log_is_replayed() -> None:
     assert set(RECORDS.values()) == set(REPLAY) | WITHOUT_STATE
-
-
-class Log:
-    """Random records that could stand in a log: what they refer to exists."""
-
-    def __init__(self, draw: st.DrawFn) -> None:
-        self.draw = draw
-        self.records: list[Any] = []
-        self.topics: dict[bytes, tuple[str, int]] = {}
-        self.brokers: dict[int, int] = {}
-        self.epoch = 0
-
-    def step(self) -> None:
-        self.draw(st.sampled_from(STEPS))(self)
-
-    def add(self, record: Any) -> None:
-        self.records.append(record)
-
-    def topic(self) -> None:
-        name = self.draw(st.sampled_from(NAMES))
-        if any(taken == name for taken, _ in self.topics.values()):
-            return
-        self.epoch += 1
-        topic_id = self.epoch.to_bytes(16, "big")
-        self.topics[topic_id] = (name, 0)
-        self.add(records.TopicRecord(name=name, topic_id=topic_id))
-        self.partition()
-
-    def partition(self) -> None:
-        if not self.topics:
-            return
-        topic_id = self.draw(st.sampled_from(sorted(self.topics)))
-        name, count = self.topics[topic_id]
-        self.topics[topic_id] = (name, count + 1)
-        replicas = self.draw(NODE_LISTS)
-        self.add(
-            records.PartitionRecord(
-                topic_id=topic_id,
-                partition_id=count,
-                replicas=replicas,
-                isr=replicas[:1],
-                leader=replicas[0],
-                leader_epoch=0,
-                partition_epoch=0,
-                directories=[bytes(16)] * len(replicas),
-                eligible_leader_replicas=self.draw(st.none() | st.just(replicas[1:] or None)),
-            )
-        )
-
-    def change(self) -> None:
-        candidates = [(key, count) for key, (_, count) in sorted(self.topics.items()) if count]
-        if not candidates:
-            return
-        topic_id, count = self.draw(st.sampled_from(candidates))
-        replicas = self.draw(st.none() | NODE_LISTS)
-        self.add(
-            records.PartitionChangeRecord(
-                topic_id=topic_id,
-                partition_id=self.draw(st.integers(0, count - 1)),
-                isr=self.draw(st.none() | NODE_LISTS),
-                leader=self.draw(st.sampled_from([-2, -1, 1, 2])),
-                replicas=replicas,
-                directories=None if replicas is None else [self.draw(IDS) for _ in replicas],
-                removing_replicas=self.draw(st.none() | st.just([]) | NODE_LISTS),
-                adding_replicas=self.draw(st.none() | st.just([]) | NODE_LISTS),
-                leader_recovery_state=self.draw(st.sampled_from([-1, 0, 1])),
-                eligible_leader_replicas=self.draw(st.none() | st.just([]) | NODE_LISTS),
-                last_known_elr=self.draw(st.none() | st.just([]) | NODE_LISTS),
-            )
-        )
-
-    def remove_topic(self) -> None:
-        if self.topics:
-            topic_id = self.draw(st.sampled_from(sorted(self.topics)))
-            del self.topics[topic_id]
-            self.add(records.RemoveTopicRecord(topic_id=topic_id))
-
-    def clear_elr(self) -> None:
-        self.add(records.ClearElrRecord(topic_name=self.draw(st.sampled_from(["", *NAMES]))))
-
-    def config(self) -> None:
-        kind = self.draw(st.sampled_from([2, 4, 32]))
-        resource = self.draw(st.sampled_from(NAMES if kind != 4 else ["", "1"]))
-        value = self.draw(st.none() | st.sampled_from(["1", ""]))
-        name = self.draw(st.sampled_from(["x", "y"]))
-        self.add(records.ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value))
-
-    def register(self) -> None:
-        broker_id = self.draw(NODES)
-        self.epoch += 1
-        self.brokers[broker_id] = self.epoch
-        self.add(
-            records.RegisterBrokerRecord(
-                broker_id=broker_id,
-                broker_epoch=self.epoch,
-                incarnation_id=self.draw(IDS),
-                end_points=[records.BrokerEndpoint(name="P", host="h", port=self.draw(st.integers(0, 65535)))],
-                features=[records.BrokerFeature(name="metadata.version", min_supported_version=7)],
-                rack=self.draw(st.none() | st.just("r")),
-                log_dirs=sorted(self.draw(st.sets(IDS, max_size=2))),
-                cordoned_log_dirs=self.draw(st.none() | st.just([])),
-            )
-        )
-
-    def broker_change(self) -> None:
-        if not self.brokers:
-            return
-        broker_id = self.draw(st.sampled_from(sorted(self.brokers)))
-        epoch = self.brokers[broker_id]
-        what = self.draw(st.integers(0, 3))
-        if what == 0:
-            self.add(records.FenceBrokerRecord(id=broker_id, epoch=epoch))
-        elif what == 1:
-            self.add(records.UnfenceBrokerRecord(id=broker_id, epoch=epoch))
-        elif what == 2:
-            del self.brokers[broker_id]
-            self.add(records.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch))
-        else:
-            self.add(
-                records.BrokerRegistrationChangeRecord(
-                    broker_id=broker_id,
-                    broker_epoch=epoch,
-                    fenced=self.draw(st.integers(-1, 1)),
-                    in_controlled_shutdown=self.draw(st.integers(0, 1)),
-                    log_dirs=sorted(self.draw(st.sets(IDS, max_size=2))),
-                    cordoned_log_dirs=self.draw(st.none() | st.just([])),
-                )
-            )
-
-    def controller(self) -> None:
-        controller_id = self.draw(NODES)
-        if self.draw(st.booleans()):
-            self.add(records.RegisterControllerRecord(controller_id=controller_id, incarnation_id=self.draw(IDS)))
-        else:
-            self.add(records.UnregisterControllerRecord(controller_id=controller_id))
-
-    def feature(self) -> None:
-        name = self.draw(st.sampled_from(["group.version", "share.version"]))
-        self.add(records.FeatureLevelRecord(name=name, feature_level=self.draw(st.integers(0, 2))))
-
-    def acl(self) -> None:
-        entry_id = self.draw(IDS)
-        if self.draw(st.booleans()):
-            self.add(records.AccessControlEntryRecord(id=entry_id, resource_name=self.draw(st.sampled_from(NAMES))))
-        else:
-            self.add(records.RemoveAccessControlEntryRecord(id=entry_id))
-
-    def quota(self) -> None:
-        entity = [records.EntityData(entity_type="user", entity_name=self.draw(st.none() | st.just("u")))]
-        self.add(
-            records.ClientQuotaRecord(
-                entity=entity, key=self.draw(st.sampled_from(["p", "c"])), value=1.5, remove=self.draw(st.booleans())
-            )
-        )
-
-    def producer_ids(self) -> None:
-        self.epoch += 1
-        self.add(records.ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=1000 * self.epoch))
-
-    def secrets(self) -> None:
-        if self.draw(st.booleans()):
-            name = self.draw(st.sampled_from(["u", "w"]))
-            if self.draw(st.booleans()):
-                self.add(records.UserScramCredentialRecord(name=name, mechanism=1, salt=b"s", iterations=4096))
-            else:
-                self.add(records.RemoveUserScramCredentialRecord(name=name, mechanism=1))
-        else:
-            token_id = self.draw(st.sampled_from(["t", "v"]))
-            if self.draw(st.booleans()):
-                self.add(records.DelegationTokenRecord(token_id=token_id, owner="User:a", renewers=["User:b"]))
-            else:
-                self.add(records.RemoveDelegationTokenRecord(token_id=token_id))
-
-
-STEPS = [
-    Log.topic, Log.partition, Log.change, Log.change, Log.remove_topic, Log.clear_elr, Log.config, Log.register,
-    Log.broker_change, Log.controller, Log.feature, Log.acl, Log.quota, Log.producer_ids, Log.secrets,
-]  # fmt: skip
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> list[Any]:
-    log = Log(draw)
-    log.add(records.FeatureLevelRecord(name="metadata.version", feature_level=30))
-    for _ in range(draw(st.integers(0, 40))):
-        log.step()
-    return log.records
 
 
 def over(image: MetadataImage, log: list[Any]) -> MetadataImage:
@@ -290,6 +101,13 @@ def test_snapshots_of_equal_images_are_equal_record_for_record(log: list[Any]) -
     """So that nodes can be compared by what they write."""
     image = over(EMPTY, log)
     assert list(image.to_records()) == list(over(EMPTY, snapshot(image)).to_records())
+
+
+@pytest.mark.parametrize("number", range(RECORDED_LOGS))
+def test_the_image_is_the_one_that_apache_kafka_makes(number: int) -> None:
+    """`make compat ARGS=images` compares more of them."""
+    log, theirs = recorded(number)
+    assert in_one_order(image_of(log)) == in_one_order(theirs)
 
 
 class Batch:
