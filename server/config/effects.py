@@ -111,6 +111,7 @@ READ_OF_FAMILIES = frozenset(
     "group.share.heartbeat.interval.ms",
     "group.share.initialize.retry.interval.ms",
     "group.share.max.size",
+    "group.share.persister.class.name",
     "group.share.session.timeout.ms",
     "group.streams.assignment.interval.ms",
     "group.streams.assignors",

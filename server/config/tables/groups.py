@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.server.config.key import INT_MAX, ConfigKey, table
-from ottla.server.config.validators import at_least, between, names, one_of_ignoring_case
+from ottla.server.config.validators import at_least, between, names, one_of, one_of_ignoring_case
 from ottla.server.config.words import BOOLEAN, CLASS, CLUSTER_WIDE, HIGH, INT, LIST, LONG, LOW, MEDIUM, SHORT, STRING
 
 # fmt: off
@@ -112,7 +112,9 @@ GROUPS = table(
     ConfigKey("group.share.max.record.lock.duration.ms", INT, 60_000, MEDIUM,
         "The longest lock a share group may be given.", between(30_000, 3_600_000)),
     ConfigKey("group.share.persister.class.name", STRING, "org.apache.kafka.server.share.persister.DefaultStatePersister", MEDIUM,
-        "Where the state of share groups is kept; only Kafka's default is known.", internal=True),
+        "What keeps the state of share groups: Kafka's persister, or none (empty, or Kafka's NoOpStatePersister).",
+        one_of("org.apache.kafka.server.share.persister.DefaultStatePersister", "",
+            "org.apache.kafka.server.share.persister.NoOpStatePersister"), internal=True),
     ConfigKey("group.share.dlq.manager.class.name", STRING, "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager", MEDIUM,
         "What handles records given up by share groups; only Kafka's default is known.", internal=True),
     ConfigKey("group.share.initialize.retry.interval.ms", INT, 30_000, LOW,
