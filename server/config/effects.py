@@ -155,7 +155,7 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     ),
     "no such feature": (
         "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
-        "group.coordinator.rebalance.protocols", "offsets.topic.compression.codec",
+        "offsets.topic.compression.codec",
     ),
 }
 # fmt: on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.server.config.key import INT_MAX, ConfigKey, table
-from ottla.server.config.validators import at_least, between, names, one_of, one_of_ignoring_case
+from ottla.server.config.validators import at_least, between, group_protocols, names, one_of, one_of_ignoring_case
 from ottla.server.config.words import BOOLEAN, CLASS, CLUSTER_WIDE, HIGH, INT, LIST, LONG, LOW, MEDIUM, SHORT, STRING
 
 # fmt: off
@@ -16,7 +16,7 @@ GROUPS = table(
         "The longest session timeout a classic member may ask for."),
     ConfigKey("group.max.size", INT, INT_MAX, MEDIUM, "Members of a classic group, at most.", at_least(1)),
     ConfigKey("group.coordinator.rebalance.protocols", LIST, ["classic", "consumer", "streams"], MEDIUM,
-        "The group protocols that are served.", names("consumer", "classic", "share", "streams", empty=False)),
+        "The protocols of groups; share groups need share.version alone.", group_protocols),
     ConfigKey("group.coordinator.threads", INT, 4, HIGH,
         "Accepted for compatibility: coordinators run on the event loop.", at_least(1)),
     ConfigKey("group.coordinator.background.threads", INT, 2, HIGH,
