@@ -13,6 +13,9 @@ from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescrib
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
@@ -31,7 +34,7 @@ REFUSED = {
             StreamsGroupDescribeRequest(group_ids=["g"]),
         ],
     ),
-    "the offsets topic does not exist": (
+    "the offsets topic cannot be created": (
         ErrorCode.NOT_COORDINATOR,
         [
             ShareGroupHeartbeatRequest(subscribed_topic_names=["t"], **MEMBER),
@@ -48,7 +51,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
-    started = start_node(group_coordinator_rebalance_protocols="classic")
+    started = start_node(group_coordinator_rebalance_protocols="classic", offsets_topic_replication_factor="3")
     yield started
     stop_node(started)
 
@@ -66,6 +69,17 @@ def test_the_error_of_a_group_has_a_code_and_no_message(wire: Wire, why: str) ->
         answer: Any = wire.request(request)
         answer = answer.groups[0] if hasattr(answer, "groups") else answer
         assert (answer.error_code, answer.error_message) == (code, None), request
+
+
+def test_an_offsets_topic_that_cannot_be_created_is_no_coordinator(wire: Wire) -> None:
+    """As 4.3.1 answers with fewer brokers than offsets.topic.replication.factor."""
+    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    assert wire.request(find).coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    topic = MetadataRequestTopic(name="__consumer_offsets")
+    assert (
+        wire.request(MetadataRequest(topics=[topic]), 12).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    assert wire.request(HeartbeatRequest(group_id="g", member_id="m")).error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_a_message_that_says_more_is_kafkas(wire: Wire) -> None:
