@@ -96,7 +96,7 @@ class BrokerNode:
         share_state = ShareStateLeadership(self.share_coordinator)
         self.replicas.listeners.append(share_state)
         share_persister = persister(
-            world, configs.node_id, self.metadata, self.share_coordinator, self.channels, topic_creation
+            world, configs, self.metadata, self.share_coordinator, self.channels, topic_creation
         )
         work = LongWork(world)
         self.share_leaders = ShareLeaders(

@@ -177,6 +177,11 @@ class KafkaError(Exception):
         self.code = code
         self.message = message or code.message
 
+    @property
+    def own_words(self) -> str | None:
+        """The custom message; None if it has only the code's, as in Kafka: clients have a text for each code."""
+        return None if self.message == self.code.message else self.message
+
     def __reduce__(self) -> tuple[object, ...]:  # it may come from another process
         return type(self), (self.code, self.message)
 

@@ -47,11 +47,15 @@ LOGGERS = {
     "kafka.log": "ottla.storage",
     "kafka.network": "ottla.server.network",
     "kafka.server": "ottla.server",
+    "kafka.server.ControllerServer": "ottla.controller",
+    "kafka.server.KafkaApis": "ottla.broker.handlers",
+    "kafka.server.ReplicaManager": "ottla.broker.replication",
     "org.apache.kafka": "ottla",
     "org.apache.kafka.controller": "ottla.controller",
     "org.apache.kafka.coordinator.group": "ottla.broker.groups",
     "org.apache.kafka.raft": "ottla.controller.raft",
     "org.apache.kafka.storage.internals.log": "ottla.storage",
+    "org.apache.kafka.storage.internals.log.LogCleaner": "ottla.broker.log_cleaner",
     "state.change.logger": "ottla.broker.cluster",
 }
 _OF_KAFKA = ("kafka.", "org.apache.kafka.")
@@ -71,13 +75,14 @@ def change_level(name: str, operation: int, level: str | None, *, validate_only:
     """
     if operation not in (SET, DELETE):
         verb = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}.get(operation, f"Unknown operation type {operation}")
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{verb} is not allowed for the BROKER_LOGGER resource")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{verb} operation is not allowed for the BROKER_LOGGER resource")
     if name not in LOGGERS and not name.startswith(_OF_KAFKA) and name not in logging.Logger.manager.loggerDict:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if operation == SET and level not in LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"Cannot set the log level of {name} to {level}: it is not a supported log level. Valid log levels are {', '.join(LEVELS)}",
+            f"Cannot set the log level of {name} to {level} as it is not a supported log level. Valid log levels are "
+            + ", ".join(sorted(LEVELS)),
         )
     if operation == DELETE and name == ROOT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")

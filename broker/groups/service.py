@@ -60,7 +60,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.server.clock import Clock
-from ottla.server.network.reply import Answer, Reply, gather
+from ottla.server.network.reply import Answer, Reply, gather, then
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -252,22 +252,28 @@ class GroupCoordinator:
         return self._by_partition(group_ids, ask)
 
     def describe_consumer_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedConsumerGroup]]:
-        def ask(partition: int, part: list[str]) -> Answer[list[DescribedConsumerGroup]]:
-            def on_error(error: KafkaError) -> list[DescribedConsumerGroup]:
-                return [DescribedConsumerGroup(error.code, error.message, group_id) for group_id in part]
-
-            return self.runtime.read(partition, consumer_describe.describe, on_error, part)
-
-        return self._by_partition(group_ids, ask)
+        return self.describe_modern(group_ids, consumer_describe.describe, DescribedConsumerGroup)
 
     def describe_streams_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedStreamsGroup]]:
-        def ask(partition: int, part: list[str]) -> Answer[list[DescribedStreamsGroup]]:
-            def on_error(error: KafkaError) -> list[DescribedStreamsGroup]:
-                return [DescribedStreamsGroup(error.code, error.message, group_id) for group_id in part]
+        return self.describe_modern(group_ids, streams_describe.describe, DescribedStreamsGroup)
 
-            return self.runtime.read(partition, streams_describe.describe, on_error, part)
+    def describe_modern(
+        self,
+        group_ids: Sequence[str],
+        look: Callable[[GroupShard, Sequence[str]], builtins.list[T]],
+        failed: Callable[[int, str | None, str], T],
+    ) -> Answer[builtins.list[T]]:
+        """Describe groups of a kind that has an API of its own. `failed` is given error code, message and group id."""
 
-        return self._by_partition(group_ids, ask)
+        def ask(partition: int, part: builtins.list[str]) -> Answer[builtins.list[T]]:
+            def on_error(error: KafkaError) -> builtins.list[T]:
+                return [failed(error.code, error.own_words, group_id) for group_id in part]
+
+            return self.runtime.read(partition, look, on_error, part)
+
+        invalid = [failed(ErrorCode.INVALID_GROUP_ID, None, group_id) for group_id in group_ids if not group_id]
+        described = self._by_partition([group_id for group_id in group_ids if group_id], ask)
+        return then(described, lambda groups: invalid + groups)
 
     def delete(self, group_ids: Sequence[str]) -> Answer[list[DeletableGroupResult]]:
         def ask(partition: int, part: list[str]) -> Answer[list[DeletableGroupResult]]:
@@ -343,8 +349,8 @@ def _leave_error(error: KafkaError) -> LeaveGroupResponse:
 
 
 def _consumer_heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
 
 
 def _streams_heartbeat_error(error: KafkaError) -> StreamsAnswer:
-    return StreamsAnswer(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+    return StreamsAnswer(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words))

@@ -26,11 +26,15 @@ def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
 
 def check_consumer_groups(broker: BrokerComponents) -> None:
     """KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
-    if broker.metadata.image.features.level(GROUP_VERSION) < 1:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    _check_protocol(broker, "consumer", GROUP_VERSION)
 
 
 def check_streams_groups(broker: BrokerComponents) -> None:
     """KafkaError UNSUPPORTED_VERSION before streams.version is finalized at 1."""
-    if broker.metadata.image.features.level(STREAMS_VERSION) < 1:
+    _check_protocol(broker, "streams", STREAMS_VERSION)
+
+
+def _check_protocol(broker: BrokerComponents, protocol: str, feature: str) -> None:
+    enabled = broker.configs["group.coordinator.rebalance.protocols"]
+    if protocol not in enabled or broker.metadata.image.features.level(feature) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -1,8 +1,9 @@
 """AlterConfigs and IncrementalAlterConfigs for this broker: what it alone can check is checked before the request is forwarded.
 
 Key and trust stores are files of this machine, which the active controller cannot read. Clients send the changes of a broker to that
-broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only. The levels of loggers
-(KIP-412) are those of this process, and no controller is asked.
+broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only; so is a pool of
+threads that changes too much, because the controller does not know this broker's file. The levels of loggers (KIP-412) are those of this
+process, and no controller is asked.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages import alter_configs, incremental_alter_configs
 from ottla.server import loggers
+from ottla.server.config import thread_pools
 from ottla.server.config.broker import base_name
+from ottla.server.config.dynamic import broker_values
+from ottla.server.config.errors import ConfigError
 from ottla.server.network.context import RequestContext
 from ottla.server.security.operations import ALTER_CONFIGS, CLUSTER, CLUSTER_NAME
 
@@ -55,9 +59,9 @@ async def forward_checked(broker: BrokerComponents, frame: bytes, context: Reque
             if not _is_answered_here(broker, resource, context, validate_only=request.validate_only):
                 kept.append(resource)
                 continue
-            code, message = ErrorCode.NONE, ""
+            code, message = ErrorCode.NONE, None
         except KafkaError as error:
-            code, message = error.code, error.message
+            code, message = error.code, error.own_words
         own.append(
             result_class(
                 error_code=code,
@@ -89,11 +93,30 @@ def _is_answered_here(broker: BrokerComponents, resource: Any, context: RequestC
         why = _unusable_stores(broker, resource)
         if why is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+        _check_threads(broker, resource)
     return False
+
+
+def _check_threads(broker: BrokerComponents, resource: Any) -> None:
+    """Checks the pools of this broker, also those that all brokers are to have."""
+    levels = broker.configs.levels
+    if resource.resource_type != ResourceType.BROKER or resource.resource_name not in ("", str(broker.node_id)):
+        return
+    before = levels.broker if resource.resource_name else levels.default
+    if thread_pools.NAMES.isdisjoint([*before, *(each.name for each in resource.configs)]):
+        return
+    after = _resulting(before, resource.configs)
+    levels = levels._replace(broker=after) if resource.resource_name else levels._replace(default=after)
+    try:
+        thread_pools.check_thread_pools(broker.configs.values, broker_values(levels, []))
+    except ConfigError as error:
+        raise error.as_reply() from None
 
 
 def _change_levels(broker: BrokerComponents, resource: Any, *, validate_only: bool) -> None:
     """Changes all levels that the resource names, or none."""
+    if not resource.resource_name.isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.resource_name}")
     if resource.resource_name != str(broker.node_id):
         message = f"Unexpected node id. Expected {broker.node_id}, but received {resource.resource_name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -34,10 +34,7 @@ def check_size(topics: Iterable[TopicOf]) -> None:
 
 
 def error_of(error: KafkaError | None) -> tuple[int, str | None]:
-    """The text is null where the error has none of its own, as in Kafka."""
-    if error is None:
-        return 0, None
-    return error.code, None if error.message == error.code.message else error.message
+    return (0, None) if error is None else (error.code, error.own_words)
 
 
 def leader_of(

@@ -22,9 +22,12 @@ def handle(
     broker: BrokerComponents, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
-        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener: ask a controller's")
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+        )
     if request.endpoint_type != BROKERS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     metadata = broker.metadata
     response = DescribeClusterResponse(cluster_id=metadata.cluster_id)
     for node_id, registration in sorted(metadata.image.cluster.brokers.items()):

@@ -45,7 +45,7 @@ def handle(
                 ]
             except KafkaError as error:
                 answer.error_code = error.code
-                answer.error_message = error.message
+                answer.error_message = error.own_words
             partitions.append(answer)
         response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return response

@@ -69,11 +69,11 @@ class ShareLeaders:
         """The share partition, which a fetch must have loaded.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, as Kafka answers in this case, too.
+            KafkaError: NOT_LEADER_OR_FOLLOWER. It was loaded in an earlier epoch, by this broker or another, and all locks are gone.
         """
         led = self._led.get(at, {}).get(group_id)
         if led is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return led
 
     def led(self) -> list[LedSharePartition]:

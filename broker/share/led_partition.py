@@ -38,6 +38,7 @@ CLIENT_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -292,6 +293,8 @@ class LedSharePartition:
 
     def _written(self, update: Update, done: Written | None, outcome: KafkaError | None) -> None:
         error = None if outcome is None else _for_client(outcome)
+        if error is not None and self.phase == Phase.ENDED:
+            error = self.error  # which says more: this broker has stopped to lead while it wrote
         if self.phase == Phase.ACTIVE:
             if error is None:
                 self.state.written(update)

@@ -14,6 +14,7 @@ from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.coordinator.config import from_properties
 from ottla.broker.share.coordinator.service import TOPIC, ShareCoordinator
+from ottla.broker.share.no_persister import NoPersister
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.share.state_persister import StatePersister
@@ -30,6 +31,7 @@ from ottla.server.world import World
 
 #: The persister tries again by itself.
 CREATE_WAIT_MS = 10_000
+DEFAULT_PERSISTER = "org.apache.kafka.server.share.persister.DefaultStatePersister"
 
 
 class ShareGroups(NamedTuple):
@@ -67,13 +69,15 @@ def share_coordinator(
 
 def persister(
     world: World,
-    node_id: int,
+    configs: BrokerConfigs,
     metadata: MetadataCache,
     coordinator: ShareCoordinator,
     channels: BrokerChannels,
     topic_creation: TopicCreation,
 ) -> Persister:
     """Return the persister of one broker process."""
+    if configs["group.share.persister.class.name"] != DEFAULT_PERSISTER:
+        return NoPersister(world.clock)
     answers: dict[type, Any] = {
         InitializeShareGroupStateRequest: coordinator.initialize,
         ReadShareGroupStateRequest: coordinator.read,
@@ -89,7 +93,7 @@ def persister(
 
     def send(to: int, request: object) -> Reply[Any]:
         reply: Reply[Any] = Reply()
-        if to == node_id:
+        if to == configs.node_id:
             reply.follow(answers[type(request)](request))
         else:
             world.spawn(_ask(channels, to, request, reply), f"share state of {to}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.controller.decisions.index import PartitionSet, TopicIdPartition
-from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max, own_words
+from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.partition_change import Election
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.partitions import PartitionRegistration
@@ -47,7 +47,7 @@ def elect_leaders(state: ControlState, request: ElectLeadersRequest) -> Decision
                     PartitionResult(
                         partition_id=index,
                         error_code=ErrorCode.NONE if error is None else error.code,
-                        error_message=None if error is None else own_words(error),
+                        error_message=None if error is None else error.own_words,
                     )
                 )
             looked_at += 1

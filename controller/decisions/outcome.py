@@ -42,11 +42,6 @@ def in_turns(begin: Callable[[State], Decision[Response]]) -> Callable[[State], 
     return decide
 
 
-def own_words(error: KafkaError) -> str | None:
-    """Returns the error's custom message, or None if it has only the code's default message, as in Kafka."""
-    return None if error.message == error.code.message else error.message
-
-
 def check_records_max(count: int) -> None:
     """Rejects an operation with more records than one batch may have."""
     if count > USER_RECORDS_MAX:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max, own_words
+from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.partition_change import Election
 from ottla.controller.decisions.reassignment_replicas import reassignment, revert
 from ottla.controller.decisions.state import ControlState
@@ -61,7 +61,7 @@ def alter_partition_reassignments(
                     request.allow_replication_factor_change,
                 )
             except KafkaError as error:
-                result.error_code, result.error_message = error.code, own_words(error)
+                result.error_code, result.error_message = error.code, error.own_words
             else:
                 if record is not None:
                     records.append(record)

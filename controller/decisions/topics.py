@@ -7,7 +7,7 @@ from random import Random
 
 from ottla.controller.decisions.configs import ConfigDecisions, ConfigOp
 from ottla.controller.decisions.one_by_one import Progress, one_by_one
-from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Decision, Outcome, check_records_max, own_words
+from ottla.controller.decisions.outcome import USER_RECORDS_MAX, Decision, Outcome, check_records_max
 from ottla.controller.decisions.placement import place
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.configs import ResourceType
@@ -46,7 +46,7 @@ def create_topics(
         Progress() if progress is None else progress,
         lambda topic: _create(state, topic, configs, rng, topic.name in describable),
         lambda topic, error: CreatableTopicResult(
-            name=topic.name, error_code=error.code, error_message=own_words(error)
+            name=topic.name, error_code=error.code, error_message=error.own_words
         ),
         lambda topic: (
             len(topic.assignments)
@@ -172,7 +172,7 @@ def delete_topics(
                 charge(len(topic.partitions))
                 records.append(RemoveTopicRecord(topic_id=topic_id))
             except KafkaError as error:
-                result.error_code, result.error_message = error.code, own_words(error)
+                result.error_code, result.error_message = error.code, error.own_words
         results.append(result)
         if topic is not None and turn.spend(1 + len(topic.partitions)):
             yield records
@@ -200,7 +200,7 @@ def create_partitions(
         Progress() if progress is None else progress,
         lambda topic: (_add_partitions(state, topic, rng), CreatePartitionsTopicResult(name=topic.name)),
         lambda topic, error: CreatePartitionsTopicResult(
-            name=topic.name, error_code=error.code, error_message=own_words(error)
+            name=topic.name, error_code=error.code, error_message=error.own_words
         ),
         additional,
         validate_only=validate_only,

@@ -32,7 +32,9 @@ def handle(
     if request.endpoint_type != ENDPOINT_CONTROLLER:
         # Clients of version 0 do not know the other error.
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if context.api_version else ErrorCode.INVALID_REQUEST
-        raise KafkaError(code, "The request was sent to an endpoint of the wrong type: this is a controller.")
+        raise KafkaError(
+            code, "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+        )
     nodes = []
     for controller_id, registration in sorted(image.cluster.controllers.items()):
         endpoint = registration.endpoints.get(context.connection.listener_name)

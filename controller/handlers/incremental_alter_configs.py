@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.controller.decisions.eligible import after_elrs
-from ottla.controller.decisions.outcome import Outcome, in_turns, own_words
+from ottla.controller.decisions.outcome import Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.config_requests import sort_out
@@ -36,7 +36,7 @@ def handle(
             responses=[
                 AlterConfigsResourceResponse(
                     error_code=ErrorCode.NONE if error is None else error.code,
-                    error_message=None if error is None else own_words(error),
+                    error_message=None if error is None else error.own_words,
                     resource_type=resource_type,
                     resource_name=resource,
                 )

@@ -36,13 +36,16 @@ from ottla.server.config.dynamic import (
     describe_group,
     describe_topic,
 )
-from ottla.server.config.key import Type, Values
+from ottla.server.config.key import Values
 from ottla.server.security.operations import (
     CLUSTER,
     CLUSTER_NAME,
     GROUP,
     TOPIC,
 )
+
+#: The type of a logger's level.
+UNKNOWN_TYPE = 0
 
 
 class NodeConfigs(Protocol):
@@ -108,12 +111,12 @@ def _describe(image: MetadataImage, node: NodeConfigs, resource: DescribeConfigs
         case ResourceType.BROKER if not name:
             return describe_broker_defaults(node.levels)
         case ResourceType.BROKER:
-            _check_is_this_node(node, name)
+            _check_is_this_node(node, name, " or empty string,")
             return describe_broker(node.levels, node.values)
         case ResourceType.BROKER_LOGGER:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-            _check_is_this_node(node, name)
+            _check_is_this_node(node, name, "")
             return _loggers()
         case ResourceType.CLIENT_METRICS:
             if not name:
@@ -127,19 +130,17 @@ def _describe(image: MetadataImage, node: NodeConfigs, resource: DescribeConfigs
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown}")
 
 
-def _check_is_this_node(node: NodeConfigs, name: str) -> None:
+def _check_is_this_node(node: NodeConfigs, name: str, otherwise: str) -> None:
     if not name.isdecimal():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != node.node_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}",
-        )
+        message = f"Unexpected broker id, expected {node.node_id}{otherwise} but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _loggers() -> list[Described]:
     return [
-        Described(name, level, False, Source.DYNAMIC_BROKER_LOGGER, False, [], Type.STRING, None)
+        Described(name, level, False, Source.DYNAMIC_BROKER_LOGGER, False, [], UNKNOWN_TYPE, None)
         for name, level in loggers.levels()
     ]
 

@@ -25,7 +25,7 @@ def describe_scram_credentials(
         known.setdefault(user, []).append(CredentialInfo(mechanism, credential.iterations))
     asked = Counter(user.name for user in request.users or ()) or dict.fromkeys(known, 1)
     return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_describe(user, times, known.get(user)) for user, times in asked.items()]
+        results=[_describe(user, times, known.get(user)) for user, times in asked.items()]
     )
 
 

@@ -57,7 +57,7 @@ def describe_quorum(
         if voter.endpoints and with_directories
     ]
     topics = [api.TopicDataResponse(TOPIC, [partition])]
-    return api.DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
+    return api.DescribeQuorumResponse(topics=topics, nodes=nodes)
 
 
 def _errors(request: api.DescribeQuorumRequest, error: ErrorCode) -> api.DescribeQuorumResponse:
@@ -73,4 +73,4 @@ def _errors(request: api.DescribeQuorumRequest, error: ErrorCode) -> api.Describ
         )
         for topic in request.topics
     ]
-    return api.DescribeQuorumResponse(error_message=None, topics=topics)
+    return api.DescribeQuorumResponse(topics=topics)

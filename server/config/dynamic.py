@@ -242,7 +242,7 @@ def _check_dedupe_buffer(configs: Mapping[str, str]) -> None:
     text = configs.get(DEDUPE_BUFFER)
     threads = BROKER_CONFIGS[CLEANER_THREADS].parse(configs.get(CLEANER_THREADS, "1"))
     if text is not None and BROKER_CONFIGS[DEDUPE_BUFFER].parse(text) < threads * DEDUPE_BUFFER_MIN:
-        why = f"{DEDUPE_BUFFER} must be at least 1MB per cleaner thread."
+        why = f"requirement failed: {DEDUPE_BUFFER} must be at least 1MB per cleaner thread."
         raise ConfigError(DEDUPE_BUFFER, text, why, message=why, code=CODE)
 
 

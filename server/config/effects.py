@@ -111,6 +111,7 @@ READ_OF_FAMILIES = frozenset(
     "group.share.heartbeat.interval.ms",
     "group.share.initialize.retry.interval.ms",
     "group.share.max.size",
+    "group.share.persister.class.name",
     "group.share.session.timeout.ms",
     "group.streams.assignment.interval.ms",
     "group.streams.assignors",
@@ -154,7 +155,7 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     ),
     "no such feature": (
         "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
-        "group.coordinator.rebalance.protocols", "offsets.topic.compression.codec",
+        "offsets.topic.compression.codec",
     ),
 }
 # fmt: on

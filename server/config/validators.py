@@ -71,6 +71,14 @@ def names(*choices: str, empty: bool = True, null: bool = False) -> Validator:
     return check
 
 
+def group_protocols(name: str, value: list[str]) -> None:
+    """Checks the names; the classic protocol is always among them."""
+    names("consumer", "classic", "share", "streams", empty=False)(name, value)
+    if "classic" not in value:
+        why = "Disabling the 'classic' protocol is not supported."
+        raise ConfigError(name, value, why, message=why)
+
+
 def _about_list(name: str, value: object, why: str) -> ConfigError:
     return ConfigError(name, value, why, message=f"Configuration '{name}' {why}")
 

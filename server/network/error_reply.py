@@ -253,8 +253,7 @@ def _element_class(cls: type[object], name: str) -> type[Any]:
 def _set_error(target: Any, name: str, error: KafkaError, version: int) -> None:
     if name in target.__field_names__:
         setattr(target, name, int(error.code))
-    # A message that only repeats the error code's text is left out: clients have the same text.
-    custom = None if error.message == error.code.message else error.message
+    custom = error.own_words
     for field in fields(target.__plain__):
         if field.name == "error_message" and version in (field.versions if custom else field.nullable):
             target.error_message = custom

@@ -38,6 +38,11 @@ def test_kafka_error_knows_its_reply() -> None:
     assert KafkaError(ErrorCode.NOT_COORDINATOR).message == ErrorCode.NOT_COORDINATOR.message
 
 
+def test_a_message_that_only_repeats_the_codes_is_none_of_its_own() -> None:
+    assert KafkaError(ErrorCode.INVALID_REQUEST).own_words is None
+    assert KafkaError(ErrorCode.INVALID_REQUEST, "no name").own_words == "no name"
+
+
 def test_protocol_errors_are_a_family() -> None:
     assert issubclass(MalformedMessage, ProtocolError)
     assert issubclass(UnsupportedVersion, ProtocolError)

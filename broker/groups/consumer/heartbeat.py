@@ -21,6 +21,7 @@ from ottla.broker.groups.consumer.member import (
     Member,
     partitions_of,
 )
+from ottla.broker.groups.consumer.regexes import is_awaited
 from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.request import validate
 from ottla.broker.groups.consumer.session_keys import forget
@@ -189,7 +190,8 @@ def _subscribe(
     def respond(step: Step) -> Decision:
         current, group = step.member.current, step.group
         interval_ms = shard.cluster.consumer_settings(group.group_id).heartbeat_interval_ms
-        is_waiting = step.member.is_waiting(group.epoch)
+        expression = step.member.metadata.subscribed_topic_regex
+        is_waiting = step.member.is_waiting(group.epoch) or bool(expression and is_awaited(shard, group, expression))
         response = ConsumerGroupHeartbeatResponse(
             member_id=step.member.member_id,
             member_epoch=current.epoch,

@@ -3,9 +3,11 @@
 All expressions of a group are resolved together, so that new topics cause one rebalance and not one for each expression. A heartbeat
 starts that (`refresh_if_due`), at most every ten seconds, when one of these holds:
 
-    an expression of a member has no topics yet
+    an expression was not resolved yet
     topics were created since the last resolution; deleted ones leave the group by its metadata hash
     the last resolution is older than group.consumer.regex.refresh.interval.ms: ACLs may have changed
+
+While an expression has no topics (`is_awaited`), these may be new: it is resolved with the next heartbeat, which comes soon.
 
 The topics are those that the member with this heartbeat may describe.
 """
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 
 #: At least this long between two resolutions of one group.
 REFRESH_MIN_INTERVAL_MS = 10_000
+#: The same while an expression has no topics: less than the heartbeat interval of members that wait.
+AWAITED_MIN_INTERVAL_MS = 500
 NO_TOPICS = ResolvedRegex(frozenset(), 0, 0)
 
 
@@ -54,12 +58,22 @@ def tombstones(group: ConsumerGroup, expression: str, given_up: int = 1) -> list
     return [regex_record(group.group_id, expression, None)] if group.expressions.get(expression) == given_up else []
 
 
+def is_awaited(shard: GroupShard, group: ConsumerGroup, expression: str) -> bool:
+    """Whether its members wait for topics: it has none, and has not been matched with all that there are."""
+    resolved = group.regexes.get(expression, NO_TOPICS)
+    may_have_topics = not resolved.topics and resolved.version < shard.cluster.topics_created()
+    return may_have_topics and not group.is_regex_rejected
+
+
 def refresh_if_due(shard: GroupShard, group: ConsumerGroup, now_ms: int, client: Client) -> None:
     if not group.expressions or group.is_resolving:
         return
     last_ms = max((resolved.timestamp_ms for resolved in group.regexes.values()), default=group.resolved_ms)
     newest_ms = max(last_ms, group.resolved_ms)
-    if newest_ms <= now_ms <= newest_ms + REFRESH_MIN_INTERVAL_MS:  # not if a former coordinator's clock was ahead
+    since_ms = now_ms - newest_ms  # below zero if a former coordinator's clock was ahead
+    if 0 <= since_ms < AWAITED_MIN_INTERVAL_MS:
+        return
+    if 0 <= since_ms <= REFRESH_MIN_INTERVAL_MS and not any(is_awaited(shard, group, e) for e in group.expressions):
         return
     version = min((resolved.version for resolved in group.regexes.values()), default=0)
     if (

@@ -77,7 +77,7 @@ class ShareGroupCoordinator:
 
     def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client) -> Answer[ShareGroupHeartbeatResponse]:
         def on_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
-            return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+            return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
 
         return self._write(request.group_id, heartbeat.heartbeat, on_error, request, client, self._initialize)
 
@@ -108,24 +108,13 @@ class ShareGroupCoordinator:
             )
 
     def describe(self, group_ids: Sequence[str]) -> Answer[list[DescribedGroup]]:
-        parts: dict[int, list[str]] = {}
-        for group_id in group_ids:
-            parts.setdefault(self._groups.partition_for(group_id), []).append(group_id)
-
-        def ask(partition: int, part: list[str]) -> Answer[list[DescribedGroup]]:
-            def on_error(error: KafkaError) -> list[DescribedGroup]:
-                return [DescribedGroup(error.code, error.message, group_id) for group_id in part]
-
-            return self._groups.runtime.read(partition, describe.describe, on_error, part)
-
-        answers = [ask(partition, part) for partition, part in parts.items()]
-        return gather(answers, lambda lists: [group for groups in lists for group in groups])
+        return self._groups.describe_modern(group_ids, describe.describe, DescribedGroup)
 
     # ---- offsets
 
     def alter_offsets(self, request: AlterShareGroupOffsetsRequest) -> Answer[AlterShareGroupOffsetsResponse]:
         def on_error(error: KafkaError) -> AlterShareGroupOffsetsResponse:
-            return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
+            return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.own_words)
 
         if not request.group_id:
             return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
@@ -158,7 +147,7 @@ class ShareGroupCoordinator:
 
     def delete_offsets(self, request: DeleteShareGroupOffsetsRequest) -> Answer[DeleteShareGroupOffsetsResponse]:
         def on_error(error: KafkaError) -> DeleteShareGroupOffsetsResponse:
-            return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
+            return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.own_words)
 
         if not request.group_id:
             return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
@@ -232,7 +221,7 @@ class ShareGroupCoordinator:
 
         def on_error(error: KafkaError) -> DescribeShareGroupOffsetsResponseGroup:
             return DescribeShareGroupOffsetsResponseGroup(
-                group_id=group.group_id, error_code=error.code, error_message=error.message
+                group_id=group.group_id, error_code=error.code, error_message=error.own_words
             )
 
         first = self._groups.runtime.read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.server.config.key import INT_MAX, ConfigKey, table
-from ottla.server.config.validators import at_least, between, names, one_of_ignoring_case
+from ottla.server.config.validators import at_least, between, group_protocols, names, one_of, one_of_ignoring_case
 from ottla.server.config.words import BOOLEAN, CLASS, CLUSTER_WIDE, HIGH, INT, LIST, LONG, LOW, MEDIUM, SHORT, STRING
 
 # fmt: off
@@ -16,7 +16,7 @@ GROUPS = table(
         "The longest session timeout a classic member may ask for."),
     ConfigKey("group.max.size", INT, INT_MAX, MEDIUM, "Members of a classic group, at most.", at_least(1)),
     ConfigKey("group.coordinator.rebalance.protocols", LIST, ["classic", "consumer", "streams"], MEDIUM,
-        "The group protocols that are served.", names("consumer", "classic", "share", "streams", empty=False)),
+        "The protocols of groups; share groups need share.version alone.", group_protocols),
     ConfigKey("group.coordinator.threads", INT, 4, HIGH,
         "Accepted for compatibility: coordinators run on the event loop.", at_least(1)),
     ConfigKey("group.coordinator.background.threads", INT, 2, HIGH,
@@ -112,7 +112,9 @@ GROUPS = table(
     ConfigKey("group.share.max.record.lock.duration.ms", INT, 60_000, MEDIUM,
         "The longest lock a share group may be given.", between(30_000, 3_600_000)),
     ConfigKey("group.share.persister.class.name", STRING, "org.apache.kafka.server.share.persister.DefaultStatePersister", MEDIUM,
-        "Where the state of share groups is kept; only Kafka's default is known.", internal=True),
+        "What keeps the state of share groups: Kafka's persister, or none (empty, or Kafka's NoOpStatePersister).",
+        one_of("org.apache.kafka.server.share.persister.DefaultStatePersister", "",
+            "org.apache.kafka.server.share.persister.NoOpStatePersister"), internal=True),
     ConfigKey("group.share.dlq.manager.class.name", STRING, "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager", MEDIUM,
         "What handles records given up by share groups; only Kafka's default is known.", internal=True),
     ConfigKey("group.share.initialize.retry.interval.ms", INT, 30_000, LOW,

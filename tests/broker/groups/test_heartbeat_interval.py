@@ -37,6 +37,22 @@ def test_without_the_setting_the_interval_is_the_groups_as_in_kafka() -> None:
     assert [first.beat().heartbeat_interval_ms, second.beat().heartbeat_interval_ms] == [INTERVAL_MS] * 2
 
 
+def test_a_consumer_whose_regular_expression_has_no_topics_yet_has_them_within_a_second() -> None:
+    harness = GroupCoordinatorHarness(waiting_heartbeat_interval_ms=WAITING_MS)
+    harness.topics = {"other": 1, "t-1": 1}
+    first, second = ConsumerMember(harness, "a", regex="t-.*"), ConsumerMember(harness, "b", group="h", regex="u-.*")
+    assert [first.beat().heartbeat_interval_ms, second.beat().heartbeat_interval_ms] == [WAITING_MS] * 2
+    harness.clock.advance(WAITING_MS)
+    assert (first.beat().heartbeat_interval_ms, first.owned) == (INTERVAL_MS, {"t-1": {0}})
+    assert second.beat().heartbeat_interval_ms == INTERVAL_MS, "there is nothing to wait for"
+    # The metadata of its topic arrives late: ten seconds have not passed since the last resolution.
+    harness.topics = {**harness.topics, "u-1": 1}
+    harness.clock.advance(INTERVAL_MS)
+    assert second.beat().heartbeat_interval_ms == WAITING_MS
+    harness.clock.advance(WAITING_MS)
+    assert (second.beat().heartbeat_interval_ms, second.owned) == (INTERVAL_MS, {"u-1": {0}})
+
+
 def test_a_streams_member_that_waits_for_its_tasks_comes_back_within_a_second() -> None:
     harness = GroupCoordinatorHarness(waiting_heartbeat_interval_ms=WAITING_MS)
     harness.topics = {"words": 2}

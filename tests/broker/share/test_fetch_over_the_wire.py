@@ -309,6 +309,9 @@ def test_records_of_another_member_and_unknown_partitions_are_refused(shared: Sh
     assert other.acknowledge(shared.at, (0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
     assert other.acknowledge((UNKNOWN_TOPIC, 0), (0, 0, [ACCEPT])) == ErrorCode.UNKNOWN_TOPIC_ID
     assert other.acknowledge((shared.at[0], 7), (0, 0, [ACCEPT])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    restarted = ShareMember(shared.connect(), "of a leader that has restarted", [])
+    restarted.fetch(max_wait_ms=0)
+    assert restarted.acknowledge(shared.at, (0, 0, [ACCEPT])) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     stray = ShareMember(shared.connect(), shared.group, [(UNKNOWN_TOPIC, 0), (shared.at[0], 7)])
     answers = stray.fetch(max_wait_ms=0)
     assert [one.error for one in answers.values()] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

@@ -263,6 +263,31 @@ def test_a_follower_answers_waiting_fetches_and_acknowledgements_that_it_leads_n
     assert broker.persister.updates == [], "its locks are over, too"
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.INVALID_REQUEST])
+def test_an_acknowledgement_that_is_being_written_when_the_leader_stops_is_answered_that_it_leads_no_more(
+    broker: Broker, code: ErrorCode
+) -> None:
+    broker.clock.advance(0)
+    broker.produce(b"x")
+    broker.fetch("a")
+    broker.persister.is_held = True
+    outcome = broker.acknowledge("a", 0, 0, ACCEPT)
+    broker.led.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    broker.persister.error = KafkaError(code)
+    broker.persister.let_go()
+    assert [error.code for error in outcome if error] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_an_acknowledgement_is_repeated_while_the_share_coordinator_cannot_be_reached(broker: Broker) -> None:
+    broker.clock.advance(0)
+    broker.produce(b"x")
+    broker.fetch("a")
+    broker.persister.error = KafkaError(ErrorCode.NETWORK_EXCEPTION)
+    outcome = broker.acknowledge("a", 0, 0, ACCEPT)
+    broker.clock.advance(0)
+    assert [error.code.retriable for error in outcome if error] == [True]
+
+
 def test_a_new_leader_goes_on_with_what_was_written(broker: Broker) -> None:
     broker.clock.advance(0)
     broker.produce(b"x", b"y", b"z")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.controller.decisions.acls import create_acls
-from ottla.controller.decisions.outcome import USER_RECORDS_MAX, own_words
+from ottla.controller.decisions.outcome import USER_RECORDS_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_acls import AclCreation
 from tests.controller.harness import DecisionHarness
@@ -28,8 +28,3 @@ def test_a_request_that_writes_more_records_than_a_batch_may_hold_is_refused_as_
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     cluster.decide(create_acls(cluster.state, entries(USER_RECORDS_MAX), cluster.rng))
     assert len(cluster.image.acls.entries) == USER_RECORDS_MAX
-
-
-def test_a_message_that_only_repeats_the_code_is_not_sent() -> None:
-    assert own_words(KafkaError(ErrorCode.INVALID_REQUEST)) is None
-    assert own_words(KafkaError(ErrorCode.INVALID_REQUEST, "no name")) == "no name"

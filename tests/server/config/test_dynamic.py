@@ -159,7 +159,7 @@ ATTEMPTS = [
         False,
         "log.cleaner.dedupe.buffer.size",
         str(DEDUPE_BUFFER_MIN - 1),
-        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
     ),
     (True, "log.cleaner.dedupe.buffer.size", str(DEDUPE_BUFFER_MIN), None),
     # Kafka 4.3.1 does not parse it either: it counts for listeners that are opened later.

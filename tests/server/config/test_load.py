@@ -46,6 +46,11 @@ REFUSED = [
         {"process.roles": ""},
         "Configuration 'process.roles' must not be empty. Valid values include: [broker, controller]",
     ),
+    ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol is not supported."),
+    (
+        {"group.coordinator.rebalance.protocols": ""},
+        "Configuration 'group.coordinator.rebalance.protocols' must not be empty.",
+    ),
     ({"node.id": "-3"}, "Invalid value -3 for configuration node.id: Value must be at least 0"),
     ({"broker.id": "7"}, "You must set `node.id` to the same value as `broker.id`."),
     ({"controller.quorum.voters": "x"}, "Each entry should be in the form `{id}@{host}:{port}`."),

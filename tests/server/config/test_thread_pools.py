@@ -1,0 +1,43 @@
+"""Pools of threads that are altered to more than twice, or to less than half, of what they are; the texts are those of Kafka 4.3.1."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.server.config.dynamic import Levels, broker_values
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.thread_pools import check_thread_pools
+
+FILE = {"num.replica.fetchers": "4", "log.cleaner.threads": "4"}
+BEFORE = broker_values(Levels({}, {}, FILE))
+IO = "Dynamic thread count update validation failed for num.io.threads"
+CLEANERS = "Log cleaner threads"
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "why"),
+    [
+        ("num.io.threads", 17, f"{IO}=17, value should not be greater than double the current value 8"),
+        ("num.io.threads", 3, f"{IO}=3, value should be at least half the current value 8"),
+        ("log.cleaner.threads", 9, f"{CLEANERS} cannot be increased to more than double the current value 4"),
+        ("log.cleaner.threads", 1, f"{CLEANERS} cannot be reduced to less than half the current value 4"),
+        ("log.cleaner.threads", 0, f"{CLEANERS} should be at least 1"),
+    ],
+)
+def test_a_pool_that_grows_or_shrinks_too_much_is_refused_in_kafkas_words(name: str, size: int, why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_thread_pools(BEFORE, {**BEFORE, name: size})
+    java = f"org.apache.kafka.common.config.ConfigException: {why}"
+    assert str(refused.value) == f"Invalid value {java} for configuration Invalid dynamic configuration"
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("num.io.threads", (4, 16)), ("log.cleaner.threads", (2, 8))])
+def test_half_and_twice_are_allowed(name: str, sizes: tuple[int, int]) -> None:
+    for size in sizes:
+        check_thread_pools(BEFORE, {**BEFORE, name: size})
+
+
+def test_a_value_that_is_refused_otherwise_leaves_the_pool_as_it_is() -> None:
+    check_thread_pools(BEFORE, broker_values(Levels({"num.io.threads": "many"}, {}, FILE), []))
