@@ -33,7 +33,7 @@ STREAMS = "streams"
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
     """Describe groups; unknown ones are Dead, and since v6 (`error_since`) have an error, too (KIP-1043)."""
     return [
-        DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         if group_id in shard.unreadable
         else _describe_one(shard.any_group(group_id), group_id, error_since, group_id in shard.share_groups)
         for group_id in group_ids

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
@@ -230,10 +231,10 @@ class GroupShard:
     def check_readable(self, group_id: str) -> None:
         """KafkaError while a record of the group could not be replayed: members and offsets would be guesses.
 
-        NOT_COORDINATOR is what a partition that cannot be loaded answers. DeleteGroups is the remedy.
+        DeleteGroups is the remedy.
         """
         if group_id in self.unreadable:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            raise unreadable(f"group {group_id}")
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
