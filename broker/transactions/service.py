@@ -67,6 +67,8 @@ class TransactionCoordinator:
         self._routes = routes
         self._producer_ids = producer_ids
         self._sendings: dict[str, MarkerSending] = {}
+        #: Transactions that stay prepared until another coordinator loads them: a partition has refused their marker for good.
+        self.refused_markers = 0
         clock = routes.clock
         self.runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
             TOPIC,
@@ -215,8 +217,13 @@ class TransactionCoordinator:
                 del self._sendings[transactional_id]
 
         epoch = self.runtime.leader_epoch(partition)
-        sending = self._sendings[transactional_id] = MarkerSending(self._routes, transaction, epoch, write_completion)
+        sending = self._sendings[transactional_id] = MarkerSending(
+            self._routes, transaction, epoch, write_completion, self._count_refused
+        )
         sending.start()
+
+    def _count_refused(self) -> None:
+        self.refused_markers += 1
 
     def abort(self, transaction: Transaction) -> None:
         log.info(

@@ -6,6 +6,7 @@ them, numbers with the low byte first, and texts in UTF-16 followed by their len
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,9 @@ from xxhash import xxh3_64_intdigest
 from ottla.broker.coordinator.turns import TurnQueue
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.kept import shown
+
+log = logging.getLogger(__name__)
 
 #: The version of the hash's layout.
 MAGIC = b"\0"
@@ -24,9 +28,10 @@ SUBSCRIBED_TOPICS_MAX = 20_000
 HASHED_AT_ONCE_MAX = 4_000
 
 
-def check_subscription(topics: int) -> None:
+def check_subscription(group_id: str, topics: int) -> None:
     """Raises KafkaError INVALID_REQUEST for more topics than a member may name."""
     if topics > SUBSCRIBED_TOPICS_MAX:
+        log.info("[GroupId %s] Refused a member that names %d topics.", shown(group_id), topics)
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"A member may subscribe to {SUBSCRIBED_TOPICS_MAX} topics by name."
         )
