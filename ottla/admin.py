@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.metrics.clients import client_metrics
-from ottla.broker.metrics.coordinator import coordinator_metrics
+from ottla.broker.metrics.coordinator import coordinator_metrics, transaction_metrics
 from ottla.broker.metrics.groups import group_metrics
 from ottla.broker.metrics.isr import IsrChangeCounts
 from ottla.broker.metrics.partitions import partition_metrics
@@ -61,6 +61,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
     registry.add(lambda: client_metrics(broker.components.telemetry, world.clock.mono_ms()))
     registry.add(lambda: coordinator_metrics(broker.groups))
+    registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
     registry.add(lambda: share_metrics(broker.components.share_leaders, broker.components.share.coordinator))
 
 

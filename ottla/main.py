@@ -31,6 +31,7 @@ COMMANDS = {
     "produce": Command("ottla.cli.commands.produce", "write records from standard input"),
     "consume": Command("ottla.cli.commands.consume", "read records to standard output"),
     "group": Command("ottla.cli.commands.group", "list, describe, reset, delete consumer groups"),
+    "transaction": Command("ottla.cli.commands.transaction", "forget transactional ids whose record cannot be read"),
     "config": Command("ottla.cli.commands.config", "get, set, unset settings of topics, brokers and groups"),
     "acl": Command("ottla.cli.commands.acl", "who may do what: list, add, remove entries, and why a request is denied"),
     "quota": Command("ottla.cli.commands.quota", "list, set, unset quotas of users, client ids and addresses"),

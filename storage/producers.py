@@ -50,8 +50,8 @@ class Verification:
 
 
 class ProducerBound(Protocol):
-    def check(self, count: int) -> None:
-        """Raises KafkaError if one more than `count` producers are too many."""
+    def check(self, count: int, what: str) -> None:
+        """Raises KafkaError if one more than `count` producers are too many; `what` is the one."""
 
 
 class ProducerStates:
@@ -106,7 +106,7 @@ class ProducerStates:
         if state is None:
             if origin is Origin.CLIENT:
                 if self.bound is not None:
-                    self.bound.check(len(self.states))
+                    self.bound.check(len(self.states), f"producer id {producer_id}")
                 if self._verifications or transactional:
                     self._check_verification(producer_id, epoch, first_sequence, None, transactional)
             return None

@@ -30,6 +30,15 @@ def client_error(error: KafkaError) -> KafkaError:
     return error if mapped is None else KafkaError(mapped)
 
 
+def unreadable(what: str) -> KafkaError:
+    """The error of a group or transactional id whose newest record cannot be read.
+
+    Clients show it and stop. With one that makes them look for the coordinator again they would do so for ever, and say nothing.
+    """
+    why = f"A record of {what} cannot be read. The log of its coordinator names the record."
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+
+
 def error_code(error: KafkaError) -> ErrorCode:
     """Returns the response of an API whose only field is the error code."""
     return error.code

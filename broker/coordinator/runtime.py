@@ -51,6 +51,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self.clock = clock
         self.turns = ShardTurns(clock) if turns is None else turns
         self.load_times = LoadTimes()
+        self.topic = topic
         self._topic = InternalTopic(
             topic, partition_log, clock, codec, shard_factory, commit_timeout_ms, self.turns, self.load_times
         )
@@ -73,6 +74,13 @@ class CoordinatorRuntime(Generic[ShardT]):
         context = CoordinatorContext(self._topic, partition, leader_epoch, self._reload)
         self._contexts[partition] = context
         context.load()
+
+    def reload(self, partition: int) -> None:
+        """Begin again with the log, to which another than this coordinator has written."""
+        context = self._contexts.get(partition)
+        if context is not None:
+            context.close()
+            self._load(partition, context.leader_epoch)
 
     def _reload(self, failed: CoordinatorContext[ShardT]) -> None:
         """Memory and log differ since a record was appended that could not be replayed: begin again with the log."""

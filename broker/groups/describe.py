@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
@@ -33,7 +34,7 @@ STREAMS = "streams"
 def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
     """Describe groups; unknown ones are Dead, and since v6 (`error_since`) have an error, too (KIP-1043)."""
     return [
-        DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         if group_id in shard.unreadable
         else _describe_one(shard.any_group(group_id), group_id, error_since, group_id in shard.share_groups)
         for group_id in group_ids
@@ -71,38 +72,37 @@ def _describe_one(
     )
 
 
-def filters(states: Iterable[str], types: Iterable[str]) -> tuple[Set[str], Set[str]]:
-    """Returns the states and the types of a request for `list_groups`; case is ignored."""
-    return {state.strip().lower() for state in states}, {kind.lower() for kind in types}
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+
+KINDS: dict[type[AnyGroup], str] = {
+    ClassicGroup: CLASSIC,
+    ConsumerGroup: CONSUMER,
+    ShareGroup: SHARE,
+    StreamsGroup: STREAMS,
+}
 
 
-def list_groups(shard: GroupShard, wanted_states: Set[str], wanted_types: Set[str]) -> list[ListedGroup]:
-    """List the shard's groups in one of the states and of one of the types; an empty filter matches all."""
-    listed = []
-    if not wanted_types or CLASSIC in wanted_types:
-        listed += [
-            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-            for group in shard.groups.values()
-        ]
-    if not wanted_types or CONSUMER in wanted_types:
-        listed += [
-            ListedGroup(group.group_id, CONSUMER, group.state.value, CONSUMER)
-            for group in shard.consumer_groups.values()
-        ]
-    if not wanted_types or SHARE in wanted_types:
-        listed += [
-            ListedGroup(group.group_id, SHARE, group.state.value, SHARE) for group in shard.share_groups.values()
-        ]
-    if not wanted_types or STREAMS in wanted_types:
-        listed += [
-            ListedGroup(group.group_id, STREAMS, group.state.value, STREAMS) for group in shard.streams_groups.values()
-        ]
-    return [group for group in listed if not wanted_states or group.group_state.lower() in wanted_states]
+def groups_of(shard: GroupShard, types: Set[str]) -> list[AnyGroup]:
+    """Return the shard's groups of one of the types; an empty filter matches all."""
+    kinds: tuple[tuple[str, Mapping[str, AnyGroup]], ...] = (
+        (CLASSIC, shard.groups),
+        (CONSUMER, shard.consumer_groups),
+        (SHARE, shard.share_groups),
+        (STREAMS, shard.streams_groups),
+    )
+    return [group for kind, groups in kinds if not types or kind in types for group in groups.values()]
 
 
-def tombstones(
-    group_id: str, group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup | None
-) -> Iterable[CoordinatorRecord]:
+def listed(group: AnyGroup, states: Set[str]) -> ListedGroup | None:
+    """Return None for a group in another state than these."""
+    state, kind = group.state.value, KINDS[type(group)]
+    if states and state.lower() not in states:
+        return None
+    protocol = (group.protocol_type or "") if isinstance(group, ClassicGroup) else kind
+    return ListedGroup(group.group_id, protocol, state, kind)
+
+
+def tombstones(group_id: str, group: AnyGroup | None) -> Iterable[CoordinatorRecord]:
     """The group's own: its offsets' come first."""
     if isinstance(group, ShareGroup):
         return share_group_tombstones(group)

@@ -100,7 +100,7 @@ def commit_transactional(
     elif request.generation_id_or_member_epoch >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     else:
-        shard.check_room()
+        shard.check_room(request.group_id)
     records: list[CoordinatorRecord] = []
     topics = []
     for topic in request.topics:
@@ -134,7 +134,7 @@ def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_versio
         return group if isinstance(group, ClassicGroup) else None
     if request.generation_id_or_member_epoch < 0:
         # A "simple" group: replaying its first offset creates it.
-        shard.check_room()
+        shard.check_room(request.group_id)
         return None
     raise KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION

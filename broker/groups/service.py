@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ottla.broker.coordinator.client_errors import OnError
+from ottla.broker.coordinator.listing import Listing
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.partitions import partition_for
@@ -23,7 +24,6 @@ from ottla.broker.groups.consumer import describe as consumer_describe
 from ottla.broker.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.counts import GroupCounts
-from ottla.broker.groups.listing import Listing
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.shard import Client, ClusterView, GroupShard
 from ottla.broker.groups.share import initialize as share_initialize
@@ -294,11 +294,17 @@ class GroupCoordinator:
         return gather(answers, lambda lists: [item for items in lists for item in items])
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
-        """List the groups of all shards of this broker, some shards in one turn of the loop.
+        """List the groups of all shards of this broker in turns of the loop; case is ignored.
 
         While one is loading there is no answer to give (KIP-518).
         """
-        return Listing(self.runtime, states, types).answer()
+        of_types = frozenset(kind.lower() for kind in types)
+        in_states = frozenset(state.strip().lower() for state in states)
+        return Listing(
+            self.runtime,
+            lambda shard: describe.groups_of(shard, of_types),
+            lambda group: describe.listed(group, in_states),
+        ).answer()
 
 
 def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:

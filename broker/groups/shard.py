@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
@@ -186,7 +187,7 @@ class GroupShard:
         """A new one is not the shard's before its first record is replayed."""
         if group_id in self.share_groups or self.any_group(group_id) is not None:
             return self.share_group(group_id)
-        self.check_room()
+        self.check_room(group_id)
         return ShareGroup(group_id, NEW_SHARE_GROUP_EPOCH)
 
     def check_no_share_group(self, group_id: str) -> None:
@@ -209,10 +210,10 @@ class GroupShard:
         """Whether there is one, of any kind."""
         return group_id in self.share_groups or self.any_group(group_id) is not None
 
-    def check_room(self) -> None:
+    def check_room(self, group_id: str) -> None:
         """KafkaError if there are as many groups as one partition may have."""
         count = len(self.groups) + len(self.consumer_groups) + len(self.share_groups) + len(self.streams_groups)
-        self.config.groups.check(count)
+        self.config.groups.check(count, f"group {group_id}")
 
     def topic_exists(self, topic_id: bytes) -> bool:
         return self.cluster.topics().by_id(topic_id) is not None
@@ -230,10 +231,10 @@ class GroupShard:
     def check_readable(self, group_id: str) -> None:
         """KafkaError while a record of the group could not be replayed: members and offsets would be guesses.
 
-        NOT_COORDINATOR is what a partition that cannot be loaded answers. DeleteGroups is the remedy.
+        DeleteGroups is the remedy.
         """
         if group_id in self.unreadable:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            raise unreadable(f"group {group_id}")
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)

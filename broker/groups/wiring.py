@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
 from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import RegexResolver
@@ -76,6 +77,7 @@ def group_coordinator(
         broker = metadata.image.cluster.brokers.get(broker_id)
         return None if broker is None else broker.rack
 
+    turns = ShardTurns(world.clock)
     groups = GroupCoordinator(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
@@ -91,8 +93,9 @@ def group_coordinator(
             lambda: groups.topics_created_at,
             RegexResolver(world.workers, world.spawn),
             TargetWorker(world.workers, world.spawn),
-            TopicHashes(rack_of),
+            TopicHashes(rack_of, turns.loads),
         ),
+        turns,
     )
     return groups
 

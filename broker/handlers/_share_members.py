@@ -28,9 +28,9 @@ def member_of(group_id: str | None, member_id: str | None) -> SessionKey:
     return SessionKey(group_id, member_id)
 
 
-def check_size(topics: Iterable[TopicOf]) -> None:
+def check_size(group_id: str, topics: Iterable[TopicOf]) -> None:
     """Raises KafkaError INVALID_REQUEST for more partitions than a session may have."""
-    check_count(sum(len(topic.partitions) for topic in topics))
+    check_count(group_id, sum(len(topic.partitions) for topic in topics))
 
 
 def error_of(error: KafkaError | None) -> tuple[int, str | None]:

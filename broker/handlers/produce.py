@@ -25,7 +25,9 @@ from ottla.broker.handlers._large_produce import (
     rest_of,
 )
 from ottla.broker.handlers._rejected_produce import add_endpoints, reject_all, rejected
+from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
+from ottla.broker.topic_names import ADMIN_CLIENT_ID
 from ottla.broker.transactions.admission import (
     NO_REJECTIONS,
     Admission,
@@ -51,8 +53,6 @@ from ottla.server.network.reply import Reply
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 
-#: Only this client may write to internal topics from outside: Kafka's own tools repair them under that name.
-ADMIN_CLIENT_ID = "__admin_client"
 #: KIP-110: the consumers that came with older versions can not read it.
 ZSTD_SINCE = 7
 new_response = maker(ProduceResponse)
@@ -123,10 +123,8 @@ def _append(
         for data in topic_data.partition_data:
             try:
                 partition = broker.replicas.lookup(topic_data.name, topic_data.topic_id, data.index)
-                if partition.topic in broker.internal_topics and context.client_id != ADMIN_CLIENT_ID:
-                    raise KafkaError(
-                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}"
-                    )
+                if partition.topic in broker.internal_topics:
+                    _admit_to_internal_topic(broker, partition, context)
                 if rejections and (partition.topic, partition.index) in rejections:
                     raise rejections[partition.topic, partition.index]
                 # In place of null: no batch, which the log rejects like every other number of batches but one.
@@ -172,6 +170,15 @@ def _append(
     waiting = DelayedProduce(waits, request.timeout_ms, broker.wheel, lambda: reply.complete(answer))
     reply.on_cancel = waiting.cancel
     return reply if rest is None else joined(rest, context, reply, _append_rest(broker, rest, context))
+
+
+def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, context: RequestContext) -> None:
+    """KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
+    if context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
+    for coordinator in (broker.groups, broker.transactions.coordinator, broker.share.coordinator):
+        if coordinator.runtime.topic == partition.topic:
+            broker.world.clock.call_later(0, partial(coordinator.runtime.reload, partition.index))
 
 
 def _reject_zstd(records: bytes | memoryview) -> None:

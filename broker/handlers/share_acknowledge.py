@@ -44,7 +44,7 @@ def serve(
 ) -> Answer[ShareAcknowledgeResponse]:
     check_share_groups(broker)
     member = member_of(request.group_id, request.member_id)
-    check_size(request.topics)
+    check_size(member.group_id, request.topics)
     if request.share_session_epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     session = broker.share_leaders.sessions.find(member, request.share_session_epoch)

@@ -47,7 +47,7 @@ def serve(
 ) -> Answer[ShareFetchResponse]:
     check_share_groups(broker)
     member = member_of(request.group_id, request.member_id)
-    check_size(request.topics)
+    check_size(member.group_id, request.topics)
     is_renew = context.api_version >= RENEW_SINCE and request.is_renew_ack
     if is_renew and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that renews has no limits for records")

@@ -13,6 +13,7 @@ from ottla.broker.groups.consumer.state import GroupState as ConsumerState
 from ottla.broker.groups.service import GroupCoordinator
 from ottla.broker.groups.share.state import GroupState as ShareState
 from ottla.broker.groups.streams.state import GroupState as StreamsState
+from ottla.broker.transactions.service import TransactionCoordinator
 from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
 
 StateT = TypeVar("StateT", bound=Enum)
@@ -62,6 +63,12 @@ def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
     )
     yield counter(f"{METRICS}_share_group_rebalance_count", "Rebalances of share groups", counts.share_rebalances)
     yield counter(f"{METRICS}_streams_group_rebalance_count", "Rebalances of streams groups", counts.streams_rebalances)
+
+
+def transaction_metrics(coordinator: TransactionCoordinator) -> Iterator[Family]:
+    """Kafka has only a line of the log for it."""
+    doc = "Transactions that stay prepared because a partition has refused their marker for good"
+    yield counter("ottla_transaction_markers_refused", doc, coordinator.refused_markers)
 
 
 def _by_state(kind: str, states: type[Enum], counted: Counter[StateT]) -> Family:

@@ -11,6 +11,7 @@ from ottla.broker.share.share_partition import ShareSettings
 from ottla.protocol.features import SHARE_VERSION
 from ottla.server.config.group import group_values
 from ottla.server.config.validators import DURATION
+from ottla.server.kept import Kept
 
 #: The broker's settings that are the defaults of groups, in the order of `ShareSettings`.
 PARTITION_SETTINGS = (
@@ -24,6 +25,8 @@ READ_COMMITTED = "read_committed"
 EARLIEST = "earliest"
 LATEST = "latest"
 BY_DURATION = "by_duration:"
+#: Settings of some 3,000 groups; each takes some 300 bytes besides its entry.
+KEPT_BYTES_MAX = 1024 * 1024
 
 
 class GroupSettings(NamedTuple):
@@ -44,7 +47,7 @@ class GroupSettingsView:
         self._configs = configs
         self._metadata = metadata
         self._made_of: tuple[object, object, int] | None = None
-        self._kept: dict[str, GroupSettings] = {}
+        self._kept: Kept[str, GroupSettings] = Kept(KEPT_BYTES_MAX)
 
     def of(self, group_id: str) -> GroupSettings:
         image, broker_values = self._metadata.image.configs, self._configs.values
@@ -58,13 +61,14 @@ class GroupSettingsView:
             values = group_values(image.for_group(group_id), broker_values)
             lock_duration_ms, limit, locks = (values[name.removeprefix("group.")] for name in PARTITION_SETTINGS)
             topic = values["errors.deadletterqueue.topic.name"] if level >= DEAD_LETTERS_SINCE else ""
-            settings = self._kept[group_id] = GroupSettings(
+            made = GroupSettings(
                 ShareSettings(lock_duration_ms, limit, locks, values["share.renew.acknowledge.enable"], bool(topic)),
                 values["share.isolation.level"] == READ_COMMITTED,
                 values["share.auto.offset.reset"],
                 topic,
                 values["errors.deadletterqueue.copy.record.enable"],
             )
+            return self._kept.keep(group_id, made, group_id)
         return settings
 
 

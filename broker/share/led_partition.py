@@ -22,7 +22,7 @@ from ottla.broker.replication.purgatory.gathering import DelayedOperation
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.share.counts import Histogram, ShareCounts
 from ottla.broker.share.fetched import Fetched
-from ottla.broker.share.group_settings import GroupSettings
+from ottla.broker.share.group_settings import EARLIEST, GroupSettings
 from ottla.broker.share.in_flight import Run
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.share_partition import Acknowledgement, Acquired, SharePartition, Update
@@ -150,8 +150,22 @@ class LedSharePartition:
             return
         self.state.move_log_start(log.log_start_offset)
         self.phase = Phase.ACTIVE
+        if stored.start_offset < 0 and self._settings().offset_reset != EARLIEST:
+            self._keep_start()
         self._bury()
         self._leadership.wakeups.schedule(self)
+
+    def _keep_start(self) -> None:
+        """Have the group's first offset written: what comes while no member is there must not be before the next first one."""
+
+        def kept(outcome: KafkaError | None) -> None:
+            error = None if outcome is None else _for_client(outcome)
+            if error is not None and error.code in ENDING_ERRORS:
+                self.end(error)
+
+        state = self.state
+        first = StateUpdate(state.state_epoch, self.leader_epoch, state.start_offset, [], state.delivery_complete_count)
+        self._leadership.persister.write(self.key, first).when_done(kept)
 
     def end(self, error: KafkaError) -> None:
         if self.phase == Phase.ENDED:

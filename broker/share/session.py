@@ -9,10 +9,14 @@ A session ends with its connection, too (KIP-932). It has no id: a group has one
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.kept import shown
+
+log = logging.getLogger(__name__)
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -56,7 +60,7 @@ class ShareSession:
     def change(self, added: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
         """Raises KafkaError INVALID_REQUEST, and changes nothing, if there would be too many partitions."""
         new = dict.fromkeys((partition for partition in added if partition not in self.partitions), True)
-        check_count(len(self.partitions) + len(new))
+        check_count(self.key.group_id, len(self.partitions) + len(new))
         self.partitions |= new
         for partition in forgotten:
             self.partitions.pop(partition, None)
@@ -74,9 +78,10 @@ class ShareSession:
         return must
 
 
-def check_count(partitions: int) -> None:
+def check_count(group_id: str, partitions: int) -> None:
     """Raises KafkaError INVALID_REQUEST: each partition of a session is looked at in the turn of each of its fetches."""
     if partitions > PARTITIONS_MAX:
+        log.info("[GroupId %s] Refused %d partitions in a share session.", shown(group_id), partitions)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"More than {PARTITIONS_MAX} partitions in a share session.")
 
 

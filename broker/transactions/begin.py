@@ -27,7 +27,7 @@ def init_producer_id(
     assert request.transactional_id
     transaction = shard.find(request.transactional_id)
     if transaction is None:
-        shard.config.transactional_ids.check(len(shard.transactions))
+        shard.config.transactional_ids.check(len(shard.transactions), f"transactional id {request.transactional_id}")
         producer_id = _needed(new_producer_id)
         transaction = created(request.transactional_id, producer_id, request.transaction_timeout_ms, now_ms)
     expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)

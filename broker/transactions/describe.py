@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ottla.broker.groups.modern.regex import compiled
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import BY_NAME, PREPARED
-from ottla.broker.transactions.transaction import NO_PARTITIONS
+from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
@@ -53,28 +53,31 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
     return lambda transactional_id: expression.fullmatch(transactional_id) is not None
 
 
-def list_transactions_of(
-    shard: TransactionShard, request: ListTransactionsRequest, matches: Callable[[str], bool]
-) -> list[list_transactions.TransactionState]:
-    """Return the transactions that pass every filter of the request."""
-    now_ms = shard.wall_ms()
+def listed(
+    now_ms: int, request: ListTransactionsRequest
+) -> Callable[[Transaction], list_transactions.TransactionState | None]:
+    """Returns a function that shows a transaction, None if it does not pass every filter of the request.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION, also if the pattern is too large or not Unicode.
+    """
+    matches = matcher(request.transactional_id_pattern)
     states = {BY_NAME[name] for name in request.state_filters if name in BY_NAME}
     producer_ids = set(request.producer_id_filters)
-    found = []
-    for transaction in shard.transactions.values():
+
+    def show(transaction: Transaction) -> list_transactions.TransactionState | None:
         if producer_ids and transaction.producer_id not in producer_ids:
-            continue
+            return None
         if request.state_filters and transaction.state not in states:
-            continue
+            return None
         if request.duration_filter >= 0 and now_ms - transaction.start_ms <= request.duration_filter:
-            continue
+            return None
         if not matches(transaction.transactional_id):
-            continue
-        found.append(
-            list_transactions.TransactionState(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.kafka_name,
-            )
+            return None
+        return list_transactions.TransactionState(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.kafka_name,
         )
-    return found
+
+    return show

@@ -57,15 +57,21 @@ class MarkerRoutes:
 
 
 class MarkerSending:
-    """The markers of one transaction. `done` is called when all of them are written."""
+    """The markers of one transaction. `done` is called when all of them are written, `refused` when one is, for good."""
 
     def __init__(
-        self, routes: MarkerRoutes, transaction: Transaction, coordinator_epoch: int, done: Callable[[], None]
+        self,
+        routes: MarkerRoutes,
+        transaction: Transaction,
+        coordinator_epoch: int,
+        done: Callable[[], None],
+        refused: Callable[[], None],
     ) -> None:
         self.transaction = transaction
         self.left = set(transaction.partitions)
         self._routes = routes
         self._coordinator_epoch = coordinator_epoch
+        self._refused = refused
         self._done: Callable[[], None] | None = done
         self._in_flight: set[TopicPartition] = set()
         self._retry: TimerHandle | None = None
@@ -137,6 +143,7 @@ class MarkerSending:
             elif error in FENCED:
                 log.warning("%s: marker for %s-%d refused: %s", self.transaction.transactional_id, *tp, error.name)
                 self.stop()
+                self._refused()
                 return
             else:
                 log.info("%s: marker for %s-%d failed, again: %s", self.transaction.transactional_id, *tp, error.name)

@@ -6,11 +6,13 @@ transaction does is in the verbs' modules.
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from ottla.broker.coordinator.client_errors import OnError, error_code
+from ottla.broker.coordinator.listing import Listing
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.partitions import partition_for
@@ -26,7 +28,7 @@ from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
 from ottla.broker.transactions.state import BY_NAME, EPOCH_BUMP_SINCE
 from ottla.broker.transactions.transaction import Partitions, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages import describe_transactions
+from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -65,6 +67,8 @@ class TransactionCoordinator:
         self._routes = routes
         self._producer_ids = producer_ids
         self._sendings: dict[str, MarkerSending] = {}
+        #: Transactions that stay prepared until another coordinator loads them: a partition has refused their marker for good.
+        self.refused_markers = 0
         clock = routes.clock
         self.runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
             TOPIC,
@@ -213,8 +217,13 @@ class TransactionCoordinator:
                 del self._sendings[transactional_id]
 
         epoch = self.runtime.leader_epoch(partition)
-        sending = self._sendings[transactional_id] = MarkerSending(self._routes, transaction, epoch, write_completion)
+        sending = self._sendings[transactional_id] = MarkerSending(
+            self._routes, transaction, epoch, write_completion, self._count_refused
+        )
         sending.start()
+
+    def _count_refused(self) -> None:
+        self.refused_markers += 1
 
     def abort(self, transaction: Transaction) -> None:
         log.info(
@@ -251,28 +260,22 @@ class TransactionCoordinator:
         """List the transactions of all shards here; while a shard is loading the answer is COORDINATOR_LOAD_IN_PROGRESS."""
         unknown = [name for name in request.state_filters if name not in BY_NAME]
         try:
-            matches = describe.matcher(request.transactional_id_pattern)
+            show = describe.listed(self._routes.clock.wall_ms(), request)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
 
-        def list_some(partition: int) -> Answer[ListTransactionsResponse]:
-            return self.runtime.read(
-                partition,
-                lambda shard: ListTransactionsResponse(
-                    transaction_states=describe.list_transactions_of(shard, request, matches)
-                ),
-                lambda error: ListTransactionsResponse(error_code=error.code),
-            )
+        def answer(
+            found: tuple[ErrorCode, builtins.list[list_transactions.TransactionState]],
+        ) -> ListTransactionsResponse:
+            error, transactions = found
+            if error:
+                return ListTransactionsResponse(error_code=error)
+            return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=transactions)
 
-        def combine(parts: list[ListTransactionsResponse]) -> ListTransactionsResponse:
-            response = ListTransactionsResponse(unknown_state_filters=unknown)
-            for part in parts:
-                if part.error_code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
-                    return ListTransactionsResponse(error_code=part.error_code)
-                response.transaction_states.extend(part.transaction_states)
-            return response
+        def all_of(shard: TransactionCoordinatorShard) -> Sequence[Transaction]:
+            return [*shard.transactions.values()]
 
-        return gather([list_some(partition) for partition in self.runtime.partitions()], combine)
+        return then(Listing(self.runtime, all_of, show).answer(), answer)
 
 
 # The log of the transaction's own partition rejects writes at present.

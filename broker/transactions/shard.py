@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.transaction import Transaction, from_record
-from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.transaction_records import TransactionLogKey, TransactionLogValue
 
 log = logging.getLogger(__name__)
@@ -84,9 +84,13 @@ class TransactionShard:
         self.unreadable.add(key.transactional_id)
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """KafkaError while its record could not be replayed: its producer id and epoch, which fence others, are unknown."""
+        """KafkaError while its record could not be replayed: its producer id and epoch, which fence others, are unknown.
+
+        A new producer id would fence rightly, but a commit that was acknowledged may wait for its markers, and a newer version
+        can read the record. `ottla transaction forget` is the remedy of an operator who knows that none will.
+        """
         if transactional_id in self.unreadable:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            raise unreadable(f"transactional id {transactional_id}")
         return self.transactions.get(transactional_id)
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Never, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
-from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.cluster import CLIENT_ID, ClusterClient
 from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
 
@@ -59,7 +59,9 @@ def run(app: App, arguments: Sequence[str]) -> int:
 
 
 @asynccontextmanager
-async def connect(connection: Connection, *, limited: bool = True) -> AsyncIterator[ClusterClient]:
+async def connect(
+    connection: Connection, *, limited: bool = True, client_id: str = CLIENT_ID
+) -> AsyncIterator[ClusterClient]:
     """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout."""
     properties = {} if connection.config is None else read_client_properties(connection.config)
     servers = connection.bootstrap or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
@@ -67,7 +69,9 @@ async def connect(connection: Connection, *, limited: bool = True) -> AsyncItera
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)
     timeout_ms = max(1, int(connection.timeout * 1000))
     try:
-        async with open_cluster(servers, properties, connection.config, timeout_ms, limited=limited) as cluster:
+        async with open_cluster(
+            servers, properties, connection.config, timeout_ms, limited=limited, client_id=client_id
+        ) as cluster:
             yield cluster
     except TimeUp as end:
         cause = f"gave up after {connection.timeout:g} s while {end.doing} at {servers}"

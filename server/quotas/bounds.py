@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.kept import shown
 from ottla.server.metrics import COUNTER, Family, Sample
 
 log = logging.getLogger(__name__)
@@ -28,14 +29,19 @@ class Bound:
         self.limit = limit
         self.refused = 0
 
-    def check(self, count: int) -> None:
-        """Checks whether one more than `count` is allowed. Raises KafkaError if the bound is reached."""
+    def check(self, count: int, what: str) -> None:
+        """Checks whether one more than `count` is allowed, which is `what`. Raises KafkaError if the bound is reached."""
         if count < self.limit:
             return
         self.refused += 1
         if self.refused.bit_count() == 1:  # the first rejection, and each time that their number has doubled
             log.warning(
-                "There are %d already, and %d more were refused: %s=%d", count, self.refused, self.name, self.limit
+                "There are %d already, and %d more were refused, %s the last: %s=%d",
+                count,
+                self.refused,
+                shown(what),
+                self.name,
+                self.limit,
             )
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"there are {count} already ({self.name})")
 

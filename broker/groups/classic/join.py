@@ -43,7 +43,7 @@ def join(
         return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
         return rejection(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-    shard.check_room()
+    shard.check_room(request.group_id)
     # The group is in the log before a member gets an id. A group of another kind without members gives its place up.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
     records = [] if other is None else tombstones(request.group_id, other)
@@ -208,7 +208,8 @@ def park(
     if member.awaiting_join is None:
         group.awaiting_join_count += 1
     else:
-        # Kafka leaves the older request unanswered; its connection would wait for ever.
-        replies.append((member.awaiting_join, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
+        # Kafka leaves the older request unanswered; its connection would wait for ever. A client that still reads it joins again.
+        older = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+        replies.append((member.awaiting_join, older))
     member.awaiting_join = reply
     return replies

@@ -75,6 +75,8 @@ def join(
     former = _static_member(group, request, is_new)
     if former is None or former.member_id == member_id:
         return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=False)
+    names = {*group.subscribed_topics({}), *subscription.topics}
+    shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
     is_downgrade = not former.is_classic and downgrade.is_due(shard, group, {former.member_id}, joining=1)
 
     def replaced() -> Outcome[JoinGroupResponse]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import Member as GroupMember
 from ottla.broker.groups.consumer.member import partitions_of
@@ -23,7 +24,8 @@ def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup
 
 def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
     if group_id in shard.unreadable:
-        return DescribedGroup(ErrorCode.NOT_COORDINATOR, None, group_id)
+        error = unreadable(f"group {group_id}")
+        return DescribedGroup(error.code, error.message, group_id)
     group = shard.consumer_groups.get(group_id)
     if group is None:
         why = "is not a consumer group" if shard.has_group(group_id) else "not found"

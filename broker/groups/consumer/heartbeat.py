@@ -155,6 +155,8 @@ def _replace(
 ) -> Decision:
     """The new process of a static member takes over the assignment of the former one at epoch 0."""
     group_id, member_id = group.group_id, request.member_id
+    names = {*group.subscribed_topics({}), *(request.subscribed_topic_names or ())}
+    shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
     records.extend(replacement_records(group, former, member_id))
     log.info(
         "[GroupId %s] Static member with instance id %s re-joins the consumer group using the consumer protocol."

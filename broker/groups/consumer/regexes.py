@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 REFRESH_MIN_INTERVAL_MS = 10_000
 #: The same while an expression has no topics: less than the heartbeat interval of members that wait.
 AWAITED_MIN_INTERVAL_MS = 500
+#: The pause before looking again whether the hashes of many new topics are there.
+HASHING_MS = 20
 NO_TOPICS = ResolvedRegex(frozenset(), 0, 0)
 
 
@@ -98,7 +100,6 @@ def refresh_if_due(shard: GroupShard, group: ConsumerGroup, now_ms: int, client:
 
 def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> Unasked:
     """`found` is empty if the resolution failed: a later heartbeat starts it again."""
-    group.is_resolving = False
     if shard.consumer_groups.get(group.group_id) is not group:
         return Outcome()
     regexes = dict(group.regexes)
@@ -111,7 +112,13 @@ def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, Resol
             is_changed = is_changed or regexes.get(expression, NO_TOPICS).topics != resolved.topics
             regexes[expression] = resolved
     topics = shard.cluster.topics()
-    new_hash = shard.cluster.hashes.of_group(topics, group.subscribed_topics({}, regexes))
+    try:
+        new_hash = shard.cluster.hashes.of_group(topics, group.subscribed_topics({}, regexes))
+    except KafkaError:
+        again = partial(_resolved, shard, group, found)
+        shard.timers.schedule(("consumer-regexes", group.group_id), HASHING_MS, again)
+        return Outcome()
+    group.is_resolving = False
     if records and (is_changed or new_hash != group.metadata_hash):
         records.append(group_record(group.group_id, group.epoch + 1, new_hash))
         shard.counts.consumer_rebalances += 1

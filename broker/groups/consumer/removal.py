@@ -30,7 +30,7 @@ def remove(shard: GroupShard, group: ConsumerGroup, member_ids: Set[str], respon
     new_hash = group.metadata_hash
     if group.seen_topics is not topics or group.is_narrowed_without(member_ids):
         names = group.subscribed_topics(dict.fromkeys(member_ids, ()))
-        new_hash = shard.cluster.hashes.of_group(topics, names)
+        new_hash = shard.cluster.hashes.of_group(topics, names, at_once=True)
     records.append(group_record(group.group_id, group.epoch + 1, new_hash))
 
     def removed() -> Outcome[T]:

@@ -32,7 +32,7 @@ def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors
         _check(request.instance_id is not None, "InstanceId can't be null.")
     elif epoch < LEAVING_EPOCH:
         _check(False, "MemberEpoch is invalid.")
-    check_subscription(len(request.subscribed_topic_names or ()))
+    check_subscription(request.group_id, len(request.subscribed_topic_names or ()))
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,

@@ -55,7 +55,7 @@ def new_group(shard: GroupShard, group_id: str) -> NewGroup:
     if classic is None:
         if shard.any_group(group_id) is not None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        shard.check_room()
+        shard.check_room(group_id)
         return NewGroup(ConsumerGroup(group_id), [], [], lambda: None)
     if classic.state is EMPTY:
         # It gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new group with it.

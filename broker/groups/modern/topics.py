@@ -6,24 +6,32 @@ them, numbers with the low byte first, and texts in UTF-16 followed by their len
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from xxhash import xxh3_64_intdigest
 
+from ottla.broker.coordinator.turns import TurnQueue
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.kept import shown
+
+log = logging.getLogger(__name__)
 
 #: The version of the hash's layout.
 MAGIC = b"\0"
-#: The limit of topics that a member names. 20,000 take some 30 ms of the event loop; names of 50 characters fill a record then.
+#: The limit of topics that a member names. 20,000 take some 40 ms of the event loop; names of 50 characters fill a record then.
 SUBSCRIBED_TOPICS_MAX = 20_000
+#: Topics that are hashed in the turn that asks for them, some 10 ms. A coordinator that starts knows no hash yet.
+HASHED_AT_ONCE_MAX = 4_000
 
 
-def check_subscription(topics: int) -> None:
+def check_subscription(group_id: str, topics: int) -> None:
     """Raises KafkaError INVALID_REQUEST for more topics than a member may name."""
     if topics > SUBSCRIBED_TOPICS_MAX:
+        log.info("[GroupId %s] Refused a member that names %d topics.", shown(group_id), topics)
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"A member may subscribe to {SUBSCRIBED_TOPICS_MAX} topics by name."
         )
@@ -42,41 +50,84 @@ def narrows(counts: Counter[str], leaving: Counter[str]) -> bool:
     return any(key in counts and counts[key] <= number for key, number in leaving.items())
 
 
+NO_HASH: tuple[TopicImage | None, int] = None, 0
+
+
 class TopicHashes:
     """Hashes of topics, each computed once for each change of its topic; `rack_of(broker_id)` is in the newest metadata.
 
     As in Kafka a broker that gets another rack changes nothing until its topics change.
     """
 
-    def __init__(self, rack_of: Callable[[int], str | None]) -> None:
+    def __init__(self, rack_of: Callable[[int], str | None], turns: TurnQueue) -> None:
         self._rack_of = rack_of
+        self._turns = turns
         self._known: dict[bytes, tuple[TopicImage, int]] = {}
+        self._is_hashing = False
 
-    def of_group(self, topics: TopicsImage, names: Iterable[str]) -> int:
-        """An int64, as its record has it; 0 if none of the topics exists."""
+    def of_group(self, topics: TopicsImage, names: Iterable[str], *, at_once: bool = False) -> int:
+        """An int64, as its record has it; 0 if none of the topics exists.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while many topics are hashed in the next turns, unless it is needed `at_once`.
+        """
         if len(self._known) > 2 * len(topics):
             # Topics were deleted since.
             self._known.clear()
         known = [topic for name in sorted(names) if (topic := topics.by_name(name)) is not None]
         if not known:
             return 0
-        return _hash(struct.pack(f"<{len(known)}q", *map(self._of_topic, known)))
+        if not at_once and len(known) > HASHED_AT_ONCE_MAX:
+            self._check(known)
+        racks = Racks(self._rack_of)
+        return _hash(struct.pack(f"<{len(known)}q", *[self._of_topic(topic, racks) for topic in known]))
 
-    def _of_topic(self, topic: TopicImage) -> int:
-        image, value = self._known.get(topic.id, (None, 0))
+    def _check(self, topics: Sequence[TopicImage]) -> None:
+        unknown = [topic for topic in topics if self._known.get(topic.id, NO_HASH)[0] is not topic]
+        if len(unknown) <= HASHED_AT_ONCE_MAX:
+            return
+        if not self._is_hashing:
+            self._is_hashing = True
+            self._turns.add(self._hash_all(unknown), self._hashed)
+        raise KafkaError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"The metadata hashes of {len(unknown)} topics are being computed."
+        )
+
+    def _hash_all(self, topics: Iterable[TopicImage]) -> Iterator[None]:
+        racks = Racks(self._rack_of)
+        for topic in topics:
+            self._of_topic(topic, racks)
+            yield
+
+    def _hashed(self, error: Exception | None) -> None:
+        assert error is None, "a hash is computed of what exists"
+        self._is_hashing = False
+
+    def _of_topic(self, topic: TopicImage, racks: Racks) -> int:
+        image, value = self._known.get(topic.id, NO_HASH)
         if image is not topic:
-            value = topic_hash(topic, self._rack_of)
+            value = topic_hash(topic, racks)
             self._known[topic.id] = topic, value
         return value
 
 
-def topic_hash(topic: TopicImage, rack_of: Callable[[int], str | None]) -> int:
+class Racks(dict[tuple[int, ...], bytes]):
+    """The bytes of the racks of a partition's replicas: many partitions have the same ones, in the same order."""
+
+    def __init__(self, rack_of: Callable[[int], str | None]) -> None:
+        self._rack_of = rack_of
+
+    def __missing__(self, replicas: tuple[int, ...]) -> bytes:
+        racks = sorted(rack for broker_id in replicas if (rack := self._rack_of(broker_id)) is not None)
+        found = self[replicas] = b"".join(_int(_length(rack)) + _text(rack) for rack in racks)
+        return found
+
+
+def topic_hash(topic: TopicImage, racks: Racks) -> int:
     """Of its id, name, and the racks of each partition's replicas."""
     parts = [MAGIC, topic.id[7::-1], topic.id[:7:-1], _text(topic.name), _int(len(topic.partitions))]
     for index, partition in topic.sorted_partitions():
-        parts.append(_int(index))
-        for rack in sorted(rack for broker_id in partition.replicas if (rack := rack_of(broker_id)) is not None):
-            parts += [_int(_length(rack)), _text(rack)]
+        parts += index.to_bytes(4, "little"), racks[partition.replicas]
     return _hash(b"".join(parts))
 
 
@@ -94,7 +145,8 @@ def _length(text: str) -> int:
 
 
 def _text(text: str) -> bytes:
-    return text.encode("utf-16-le") + _int(_length(text))
+    units = text.encode("utf-16-le")
+    return units + _int(len(units) // 2)
 
 
 def topic_ids(topics: TopicsImage, names: Iterable[str]) -> frozenset[bytes]:

@@ -75,7 +75,7 @@ def _validate(request: ShareGroupHeartbeatRequest) -> None:
         _check(request.subscribed_topic_names, "SubscribedTopicNames must be set in first request.")
     elif request.member_epoch < LEAVING_EPOCH:
         _check(False, "MemberEpoch is invalid.")
-    check_subscription(len(request.subscribed_topic_names or ()))
+    check_subscription(request.group_id, len(request.subscribed_topic_names or ()))
 
 
 def _check(is_right: object, message: str) -> None:

@@ -22,7 +22,8 @@ def remove(shard: GroupShard, group: ShareGroup, member_id: str, response: T | N
     """Tombstones of the member, and the group's next epoch."""
     topics, new_hash = shard.cluster.topics(), group.metadata_hash
     if group.seen_topics is not topics or group.is_narrowed_without(member_id):
-        new_hash = shard.cluster.hashes.of_group(topics, group.subscribed_topics({member_id: ()}))
+        names = group.subscribed_topics({member_id: ()})
+        new_hash = shard.cluster.hashes.of_group(topics, names, at_once=True)
     epoch = group_record(group.group_id, group.epoch + 1, new_hash)
 
     def removed() -> Outcome[T]:

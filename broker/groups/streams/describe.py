@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.member import Member as GroupMember
@@ -33,7 +34,8 @@ def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup
 
 def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
     if group_id in shard.unreadable:
-        return DescribedGroup(ErrorCode.NOT_COORDINATOR, None, group_id)
+        error = unreadable(f"group {group_id}")
+        return DescribedGroup(error.code, error.message, group_id)
     group = shard.streams_groups.get(group_id)
     if group is None:
         why = "is not a streams group" if shard.has_group(group_id) else "not found"

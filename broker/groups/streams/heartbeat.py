@@ -63,7 +63,7 @@ def _place_for_a_group(shard: GroupShard, request: StreamsGroupHeartbeatRequest)
     if not has_other and request.member_epoch != JOINING_EPOCH:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
     if not has_other:
-        shard.check_room()
+        shard.check_room(group_id)
         return []
     classic = shard.groups.get(group_id)
     if request.member_epoch != JOINING_EPOCH or classic is None or classic.state is not EMPTY:

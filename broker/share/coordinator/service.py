@@ -86,7 +86,7 @@ class ShareCoordinator:
             partition_log,
             clock,
             ShareRecordCodec(),
-            lambda timers: ShareShard(config, topics),
+            lambda timers: ShareShard(timers, config, topics),
             config.write_timeout_ms,
             turns,
         )
@@ -107,7 +107,7 @@ class ShareCoordinator:
     def on_topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         """The states of their share partitions go with them."""
         if topic_ids:
-            self.runtime.write_all(snapshots.delete_of_topics, topic_ids)
+            self.runtime.write_all(snapshots.delete_of_topics, frozenset(topic_ids))
 
     def close(self) -> None:
         for timer in self._timers.values():

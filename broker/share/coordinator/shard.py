@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.coordinator.sweep import sweep_soon
+from ottla.broker.coordinator.timers import Timers
 from ottla.broker.share.coordinator.combine import combine
 from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
 from ottla.broker.share.coordinator.records import ShareKey, partition_of, snapshot_record
@@ -19,6 +21,8 @@ from ottla.protocol.internal_topics import share_records
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue, ShareUpdateValue
 
 UNKNOWN_LEADER_EPOCH = -1
+#: To write a record takes as long as this many looks of a sweep.
+RECORD_LOOKS = 10
 
 
 class PartitionState(NamedTuple):
@@ -68,7 +72,8 @@ NO_STATE = PartitionState(0, 0, UNKNOWN_LEADER_EPOCH, UNINITIALIZED_START_OFFSET
 class ShareShard:
     """`topics()` are those of the newest metadata."""
 
-    def __init__(self, config: ShareCoordinatorConfig, topics: Callable[[], TopicsImage]) -> None:
+    def __init__(self, timers: Timers, config: ShareCoordinatorConfig, topics: Callable[[], TopicsImage]) -> None:
+        self.timers = timers
         self.config = config
         self.topics = topics
         self.states: dict[SharePartitionKey, PartitionState] = {}
@@ -100,8 +105,8 @@ class ShareShard:
 
     def on_loaded(self, now_ms: int) -> Unasked:
         """Topics may have been deleted while no coordinator was at work."""
-        gone = [key for key in self.states if self.topics().by_id(key.topic_id) is None]
-        return Outcome(tombstones(gone), atomic=False)
+        topics = self.topics()
+        return self.forget("gone", lambda key: topics.by_id(key.topic_id) is None)
 
     def on_unloaded(self) -> Unasked:
         return Outcome()
@@ -111,15 +116,22 @@ class ShareShard:
         if key in self.unreadable:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
+    def forget(self, work: Hashable, is_gone: Callable[[SharePartitionKey], bool]) -> Unasked:
+        """Write tombstones of the share partitions that are gone, some in each turn."""
+
+        def look(key: SharePartitionKey, records: list[CoordinatorRecord]) -> int:
+            if key not in self.states or not is_gone(key):
+                return 1
+            records.append(snapshot_record(key, None))
+            return RECORD_LOOKS
+
+        return sweep_soon(self.timers, work, lambda: [*self.states], look)
+
     def redundant_before(self) -> int:
         """Records below this offset are needed by no share partition. Nothing is known of those that are unreadable."""
         if self.unreadable:
             return 0
         return min((state.snapshot_offset for state in self.states.values()), default=self.newest_offset + 1)
-
-
-def tombstones(keys: list[SharePartitionKey]) -> list[CoordinatorRecord]:
-    return [snapshot_record(key, None) for key in keys]
 
 
 def _recorded(value: ShareSnapshotValue, offset: int) -> PartitionState:

@@ -31,6 +31,8 @@ T = TypeVar("T")
 CLIENT_ID = "ottla"
 RETRY_BACKOFF_MS = 100
 GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
+KINDS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
 
 
 class NoConnection(CommandFailed):
@@ -41,10 +43,16 @@ class ClusterClient:
     """One command's view of the cluster. `timeout_ms` goes into requests that have one."""
 
     def __init__(
-        self, world: World, bootstrap: Sequence[Address], timeout_ms: int, security: PeerSecurity = PLAINTEXT
+        self,
+        world: World,
+        bootstrap: Sequence[Address],
+        timeout_ms: int,
+        security: PeerSecurity = PLAINTEXT,
+        client_id: str = CLIENT_ID,
     ) -> None:
         self.world = world
         self._security = security
+        self._client_id = client_id
         self.bootstrap = list(bootstrap)
         self.timeout_ms = timeout_ms
         self.brokers: dict[int, Address] = {}
@@ -103,16 +111,17 @@ class ClusterClient:
         """Return partition -> leader."""
         return {part.partition_index: part.leader_id for part in (await self.topic(name)).partitions}
 
-    async def coordinator(self, group: str) -> int:
-        """Return the broker that coordinates the group."""
+    async def coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> int:
+        """Return the broker that coordinates the group or transactional id."""
+        what = f"coordinator of {KINDS[key_type]} {key}"
 
         async def ask() -> tuple[Coordinator, int]:
-            found = await self.request(FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group]))
+            found = await self.request(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
             return found.coordinators[0], found.coordinators[0].error_code
 
-        self.doing = f"looking for the coordinator of group {group}"
+        self.doing = f"looking for the {what}"
         found, code = await self.retry(ask)
-        check(f"coordinator of group {group}", code, found.error_message)
+        check(what, code, found.error_message)
         self.brokers[found.node_id] = (found.host, found.port)
         return found.node_id
 
@@ -140,7 +149,7 @@ class ClusterClient:
         for attempt in range(2):  # a broker that restarted has closed the channel that we kept
             channel = self._channels.get(address)
             if channel is None:
-                channel = self._channels[address] = Channel(self.world, host, port, CLIENT_ID, self._security)
+                channel = self._channels[address] = Channel(self.world, host, port, self._client_id, self._security)
                 attempt = 1
             try:
                 return await channel.request(request, version=version, timeout_ms=self.timeout_ms)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from ottla.cli.client.addresses import parse_bootstrap
-from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.cluster import CLIENT_ID, ClusterClient
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.server.network.peer_security import PLAINTEXT
 from ottla.server.world import RealWorld
@@ -46,7 +46,13 @@ def read_client_properties(path: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def open_cluster(
-    servers: str, properties: Mapping[str, str], path: str | None, timeout_ms: int, *, limited: bool
+    servers: str,
+    properties: Mapping[str, str],
+    path: str | None,
+    timeout_ms: int,
+    *,
+    limited: bool,
+    client_id: str = CLIENT_ID,
 ) -> AsyncIterator[ClusterClient]:
     """Connect a cluster client as the properties of the file `path` say; a `limited` command ends after its timeout.
 
@@ -63,7 +69,7 @@ async def open_cluster(
             from ottla.cli.client.security import peer_security
 
             security = peer_security(real.world, properties, path)
-        cluster = ClusterClient(real.world, bootstrap, timeout_ms, security)
+        cluster = ClusterClient(real.world, bootstrap, timeout_ms, security, client_id)
         try:
             async with asyncio.timeout(timeout_ms / 1000 if limited else None):
                 yield cluster

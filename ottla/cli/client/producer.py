@@ -56,6 +56,11 @@ class Producer:
         self._topic_id = topic.topic_id
         self._leaders = {part.partition_index: part.leader_id for part in topic.partitions}
 
+    @property
+    def partitions(self) -> int:
+        """How many the topic has, after `start`."""
+        return len(self._leaders)
+
     async def send(self, record: NewRecord, partition: int | None = None) -> None:
         """Take the record, and send batches when one is full. Keyless records fill one partition's batch after another."""
         count = len(self._leaders)

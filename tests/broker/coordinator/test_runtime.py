@@ -351,6 +351,18 @@ def test_a_record_that_was_appended_and_cannot_be_replayed_has_the_shard_loaded_
     assert harness.write(2) == ("committed", 2)
 
 
+def test_what_another_one_wrote_into_the_log_counts_after_the_shard_is_loaded_again(
+    harness: CoordinatorRuntimeHarness,
+) -> None:
+    harness.runtime.on_elected(0, 1)
+    harness.write(1)
+    harness.log.append(TP, build_batch([(*GroupRecordCodec().encode(*record(5)), 0)]))
+    harness.runtime.reload(0)
+    harness.runtime.reload(1)  # which is led elsewhere
+    assert [value for _, _, value in harness.runtime.shard(0).replayed] == [1, 5]
+    assert harness.write(2) == ("committed", 2)
+
+
 def test_a_log_that_cannot_be_read_fails_the_shard_until_the_next_election(harness: CoordinatorRuntimeHarness) -> None:
     harness.log.append(TP, build_batch([(b"\0\1cut", b"", 0)]))
     harness.runtime.on_elected(0, 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from immutables import Map
 
+from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.shard import ClusterView
@@ -46,5 +47,5 @@ def cluster_of(
         topics_created,
         resolver(clock),
         target_worker(clock),
-        TopicHashes(rack_of),
+        TopicHashes(rack_of, ShardTurns(clock).loads),
     )

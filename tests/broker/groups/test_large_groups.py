@@ -6,7 +6,6 @@ budget took 100 ms to 20 s here.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,53 +17,32 @@ from ottla.broker.coordinator import batches
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.consumer import records as consumer
 from ottla.broker.groups.consumer.member import CurrentAssignment
+from ottla.broker.groups.modern import topics
 from ottla.broker.groups.records import group_metadata_record, offset_commit_record
 from ottla.broker.groups.share import records as share
 from ottla.broker.groups.share.group import Member as ShareMember
 from ottla.broker.groups.streams import records as streams
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMemberMetadataValue
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock
 from tests.broker.groups.cluster import id_of
+from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import TP, GroupCoordinatorHarness, subscription
-from tests.manual_clock import ManualClock, Timer
 
-TURN_MAX_NS = 80_000_000
 MEMBERS, TOPICS, TRANSACTIONS, GROUPS = 5_000, 10_000, 2_000, 2_000
 NAMES = [f"orders.in.{number:06d}" for number in range(TOPICS)]
 
 
-class WorkingClock(ManualClock):
-    """A clock whose nanoseconds pass as this thread's CPU works, which turns have budgets of. Each callback is a turn.
-
-    The collector does not run in one: a full collection of pytest's heap takes longer than any turn may.
-    """
-
-    longest_ns = 0
-
-    def mono_ns(self) -> int:
-        return time.thread_time_ns()
-
-    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
-        return super().call_later(delay_ms, lambda: self.run(callback))
-
-    def run(self, turn: Callable[[], object]) -> None:
-        gc.disable()
-        try:
-            began_ns = time.thread_time_ns()
-            turn()
-            self.longest_ns = max(self.longest_ns, time.thread_time_ns() - began_ns)
-        finally:
-            gc.enable()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> WorkingClock:
-    clock = WorkingClock()
-    monkeypatch.setattr("tests.broker.coordinator.harness.ManualClock", lambda: clock)
-    return clock
+__all__ = ["clock"]
 
 
 @pytest.fixture
@@ -225,3 +203,48 @@ def test_stable_offsets_are_fetched_while_many_transactions_of_the_group_are_ope
     )
     clock.run(lambda: harness.coordinator.fetch_offsets(request, True))
     assert clock.longest_ns < TURN_MAX_NS // 2
+
+
+def test_a_member_commits_offsets_of_5_000_partitions(harness: GroupCoordinatorHarness, clock: WorkingClock) -> None:
+    partitions = [OffsetCommitRequestPartition(partition, 1) for partition in range(5_000)]
+    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic("t", bytes(16), partitions)])
+    clock.run(lambda: harness.coordinator.commit_offsets(request, 9))
+    assert harness.shard.offsets.count("g") == 5_000
+    assert clock.longest_ns < TURN_MAX_NS
+
+
+# ---- topics that the coordinator has not hashed yet
+
+
+def test_the_first_members_after_a_start_wait_while_many_topics_are_hashed(
+    harness: GroupCoordinatorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A static member's place is not taken before: its new process could not come back to it."""
+    monkeypatch.setattr(topics, "HASHED_AT_ONCE_MAX", 10)
+    harness.topics |= dict.fromkeys(NAMES[:100], 1)
+    old = ConsumerMember(harness, "old", instance="i", topics=",".join(NAMES[:100]))
+    assert old.beat().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert "g" not in harness.shard.consumer_groups
+    harness.clock.advance(100)
+    assert old.beat().error_code == ErrorCode.NONE
+    old.beat(epoch=-2)
+    harness.restart()
+    new = ConsumerMember(harness, "new", instance="i", topics=",".join(NAMES[:100]))
+    assert new.beat().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert list(harness.shard.consumer_groups["g"].members) == ["old"]
+    harness.clock.advance(100)
+    assert new.beat().error_code == ErrorCode.NONE
+    assert list(harness.shard.consumer_groups["g"].members) == ["new"]
+
+
+def test_an_expression_that_matches_many_new_topics_counts_when_they_are_hashed(
+    harness: GroupCoordinatorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "HASHED_AT_ONCE_MAX", 10)
+    harness.topics |= dict.fromkeys(NAMES[:100], 1)
+    member = ConsumerMember(harness, "a", topics="", regex="orders.*")
+    member.beat()
+    assert not harness.shard.consumer_groups["g"].regexes
+    harness.clock.advance(1_000)
+    assert len(harness.shard.consumer_groups["g"].regexes["orders.*"].topics) == 100
+    assert not harness.shard.consumer_groups["g"].is_resolving

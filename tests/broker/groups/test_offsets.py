@@ -152,12 +152,12 @@ def test_a_group_whose_record_cannot_be_read_is_refused_and_the_others_are_serve
     harness.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0)]))
     harness.restart()
     client = harness.client("a")
-    assert client.fetch(partitions=[("t", 0)]).error_code == ErrorCode.NOT_COORDINATOR
-    assert client.commit(offsets={("t", 0): 4}).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-    assert client.join().error_code == ErrorCode.NOT_COORDINATOR
-    assert client.heartbeat().error_code == ErrorCode.NOT_COORDINATOR
+    assert client.fetch(partitions=[("t", 0)]).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert client.commit(offsets={("t", 0): 4}).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert client.join().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert client.heartbeat().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     described = harness.coordinator.describe(["g", "other"], error_since=True)
-    assert [group.error_code for group in described] == [ErrorCode.NOT_COORDINATOR, ErrorCode.NONE]
+    assert [group.error_code for group in described] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
     assert other.fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 3
     # DeleteGroups is the remedy: it writes over what cannot be read, too.
     (result,) = harness.coordinator.delete(["g"])

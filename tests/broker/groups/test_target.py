@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.consumer.state import GroupState
-from ottla.broker.groups.target import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN
+from ottla.broker.groups.target import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN, assign
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupTargetAssignmentMemberKey as TargetKey
 from tests.broker.groups.consumer.member import ConsumerMember
@@ -70,6 +72,17 @@ def test_a_large_target_is_computed_beside_the_heartbeats() -> None:
     first.beat()
     assert second.beat().member_epoch == 3
     assert len(first.owned["t"]) == len(second.owned["t"]) == LARGE / 2
+
+
+def test_a_heartbeat_while_a_target_is_computed_does_not_look_at_the_members_again() -> None:
+    """With 5,000 members each of these heartbeats took 2.2 ms in place of 0.07."""
+    harness, _, second = two_members()
+    second.beat()
+    group = group_of(harness)
+    assert group.is_assigning
+    plan = Mock()
+    outcome = assign(harness.shard, harness.shard.consumer_groups, group, plan, lambda: Outcome(response="went on"))
+    assert outcome.response == "went on" and not plan.called
 
 
 def test_a_member_that_joins_meanwhile_gets_its_partitions_with_the_next_target() -> None:

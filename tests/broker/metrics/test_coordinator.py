@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.broker.metrics.coordinator import CLASSIC, METRICS, coordinator_metrics
+from ottla.broker.metrics.coordinator import CLASSIC, METRICS, coordinator_metrics, transaction_metrics
 from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import PARKED, GroupCoordinatorHarness
 from tests.broker.groups.share.harness import ShareGroupHarness
 from tests.broker.groups.streams.member import StreamsMember
 from tests.broker.groups.streams.topologies import stateless
+from tests.broker.transactions.harness import TransactionalProducer, TransactionCoordinatorHarness
 
 
 def metrics(harness: GroupCoordinatorHarness) -> dict[str, float]:
@@ -66,3 +67,14 @@ def test_a_broker_that_coordinates_nothing_has_zeros() -> None:
     harness = GroupCoordinatorHarness()
     harness.coordinator.on_resigned(0)
     assert metrics(harness) == {}
+
+
+def test_a_transaction_that_stays_prepared_because_its_marker_is_refused_is_counted() -> None:
+    harness = TransactionCoordinatorHarness()
+    producer = TransactionalProducer(harness)
+    producer.init()
+    producer.add("t-0")
+    harness.marker_behaviour("t-0", "TRANSACTION_COORDINATOR_FENCED")
+    producer.end(True)
+    [family] = transaction_metrics(harness.coordinator)
+    assert [sample.value for sample in family.samples] == [1]

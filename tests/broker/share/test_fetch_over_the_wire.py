@@ -365,6 +365,17 @@ def test_a_group_begins_where_its_setting_says(node: Node, policy: str, expected
     share.close()
 
 
+def test_records_that_come_while_no_member_is_there_are_delivered_before_the_first_acknowledgement(node: Node) -> None:
+    share = Share(node, share_auto_offset_reset="latest")
+    first = share.member()
+    records_of(first, share.at)
+    until_loaded(first)
+    first.leave()
+    share.produce(b"a")
+    assert until(lambda: records_of(share.member(), share.at)) == {0: b"a"}
+    share.close()
+
+
 def until_loaded(member: ShareMember) -> None:
     """An acknowledgement of what was never acquired is refused otherwise while the state is being loaded."""
     [at] = member.partitions

@@ -44,8 +44,8 @@ def test_an_id_whose_record_cannot_be_read_is_refused_and_the_others_are_served(
     harness.log.append(TP, build_batch([(key, b"\0\x63of a newer version", 0)]))
     harness.restart()
     for answer in (producer.init(), producer.end(True)):
-        assert answer.error_code == ErrorCode.NOT_COORDINATOR
-    assert producer.add("t-0") == ErrorCode.NOT_COORDINATOR
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert producer.add("t-0") == ErrorCode.UNKNOWN_SERVER_ERROR
     assert other.add("t-0") == ErrorCode.NONE
 
 

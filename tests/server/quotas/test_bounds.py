@@ -24,13 +24,13 @@ from tests.broker.records import batch
 
 def test_a_bound_refuses_and_says_so_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
     bound = Bound(GROUPS, 2)
-    bound.check(1)
+    bound.check(1, "group a")
     for _ in range(100):
         with pytest.raises(KafkaError) as refused:
-            bound.check(2)
+            bound.check(2, "group b")
         assert refused.value.code == ErrorCode.POLICY_VIOLATION
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warnings) == 7
+    assert len(warnings) == 7 and "group b the last" in warnings[0].getMessage()
     (family,) = bound_metrics([bound])
     assert [(sample.labels, sample.value) for sample in family.samples] == [({"property": GROUPS}, 100)]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.shard import Client
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
@@ -67,7 +66,7 @@ def test_every_group_is_as_kafka_described_it() -> None:
 
 def test_the_metadata_hash_of_each_group_is_the_one_that_kafka_recorded() -> None:
     harness = KafkasGroups()
-    hashes = TopicHashes(harness.rack_of)
+    hashes = harness.shard.cluster.hashes
     for group in harness.shard.consumer_groups.values():
         assert group.metadata_hash == hashes.of_group(harness.kafkas, group.subscribed_topics({})) != 0
 

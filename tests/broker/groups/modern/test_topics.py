@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from immutables import Map
 
-from ottla.broker.groups.modern.topics import TopicHashes, topic_hash
+from ottla.broker.coordinator.turns import ShardTurns
+from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX, Racks, TopicHashes, topic_hash
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock
+from tests.broker.groups.cluster import topics_image
+from tests.manual_clock import ManualClock
+
+__all__ = ["clock"]
 
 ID = bytes(range(1, 17))
 RACKS = {1: "rack0", 2: "rack1", 3: "äß中"}
@@ -20,23 +28,41 @@ def image(*topics: TopicImage) -> TopicsImage:
 
 
 def test_the_hash_of_a_topic_is_over_its_id_its_name_and_the_racks_of_its_partitions() -> None:
-    assert topic_hash(FOO, RACKS.get) == FOO_HASH
-    assert topic_hash(BAR, RACKS.get) == BAR_HASH
+    assert topic_hash(FOO, Racks(RACKS.get)) == FOO_HASH
+    assert topic_hash(BAR, Racks(RACKS.get)) == BAR_HASH
 
 
 def test_the_hash_of_a_group_is_over_those_of_its_topics_in_the_order_of_their_names() -> None:
     # Both have one id, as the values of hash4j were computed so.
     topics = TopicsImage(Map({b"f": FOO, b"b": BAR}), Map({"foo": b"f", "bar": b"b"}))
-    hashes = TopicHashes(RACKS.get)
+    hashes = TopicHashes(RACKS.get, ShardTurns(ManualClock()).loads)
     assert hashes.of_group(topics, {"foo", "bar", "missing"}) == GROUP_HASH
     assert hashes.of_group(topics, ["missing"]) == 0
 
 
 def test_a_topic_is_hashed_again_when_it_has_changed() -> None:
-    hashes = TopicHashes(RACKS.get)
+    hashes = TopicHashes(RACKS.get, ShardTurns(ManualClock()).loads)
     before = hashes.of_group(image(FOO), ["foo"])
     grown = FOO._replace(partitions=FOO.partitions.set(2, PartitionRegistration((1,), (1,))))
     assert hashes.of_group(image(grown), ["foo"]) != before
     assert hashes.of_group(image(FOO), ["foo"]) == before
     other_name = FOO._replace(name="fop")
     assert hashes.of_group(image(other_name), ["fop"]) != before
+
+
+def test_the_topics_that_a_member_may_name_are_hashed_in_turns(clock: WorkingClock) -> None:
+    many = topics_image({f"orders.in.{number:06d}": 3 for number in range(SUBSCRIBED_TOPICS_MAX)})
+    hashes = TopicHashes(RACKS.get, ShardTurns(clock).loads)
+
+    def refused() -> None:
+        with pytest.raises(KafkaError) as error:
+            hashes.of_group(many, many.names)
+        assert error.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    clock.run(refused)
+    refused()  # and begins nothing again
+    clock.advance(100)
+    found = []
+    clock.run(lambda: found.append(hashes.of_group(many, many.names)))
+    assert clock.longest_ns < TURN_MAX_NS // 2
+    assert found == [TopicHashes(RACKS.get, ShardTurns(clock).loads).of_group(many, many.names, at_once=True)]

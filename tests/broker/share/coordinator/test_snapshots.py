@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.share.coordinator.records import snapshot_record
+from ottla.broker.share.state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
+from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock
 from tests.broker.share.coordinator.harness import ORDERS, ShareCoordinatorHarness
 
+__all__ = ["clock"]
+
 MINUTE_MS = 60_000
+SHARE_PARTITIONS = 10_000
 
 
 @pytest.fixture
@@ -36,8 +43,8 @@ def test_a_cold_share_partition_gets_a_new_snapshot_when_others_have_written_sin
     share.initialize(partition=0)
     for _ in range(3):
         share.write(partition=0)
-    share.clock.advance(MINUTE_MS)
-    # The snapshot at offset 4 was as old as the other one.
+    share.clock.advance(2 * MINUTE_MS)
+    # The snapshot at offset 4 was as old as the other one. The pruning of the second minute comes after both new ones.
     assert share.pruned == [5]
     assert share.read(partition=1).error_code == ErrorCode.NONE
 
@@ -63,8 +70,10 @@ def test_the_states_of_a_deleted_topic_go(share: ShareCoordinatorHarness) -> Non
     share.initialize()
     share.topics.clear()
     share.coordinator.on_topics_deleted(frozenset({ORDERS}))
+    share.clock.advance(1)
     assert not share.shard.states
     share.restart()
+    share.clock.advance(1)
     assert not share.shard.states
 
 
@@ -74,5 +83,31 @@ def test_the_states_of_a_topic_that_was_deleted_while_no_coordinator_was_at_work
     share.initialize()
     share.topics.clear()
     share.restart()
+    share.clock.advance(1)
     assert not share.shard.states
     assert share.records()[-1][2] is None
+
+
+def many_share_partitions(clock: WorkingClock) -> ShareCoordinatorHarness:
+    share = ShareCoordinatorHarness(cold_snapshot_interval_ms=MINUTE_MS)
+    state = ShareSnapshotValue(0, 0, 0, 0, 0, clock.wall_ms(), clock.wall_ms(), [])
+    for partition in range(SHARE_PARTITIONS):
+        share.shard.replay(partition, -1, *snapshot_record(SharePartitionKey("g", ORDERS, partition), state))
+    share.shard.newest_offset = 2 * SHARE_PARTITIONS
+    clock.longest_ns = 0
+    return share
+
+
+def test_many_cold_share_partitions_get_their_snapshots_in_turns(clock: WorkingClock) -> None:
+    share = many_share_partitions(clock)
+    clock.advance(MINUTE_MS + 1_000)
+    assert len(share.records()) == SHARE_PARTITIONS
+    assert clock.longest_ns < TURN_MAX_NS // 2
+
+
+def test_the_states_of_a_deleted_topic_of_many_partitions_go_in_turns(clock: WorkingClock) -> None:
+    share = many_share_partitions(clock)
+    clock.run(lambda: share.coordinator.on_topics_deleted({ORDERS}))
+    clock.advance(1_000)
+    assert not share.shard.states
+    assert clock.longest_ns < TURN_MAX_NS // 2
