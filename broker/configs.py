@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.controller.metadata.configs import ConfigsImage
+from ottla.protocol.releases import Advertised
 from ottla.server.config.dynamic import Levels
 from ottla.server.config.key import Values
 from ottla.server.config.load import NodeConfig
@@ -45,6 +46,10 @@ class BrokerConfigs:
     @property
     def values(self) -> Values:
         return self.node.values
+
+    @property
+    def advertised(self) -> Advertised:
+        return self.node.advertised
 
     def update(self, configs: ConfigsImage) -> None:
         """Apply dynamic configurations of this broker, or of all brokers, from the metadata."""

@@ -104,6 +104,7 @@ from ottla.broker.handlers import (
     share_group_heartbeat,
     streams_group_describe,
     streams_group_heartbeat,
+    streams_group_topology_description_update,
     sync_group,
     txn_offset_commit,
     write_share_group_state,
@@ -306,6 +307,11 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.ALTER_SHARE_GROUP_OFFSETS, alter_share_group_offsets.handle, share_group_guard.guard_alter_offsets),
     Answered(
         ApiKey.DELETE_SHARE_GROUP_OFFSETS, delete_share_group_offsets.handle, share_group_guard.guard_delete_offsets
+    ),
+    Answered(
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+        streams_group_topology_description_update.handle,
+        _GROUP_MEMBER,
     ),
     Answered(ApiKey.INITIALIZE_SHARE_GROUP_STATE, initialize_share_group_state.handle, _BROKER),
     Answered(ApiKey.READ_SHARE_GROUP_STATE, read_share_group_state.handle, _BROKER),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from ottla.controller.decisions.features import min_isr_records
 from ottla.controller.metadata.features import ELR_VERSION
-from ottla.protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSION_LATEST, default_levels
+from ottla.protocol.features import DEFAULT, KRAFT_VERSION, METADATA_VERSION, default_levels
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, MetadataRecord
+from ottla.protocol.releases import Advertised
 
 
 def completed(records: list[MetadataRecord], min_insync_replicas: int) -> list[MetadataRecord]:
@@ -19,11 +20,9 @@ def completed(records: list[MetadataRecord], min_insync_replicas: int) -> list[M
     return records + (min_isr_records({}, min_insync_replicas) if elr else [])
 
 
-def bootstrap_records(
-    min_insync_replicas: int, metadata_version: int = METADATA_VERSION_LATEST
-) -> list[MetadataRecord]:
+def bootstrap_records(min_insync_replicas: int, advertised: Advertised = DEFAULT) -> list[MetadataRecord]:
     """Returns the bootstrap records. metadata.version comes first: it decides how the others are read. kraft.version is the quorum's own."""
-    levels = default_levels(metadata_version)
+    levels = default_levels(advertised=advertised)
     records: list[MetadataRecord] = [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels.pop(METADATA_VERSION))
     ]

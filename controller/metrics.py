@@ -1,13 +1,15 @@
-"""Metrics of the whole cluster, reported by the active controller alone, and of each node's raft replica."""
+"""Metrics of the whole cluster, reported by each controller as in Kafka, and of each node's raft replica."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import RECOVERED, RECOVERING
+from ottla.controller.metadata.topics import TopicImage
 from ottla.controller.raft.driver import RaftNode
 from ottla.controller.runtime import Controller
 from ottla.server.clock import Clock
@@ -15,6 +17,16 @@ from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
 
 CONTROLLER = "kafka_controller_kafkacontroller"
 RAFT = "kafka_server_raftmetrics"
+OFFLINE = "Partitions without a leader"
+TOPICS_A_TURN = 100
+
+
+class Faults(NamedTuple):
+    """Partitions of a topic without a leader, and those led by another than their first replica."""
+
+    topic: TopicImage
+    offline: int
+    imbalanced: int
 
 
 class ControllerMetrics:
@@ -24,6 +36,8 @@ class ControllerMetrics:
         self._controller = controller
         self._unclean_elections = 0
         self._elections = 0
+        #: Of a standby, by topic id.
+        self._faults: dict[bytes, Faults] = {}
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if not self._controller.is_active:
@@ -45,29 +59,57 @@ class ControllerMetrics:
         yield counter(f"{stats}_uncleanleaderelections", "Unclean leader elections", self._unclean_elections)
         yield counter(f"{stats}_leaderelections", "Changes of leaders", self._elections)
         if active:
-            yield from self._of_cluster()
+            index = controller.state.index
+            self._faults.clear()
+            yield from self._of_cluster(controller.state.image, len(index.leaderless_partitions), len(index.imbalanced))
+            yield from self._for_exporters(controller.state.image)
+        else:
+            image = controller.loader.image
+            yield from self._count_faults(image)
+            counted = self._faults.values()
+            yield from self._of_cluster(image, sum(of.offline for of in counted), sum(of.imbalanced for of in counted))
 
-    def _of_cluster(self) -> Iterator[Family]:
-        state = self._controller.state
-        image = state.image
+    def _count_faults(self, image: MetadataImage) -> Iterator[Family]:
+        """Counts partitions of a standby, which has no index of them, by topic: again only those of changed topics.
+
+        The families are empty: a scrape may end its turn at each of them.
+        """
+        before, self._faults = self._faults, {}
+        for number, topic in enumerate(image.topics):
+            known = before.get(topic.id)
+            if known is None or known.topic is not topic:
+                partitions = topic.partitions.values()
+                offline = sum(not partition.has_leader for partition in partitions)
+                known = Faults(topic, offline, sum(not partition.has_preferred_leader for partition in partitions))
+            self._faults[topic.id] = known
+            if number % TOPICS_A_TURN == 0:
+                yield Family(f"{CONTROLLER}_offlinepartitionscount", GAUGE, OFFLINE, [])
+
+    def _of_cluster(self, image: MetadataImage, offline: int, imbalanced: int) -> Iterator[Family]:
         brokers = image.cluster.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         gauges = (
-            ("offlinepartitionscount", "Partitions without a leader", len(state.index.leaderless_partitions)),
-            (
-                "preferredreplicaimbalancecount",
-                "Partitions led by another than their first replica",
-                len(state.index.imbalanced),
-            ),
+            ("offlinepartitionscount", OFFLINE, offline),
+            ("preferredreplicaimbalancecount", "Partitions led by another than their first replica", imbalanced),
             ("globaltopiccount", "Topics", len(image.topics)),
             ("globalpartitioncount", "Partitions", sum(len(topic.partitions) for topic in image.topics)),
             ("activebrokercount", "Brokers that take part", len(image.cluster.brokers) - fenced),
+            (
+                "controlledshutdownbrokercount",
+                "Brokers that are about to stop",
+                sum(broker.in_controlled_shutdown for broker in brokers),
+            ),
             ("fencedbrokercount", "Brokers that are registered and silent", fenced),
             # A node with such an error stops, because its state would differ from the log (raft/delivery.py).
             ("metadataerrorcount", "Records that could not be replayed by this running node: none", 0),
         )
         for name, doc, value in gauges:
             yield gauge(f"{CONTROLLER}_{name}", doc, value)
+
+    def _for_exporters(self, image: MetadataImage) -> Iterator[Family]:
+        """The names of kafka_exporter, which asks the cluster: one node of it reports them, because dashboards add them up."""
+        brokers = image.cluster.brokers.values()
+        fenced = sum(broker.fenced for broker in brokers)
         yield gauge("kafka_brokers", "Brokers that take part", len(image.cluster.brokers) - fenced)
         first = [
             (broker.id, next(iter(broker.endpoints.values())))

@@ -38,7 +38,7 @@ from ottla.controller.raft.snapshots import SnapshotReader, read_bootstrap
 from ottla.controller.registration import ControllerRegistrar
 from ottla.controller.routes import controller_routes
 from ottla.controller.runtime import Controller
-from ottla.protocol.features import KRAFT_VERSION, supported_levels
+from ottla.protocol.features import DEFAULT, KRAFT_VERSION, supported_levels
 from ottla.protocol.internal_topics.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -47,6 +47,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     decode_record,
 )
 from ottla.protocol.primitives import new_uuid
+from ottla.protocol.releases import Advertised
 from ottla.protocol.work import Work
 from ottla.server.handlers.api_versions import Features
 from ottla.server.network.client import Channel
@@ -76,10 +77,10 @@ class MetadataNode:
         snapshot_interval_ms_max: int = SNAPSHOT_INTERVAL_MS_MAX,
         on_failure: Callable[[BaseException], None] | None = None,
         security: PeerSecurity = PLAINTEXT,
-        unstable_features: bool = False,
+        advertised: Advertised = DEFAULT,
     ) -> None:
         """`security` of the connections to other controllers."""
-        self.supported_levels = supported_levels(unstable=unstable_features)
+        self.supported_levels = supported_levels(advertised)
         self.world = world
         self.directory = directory
         self.loader = MetadataLoader()

@@ -73,6 +73,7 @@ ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.CREATE_DELEGATION_TOKEN, delegation_tokens.handle_create),
     (ApiKey.RENEW_DELEGATION_TOKEN, delegation_tokens.handle_renew),
     (ApiKey.EXPIRE_DELEGATION_TOKEN, delegation_tokens.handle_expire),
+    (ApiKey.DESCRIBE_DELEGATION_TOKEN, delegation_tokens.handle_describe),
     (ApiKey.UNREGISTER_CONTROLLER, unregister_controller.handle),
 )
 
@@ -81,5 +82,5 @@ def controller_routes(components: ControllerComponents, quorum: Iterable[Route])
     """Returns all rows of a controller's listener, bound to the dependencies of one controller."""
     routes = [Route(api_key, partial(handler, components)) for api_key, handler in ROUTES]
     routes += guard_quorum(components, quorum)
-    inner = RouteTable(routes)
+    inner = RouteTable(routes, components.controller.settings.advertised)
     return [*routes, Route(ApiKey.ENVELOPE, partial(envelope.handle, components, inner))]

@@ -295,7 +295,7 @@ class Controller:
         if self.loader.in_transaction:
             records.append(AbortTransactionRecord(reason="Controller failover"))
         if image.features.metadata_version == 0:
-            records += self._bootstrap or bootstrap_records(self.settings.min_insync_replicas)
+            records += self._bootstrap or bootstrap_records(self.settings.min_insync_replicas, self.settings.advertised)
         try:
             if records:
                 self._append(state, records)

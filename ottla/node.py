@@ -154,7 +154,7 @@ class Node(NodeState):
             snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
             on_failure=self.fail,
             security=self._security.to_controllers,
-            unstable_features=config["unstable.feature.versions.enable"],
+            advertised=config.advertised,
         )
         self.metadata.loader.add_publisher(QuotaPublisher(self.quotas))
         if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
@@ -165,7 +165,7 @@ class Node(NodeState):
                 self.world,
                 self.metadata,
                 control_settings(config, self.cluster_id),
-                TableSchema(config.node_id, config.values, config.static),
+                TableSchema(config.node_id, config.values, config.static, config.advertised.release),
                 [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
                 authorizer=self.authorizer,
                 quotas=self.quotas,
@@ -278,7 +278,8 @@ class Node(NodeState):
                 Route(ApiKey.API_VERSIONS, api_versions),
                 Route(ApiKey.SASL_HANDSHAKE, sasl_handshake.handle),
                 Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate.handle),
-            ]
+            ],
+            self.config.advertised,
         )
         api_versions.set_routes(table.rows)
         broker = self.broker

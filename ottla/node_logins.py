@@ -10,7 +10,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.node_state import NodeState
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig
-from ottla.server.network.connection import Requests
+from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.listener import Endpoint
 from ottla.server.network.login import Logins
 from ottla.server.network.peer_login import PeerLogin
@@ -113,7 +113,7 @@ def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> Pe
 
 
 def logins_of(
-    node: NodeState, users: NodeUsers, endpoint: Endpoint, requests: Requests, wheel: TimerWheel
+    node: NodeState, users: NodeUsers, endpoint: Endpoint, requests: Dispatcher, wheel: TimerWheel
 ) -> Logins | None:
     """Returns how clients log in at a listener, None if they do not. Dynamic configurations replace the rules."""
     if not is_sasl(endpoint):

@@ -103,7 +103,7 @@ def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
         broker_session_timeout_ms=config["broker.session.timeout.ms"],
         metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
         lost_connection_grace_ms=config.own["ottla.lost.connection.grace.ms"],
-        unstable_features=config["unstable.feature.versions.enable"],
+        advertised=config.advertised,
         delegation_tokens=DelegationTokenSettings(
             config[KEY] or "",
             (other,) if (other := config.own[OTHER_KEY]) else (),

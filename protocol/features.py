@@ -3,13 +3,14 @@
 Every node sends the levels that it supports (ApiVersions, broker registration); the controller finalizes one level per
 feature. The first feature is metadata.version, which decides the versions of metadata records that may be written. (The
 versions of requests between brokers are negotiated by ApiVersions on each connection.) Levels are Apache Kafka's.
-Ottla advertises 4.3, the newest release of which it implements every level. With `unstable.feature.versions.enable` a node supports
-the metadata of 4.4, and the feature levels that came with it, too.
+`releases.py` says which of them a node supports.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from ottla.protocol.releases import Advertised
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
@@ -56,12 +57,12 @@ METADATA_VERSIONS = (
     MetadataVersion(31, "4.4-IV0"),  # dead-letter queues of share groups (KIP-1191)
     MetadataVersion(32, "4.4-IV1", True),  # address ranges in access rules (KIP-1276)
     MetadataVersion(33, "4.4-IV2", True),  # unregistering controllers (KIP-1312)
+    MetadataVersion(34, "4.5-IV0"),  # configurations of groups are validated by the broker that forwards them
 )
 
 METADATA_VERSION_MIN = METADATA_VERSIONS[0].level
-METADATA_VERSION_LATEST = 30
-#: With `unstable.feature.versions.enable`.
-METADATA_VERSION_UNSTABLE = METADATA_VERSIONS[-1].level
+#: What a node supports if nothing is configured.
+DEFAULT = Advertised()
 
 _BY_LEVEL = {version.level: version for version in METADATA_VERSIONS}
 assert list(_BY_LEVEL) == list(range(METADATA_VERSION_MIN, METADATA_VERSIONS[-1].level + 1))
@@ -76,11 +77,6 @@ class Feature(NamedTuple):
     name: str
     since: tuple[int, ...]
     needs: tuple[int, ...]
-
-    @property
-    def max_level(self) -> int:
-        """The highest level that we support without `unstable.feature.versions.enable`."""
-        return self.default_level(METADATA_VERSION_LATEST)
 
     def default_level(self, metadata_version: int) -> int:
         """Returns the level of a new cluster."""
@@ -102,17 +98,18 @@ FEATURES = {
 }
 
 
-def supported_levels(*, unstable: bool = False) -> dict[str, tuple[int, int]]:
-    """Lowest and highest supported level by feature, as a node advertises them."""
-    latest = METADATA_VERSION_UNSTABLE if unstable else METADATA_VERSION_LATEST
+def supported_levels(advertised: Advertised = DEFAULT) -> dict[str, tuple[int, int]]:
+    """Lowest and highest supported level by feature, as a node advertises them. Of other features Kafka has no unstable levels yet."""
+    latest = advertised.release.metadata_version
     ranges = {name: (0, feature.default_level(latest)) for name, feature in FEATURES.items()}
-    return {METADATA_VERSION: (METADATA_VERSION_MIN, latest)} | ranges
+    return {METADATA_VERSION: (METADATA_VERSION_MIN, advertised.metadata_version)} | ranges
 
 
-def default_levels(metadata_version: int = METADATA_VERSION_LATEST) -> dict[str, int]:
+def default_levels(metadata_version: int | None = None, advertised: Advertised = DEFAULT) -> dict[str, int]:
     """The levels of a new cluster; kraft.version is the quorum's own and depends on how it was formatted."""
-    levels = {name: feature.default_level(metadata_version) for name, feature in FEATURES.items()}
-    return {METADATA_VERSION: metadata_version} | levels
+    level = advertised.metadata_version if metadata_version is None else metadata_version
+    supported = min(level, advertised.release.metadata_version)
+    return {METADATA_VERSION: level} | {name: each.default_level(supported) for name, each in FEATURES.items()}
 
 
 def metadata_version_name(level: int) -> str:

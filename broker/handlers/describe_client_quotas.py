@@ -16,9 +16,21 @@ from ottla.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.quotas.table import CLIENT_ID, IP, USER, Entity
+from ottla.server.quotas.table import (
+    CLIENT_ID,
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    Entity,
+)
 
 EXACT, DEFAULT, ANY = 0, 1, 2
+#: The order in which Kafka has an entity's values. It is that of a hash map in Java, but clients' tests pin it.
+ORDER = (CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, PRODUCER_BYTE_RATE, CONTROLLER_MUTATION_RATE, CONNECTION_CREATION_RATE)
 
 
 def handle(
@@ -28,7 +40,7 @@ def handle(
     entries = [
         EntryData(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-            values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
+            values=[ValueData(key=key, value=value) for key in ORDER if (value := values.get(key)) is not None],
         )
         for entity, values in broker.metadata.image.client_quotas.entities.items()
         if _fits(entity, asked, strict=request.strict)

@@ -42,7 +42,10 @@ def alter_client_quotas(state: ControlState, request: AlterClientQuotasRequest) 
     for entry in request.entries:
         result = EntryDataResponse(
             error_message=None,
-            entity=[RequestEntity(entity_type=e.entity_type, entity_name=e.entity_name) for e in entry.entity],
+            entity=[
+                RequestEntity(entity_type=e.entity_type, entity_name=e.entity_name)
+                for e in sorted(entry.entity, key=lambda e: e.entity_type)
+            ],
         )
         response.entries.append(result)
         try:
@@ -76,7 +79,7 @@ def _entity(entry: EntryDataRequest) -> dict[str, str | None]:
         name = parts[IP]
         if name is not None and not _is_host(name):
             raise _reject(f"{name} is not a valid IP or resolvable host.")
-    return parts
+    return dict(sorted(parts.items()))  # the order of Kafka's responses: client-id, user
 
 
 def _is_host(name: str) -> bool:

@@ -8,6 +8,7 @@ from ottla.controller.decisions.configs import EffectiveConfig
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.releases import KAFKA_4_4, Release
 from ottla.server.config.broker import key_of
 from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
 from ottla.server.config.dynamic import check_broker_configs
@@ -22,15 +23,20 @@ DYNAMIC_BROKER_CONFIG = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
+#: The resources of which unknown configurations are rejected; brokers may have some of extensions.
+NAMED: Mapping[int, str] = {ResourceType.TOPIC: "topic", ResourceType.GROUP: "group"}
 
 
 class TableSchema:
     """`broker_values`: the node's parsed configs by name, defaults included; `set_names`: those its file sets."""
 
-    def __init__(self, node_id: int, broker_values: Values, set_names: Collection[str] = ()) -> None:
+    def __init__(
+        self, node_id: int, broker_values: Values, set_names: Collection[str] = (), release: Release = KAFKA_4_4
+    ) -> None:
         self._node_id = node_id
         self._broker_values = broker_values
         self._set_names = frozenset(set_names)
+        self._lacks = release.lacks_configs
 
     def is_list(self, resource_type: int, name: str) -> bool:
         key = _key(resource_type, name)
@@ -51,6 +57,8 @@ class TableSchema:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"Null value not supported for {kind} configs: {','.join(nulls)}"
             )
+        if resource_type in NAMED and (unknown := self._lacks.intersection(configs)):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {NAMED[resource_type]} config name: {min(unknown)}")
         try:
             match resource_type:
                 case ResourceType.TOPIC:
@@ -73,7 +81,7 @@ class TableSchema:
         )
         configs = []
         for name, key in sorted(TOPIC_CONFIGS.items()):
-            if key.internal:
+            if key.internal or (name in self._lacks and name not in overrides):
                 continue
             value, source = key.to_text(defaults[name]), DEFAULT_CONFIG
             synonyms = TOPIC_SYNONYMS.get(name, ())

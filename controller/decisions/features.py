@@ -172,7 +172,7 @@ def min_isr_records(cluster_configs: Mapping[str, str], min_insync_replicas: int
 
 
 def _reason_not_supported(state: ControlState, name: str, level: int, voters: frozenset[int]) -> str | None:
-    ranges = supported_levels(unstable=state.settings.unstable_features)
+    ranges = supported_levels(state.settings.advertised)
     own = state.settings.node_id
     if name not in ranges:
         return f"Local controller {own} does not support this feature."

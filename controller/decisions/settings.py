@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ottla.protocol.features import DEFAULT
+from ottla.protocol.releases import Advertised
+
 
 @dataclass(frozen=True, slots=True)
 class DelegationTokenSettings:
@@ -31,7 +34,7 @@ class ControlSettings:
     unclean_leader_election_interval_ms: int = 300_000
     broker_session_timeout_ms: int = 9_000
     metadata_max_idle_interval_ms: int = 500
-    unstable_features: bool = False
+    advertised: Advertised = DEFAULT
     # A broken connection suggests that the broker has failed, but it may also just reconnect.
     lost_connection_grace_ms: int = 100
     delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)

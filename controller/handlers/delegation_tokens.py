@@ -11,6 +11,10 @@ from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.server.network.context import RequestContext
@@ -75,6 +79,13 @@ def handle_expire(
     components: ControllerComponents, request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> Reply[ExpireDelegationTokenResponse]:
     return _change_expiry(components, request, context, expire, ExpireDelegationTokenResponse)
+
+
+def handle_describe(
+    components: ControllerComponents, request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse:
+    """Kafka's controllers list this API without a handler for it."""
+    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "brokers describe delegation tokens")
 
 
 def _change_expiry(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.controller.decisions.settings import ControlSettings
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.metadata.describe_configs import describe_configs, guard_of, result_of
 from ottla.controller.metadata.image import MetadataImage
@@ -18,8 +19,9 @@ from ottla.server.security.operations import AUTHORIZATION_ERRORS, DESCRIBE_CONF
 class ControllerConfigs:
     """The configuration of a controller: its properties file, below what the metadata has for its node id and for all nodes."""
 
-    def __init__(self, node_id: int, static: Mapping[str, str], image: MetadataImage) -> None:
-        self.node_id = node_id
+    def __init__(self, settings: ControlSettings, static: Mapping[str, str], image: MetadataImage) -> None:
+        self.node_id = node_id = settings.node_id
+        self.advertised = settings.advertised
         self.levels = Levels(dict(image.configs.for_broker(node_id)), dict(image.configs.for_broker("")), static)
 
     @property
@@ -31,7 +33,7 @@ def handle(
     components: ControllerComponents, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
     image = components.controller.loader.image
-    configs = ControllerConfigs(components.controller.settings.node_id, components.static_configs, image)
+    configs = ControllerConfigs(components.controller.settings, components.static_configs, image)
     rejected = []
     allowed = []
     for resource in request.resources:

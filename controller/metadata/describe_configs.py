@@ -25,6 +25,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.protocol.releases import Advertised
 from ottla.server import loggers
 from ottla.server.config.dynamic import (
     Described,
@@ -57,6 +58,8 @@ class NodeConfigs(Protocol):
     def levels(self) -> Levels: ...
     @property
     def values(self) -> Values: ...
+    @property
+    def advertised(self) -> Advertised: ...
 
 
 def guard_of(resource: DescribeConfigsResource) -> tuple[int, str] | None:
@@ -107,12 +110,13 @@ def _describe(image: MetadataImage, node: NodeConfigs, resource: DescribeConfigs
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
             if name not in image.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return describe_topic(configs.for_topic(name), node.levels, node.values)
+            own = configs.for_topic(name)
+            return _known(node, describe_topic(own, node.levels, node.values), own)
         case ResourceType.BROKER if not name:
             return describe_broker_defaults(node.levels)
         case ResourceType.BROKER:
             _check_is_this_node(node, name, " or empty string,")
-            return describe_broker(node.levels, node.values)
+            return _known(node, describe_broker(node.levels, node.values), frozenset().union(*node.levels))
         case ResourceType.BROKER_LOGGER:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -125,9 +129,16 @@ def _describe(image: MetadataImage, node: NodeConfigs, resource: DescribeConfigs
         case ResourceType.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-            return describe_group(configs.for_group(name), node.levels, node.values)
+            own = configs.for_group(name)
+            return _known(node, describe_group(own, node.levels, node.values), own)
         case unknown:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown}")
+
+
+def _known(node: NodeConfigs, rows: list[Described], own: Collection[str]) -> list[Described]:
+    """Returns the configurations that the advertised release has, and those that are set all the same, as they have an effect."""
+    lacks = node.advertised.release.lacks_configs
+    return [row for row in rows if row.name not in lacks or row.name in own]
 
 
 def _check_is_this_node(node: NodeConfigs, name: str, otherwise: str) -> None:

@@ -171,6 +171,8 @@ def describe_group(overrides: Mapping[str, str], levels: Levels, values: Values)
     effective = group_values(overrides, values)
     rows = []
     for name, key in GROUP_CONFIGS.items():
+        if key.internal and name not in overrides:
+            continue
         default = broker_default(name)
         if default is None:
             found = [Synonym(name, key.to_text(key.default), Source.DEFAULT)]

@@ -122,6 +122,9 @@ READ_OF_FAMILIES = frozenset(
     "group.streams.session.timeout.ms",
 }
 
+#: Kafka does not start with a smaller group.consumer.heartbeat.interval.ms without it; nothing is missing where it has no effect.
+NOT_NEEDED = frozenset({"group.consumer.min.heartbeat.interval.ms"})
+
 # fmt: off
 #: Single names without effect, by reason.
 NO_EFFECT: dict[str, tuple[str, ...]] = {
@@ -154,8 +157,7 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
         "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     ),
     "no such feature": (
-        "follower.fetch.last.tiered.offset.enable", "unstable.api.versions.enable",
-        "offsets.topic.compression.codec",
+        "follower.fetch.last.tiered.offset.enable", "offsets.topic.compression.codec",
     ),
 }
 # fmt: on

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import ConfigKey, Values, table
 from ottla.server.config.validators import at_least, one_of, share_offset_reset
-from ottla.server.config.words import BOOLEAN, INT, MEDIUM, STRING
+from ottla.server.config.words import BOOLEAN, INT, LIST, LONG, LOW, MEDIUM, STRING
 
 # fmt: off
 GROUP_CONFIGS = table(
@@ -38,6 +39,21 @@ GROUP_CONFIGS = table(
     ConfigKey("streams.num.standby.replicas", INT, 0, MEDIUM, "Standby replicas of each task.", at_least(0)),
     ConfigKey("streams.initial.rebalance.delay.ms", INT, 3000, MEDIUM,
         "How long a new group waits for more members before its first assignment.", at_least(0)),
+    ConfigKey("streams.assignor.name", STRING, None, MEDIUM,
+        "The assignor of a streams group; the first of group.streams.assignors if it is not set."),
+    ConfigKey("streams.rack.aware.assignment.tags", LIST, [], LOW,
+        "Tags of clients by which standby tasks are spread; without effect here."),
+    ConfigKey("consumer.assignor.offload.enable", BOOLEAN, True, MEDIUM,
+        "Whether assignments are computed on other threads; without effect here.", internal=True),
+    ConfigKey("share.assignor.offload.enable", BOOLEAN, True, MEDIUM,
+        "Whether assignments are computed on other threads; without effect here.", internal=True),
+    ConfigKey("streams.assignor.offload.enable", BOOLEAN, True, MEDIUM,
+        "Whether assignments are computed on other threads; without effect here.", internal=True),
+    ConfigKey("streams.num.warmup.replicas", INT, 2, MEDIUM, "Warm-up tasks; without effect here.", at_least(0), internal=True),
+    ConfigKey("streams.acceptable.recovery.lag", LONG, 10_000, MEDIUM,
+        "The lag at which a task counts as caught up; without effect here.", at_least(0), internal=True),
+    ConfigKey("streams.task.offset.interval.ms", INT, 60_000, MEDIUM,
+        "How often members report their tasks' offsets; without effect here.", at_least(1), internal=True),
     ConfigKey("errors.deadletterqueue.topic.name", STRING, "", MEDIUM,
         "The topic that gets the dead letters of a share group; none if it is empty."),
     ConfigKey("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, MEDIUM,
@@ -57,8 +73,16 @@ WITHOUT_BROKER_DEFAULT = frozenset(
 )
 
 
+#: Its broker's default is a list, whose first name counts.
+ASSIGNOR = "streams.assignor.name"
+ASSIGNORS = "group.streams.assignors"
+RACK_TAGS = "streams.rack.aware.assignment.tags"
+
+
 def broker_default(name: str) -> str | None:
     """Returns the broker's configuration that is the default of a group's."""
+    if name == ASSIGNOR:
+        return ASSIGNORS
     return None if name in WITHOUT_BROKER_DEFAULT else f"group.{name}"
 
 
@@ -70,10 +94,12 @@ def _bound(name: str, which: str) -> str:
 
 def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
     """Returns every configuration's parsed value for a group."""
-    values = {}
+    values: dict[str, Any] = {}
     for name, key in GROUP_CONFIGS.items():
         default = broker_default(name)
         values[name] = key.default if default is None else broker_values.get(default, key.default)
+        if name == ASSIGNOR:
+            values[name] = broker_values[ASSIGNORS][0]
         if name in overrides:
             values[name] = key.parse(overrides[name])
     return values
@@ -101,6 +127,12 @@ def check_group_configs(configs: Mapping[str, str], broker_values: Values) -> No
             if bound is not None and fails(values[name], bound):
                 text = f"{name} must be {word} than or equal to {_bound(name, which)}"
                 raise ConfigError(name, values[name], text, message=text)
+    if ASSIGNOR in configs and values[ASSIGNOR] not in (registered := broker_values[ASSIGNORS]):
+        text = f"{ASSIGNOR} '{values[ASSIGNOR]}' is not a registered task assignor. Registered assignors are: [{', '.join(registered)}]."
+        raise ConfigError(ASSIGNOR, values[ASSIGNOR], text, message=text)
+    if len(set(values[RACK_TAGS])) < len(values[RACK_TAGS]):
+        text = f"{RACK_TAGS} must not contain duplicate tag keys."
+        raise ConfigError(RACK_TAGS, configs.get(RACK_TAGS), text, message=text)
     for protocol in ("consumer", "share", "streams"):
         heartbeat, session = f"{protocol}.heartbeat.interval.ms", f"{protocol}.session.timeout.ms"
         if values[session] <= values[heartbeat]:

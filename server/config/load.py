@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from os.path import normpath
 from typing import Any
 
+from ottla.protocol.releases import RELEASES, Advertised
 from ottla.server.config.broker import AUTHORIZER_CONFIGS, LISTENER_PREFIX, key_of
 from ottla.server.config.dynamic import Levels, broker_values
-from ottla.server.config.effects import check_effects, without_effect
+from ottla.server.config.effects import NOT_NEEDED, check_effects, without_effect
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import REQUIRED, Values
 from ottla.server.config.listeners import Address, VoterAddress, protocol_map, read_address, read_endpoints, read_voters
@@ -40,6 +41,11 @@ class NodeConfig:
         self._values = broker_values(self._levels)
         self._watchers: list[Callable[[NodeConfig, frozenset[str]], None]] = []
         check_required(self._values)
+        self.advertised = Advertised(
+            RELEASES[self.own["ottla.advertised.release"]],
+            unstable_apis=self._values["unstable.api.versions.enable"],
+            unstable_features=self._values["unstable.feature.versions.enable"],
+        )
         check_effects(self.static, where or {})
         self.endpoints: tuple[Endpoint, ...] = read_endpoints(self._values)
         self.voters: tuple[VoterAddress, ...] = read_voters(self["controller.quorum.voters"])
@@ -219,8 +225,11 @@ def log_ignored(config: NodeConfig) -> None:
     """Logs once which set properties have no effect."""
     if config.unknown:
         log.warning("These configurations are not known and are ignored: %s", ", ".join(config.unknown))
-    if idle := without_effect(config.static):
-        log.warning("These configurations have no effect in Ottla: %s", ", ".join(idle))
+    idle = without_effect(config.static)
+    if bounds := [name for name in idle if name in NOT_NEEDED]:
+        log.info("These configurations are not needed in Ottla: %s", ", ".join(bounds))
+    if in_vain := [name for name in idle if name not in NOT_NEEDED]:
+        log.warning("These configurations have no effect in Ottla: %s", ", ".join(in_vain))
 
 
 def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:

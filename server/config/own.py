@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.protocol.releases import RELEASES
 from ottla.server.config.key import ConfigKey, Importance, Type, Values
-from ottla.server.config.validators import at_least
+from ottla.server.config.validators import at_least, one_of
 
 OWN_CONFIGS = {
     key.name: key
@@ -15,6 +16,9 @@ OWN_CONFIGS = {
         ConfigKey("ottla.admin.listener", Type.STRING, None, Importance.LOW,
             "HOST:PORT where /healthz, /readyz and /metrics are served over HTTP; nowhere by default, 0.0.0.0:9644 in a container. "
             "Everybody who reaches it may read it."),
+        ConfigKey("ottla.advertised.release", Type.STRING, next(iter(RELEASES)), Importance.MEDIUM,
+            "The release of Apache Kafka whose API versions, features and configurations this node has, no more and no fewer; new "
+            "clusters get its metadata.version. Nodes beside Apache Kafka's need the release of those.", one_of(*RELEASES)),
         ConfigKey("ottla.delegation.token.other.secret.key", Type.PASSWORD, None, Importance.LOW,
             "Another key by which delegation tokens are valid, so that delegation.token.secret.key can be replaced node by node."),
         ConfigKey("ottla.format.empty.directories", Type.BOOLEAN, False, Importance.LOW,

@@ -28,7 +28,8 @@ from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.primitives import Pieces
-from ottla.server.network.connection import Connection, Pause, Requests
+from ottla.server.network.connection import Connection, Pause
+from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import Buffer
 from ottla.server.network.route import make_codec
@@ -99,7 +100,7 @@ class LoginCounts:
 class Logins:
     """The rules and credentials that the connections of one SASL listener share."""
 
-    def __init__(self, rules: LoginRules, requests: Requests, world: World, wheel: TimerWheel) -> None:
+    def __init__(self, rules: LoginRules, requests: Dispatcher, world: World, wheel: TimerWheel) -> None:
         """`requests`: the dispatcher of authenticated connections."""
         self.rules = rules
         self.requests = requests
@@ -204,7 +205,8 @@ class Login:
         api = APIS[ApiKey(api_key)]
         if self._state is State.HANDSHAKE and api_key == ApiKey.API_VERSIONS and not self._knows_versions:
             # An unsupported version is answered, and the client retries with a lower one.
-            self._knows_versions = version <= api.max_version
+            route = self._logins.requests.routes.get(api_key)
+            self._knows_versions = route is not None and version <= route.max_version
             self._logins.requests.dispatch(self._connection, buf, pos, end)
             return
         expected = ApiKey.SASL_AUTHENTICATE if self._state is State.TOKENS else ApiKey.SASL_HANDSHAKE

@@ -11,8 +11,10 @@ from typing import Any
 
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decoder, encoder
+from ottla.protocol.features import DEFAULT
 from ottla.protocol.headers import request_header_version, response_header_version
 from ottla.protocol.primitives import Pieces
+from ottla.protocol.releases import Advertised
 from ottla.protocol.schema import fields
 from ottla.server.network.context import RequestContext
 
@@ -74,9 +76,8 @@ class Route:
         self.name = self.api.name
         self.handler = handler
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(getattr(handler, "func", handler)))
-        latest = self.api.max_version - 1 if self.api.latest_unstable else self.api.max_version
         self.min_version = self.api.min_version if min_version is None else min_version
-        self.max_version = latest if max_version is None else max_version
+        self.max_version = self.api.max_version if max_version is None else max_version
         # The advertised minimum may be lower than the served one, for clients that depend on it (KAFKA-18659).
         self.advertised_min = min(self.min_version, self.api.advertised_min)
         # Codecs by version. Each is created at its first use, because most versions are never used.
@@ -158,10 +159,14 @@ def body_encoder(encode: Encode) -> Encode:
 
 
 class RouteTable:
-    """All routes of a node, by API key. Two rows for one API are an internal error."""
+    """All routes of a kind of listener, by API key, with the versions of the advertised release. Two rows for one API are an internal error."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self.rows = sorted(routes, key=lambda route: route.api_key)
+    def __init__(self, routes: Iterable[Route], advertised: Advertised = DEFAULT) -> None:
+        self.rows = []
+        for route in sorted(routes, key=lambda route: route.api_key):
+            route.max_version = min(route.max_version, advertised.highest_version(route.api))
+            if route.max_version >= route.min_version:
+                self.rows.append(route)
         # One longer than the highest key there is; lookups by unknown keys are checked against its length.
         self.by_key: list[Route | None] = [None] * (max(APIS) + 1)
         for route in self.rows:

@@ -265,6 +265,22 @@ def test_a_filter_finds_names_defaults_and_all_and_says_what_is_wrong(node: Node
         assert ask(*wrong) == ErrorCode.INVALID_REQUEST, wrong
 
 
+def test_an_entitys_parts_and_values_are_in_kafkas_order_whatever_the_request_has(node: Node) -> None:
+    values = {"producer_byte_rate": 1024.0, "request_percentage": 50.0, "consumer_byte_rate": 2048.0}
+    parts = [EntityData("user", "in-order"), EntityData("client-id", "c")]
+    request = AlterClientQuotasRequest([EntryDataRequest(parts, [OpData(key, value) for key, value in values.items()])])
+    with node.wire() as wire:
+        (altered,) = wire.request(request, 1).entries
+        assert [part.entity_type for part in altered.entity] == ["client-id", "user"]
+        asked = DescribeClientQuotasRequest([ComponentData("user", 0, "in-order")])
+        eventually(lambda: bool(wire.request(asked, 1).entries), "the quotas to arrive")
+        (described,) = wire.request(asked, 1).entries
+        assert [part.entity_type for part in described.entity] == ["client-id", "user"]
+        assert [value.key for value in described.values] == [
+            "consumer_byte_rate", "request_percentage", "producer_byte_rate",
+        ]  # fmt: skip
+
+
 def test_quotas_outlive_a_restart(tmp_path: Path) -> None:
     node = start_node(tmp_path)
     try:

@@ -41,7 +41,9 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def cluster(directories: list[str]) -> Iterator[Cluster]:
-    with Cluster(3, per_node={1: {"log.dirs": ",".join(directories)}}) as running:
+    # The tools are 4.3.1's, and name no later levels.
+    release = {"ottla.advertised.release": "4.3.1"}
+    with Cluster(3, per_node={1: {"log.dirs": ",".join(directories)}}, **release) as running:
         yield running
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.protocol import features
 from ottla.protocol.features import FEATURES, METADATA_VERSION, METADATA_VERSIONS, default_levels, supported_levels
+from ottla.protocol.releases import KAFKA_4_3, Advertised
 from tests.protocol.catalog import DATA
 
 FACTS = [line.split() for line in (DATA / "protocol_facts.txt").read_text().splitlines()]
@@ -19,39 +20,36 @@ def test_metadata_version(level: int) -> None:
     assert (own.name, str(own.changed).lower()) == (name, changed)
     assert features.register_broker_record_version(level) == int(register)
     assert features.partition_record_version(level) == int(partition) == int(change)
-    if level > features.METADATA_VERSION_LATEST:
-        return  # Kafka 4.3.1 knows the first level of 4.4, but not yet all features that belong to it
-    ours = ",".join(f"{feature}={default_levels(level)[feature]}" for feature in sorted(FEATURES))
+    levels = default_levels(level, Advertised(KAFKA_4_3))
+    ours = ",".join(f"{feature}={levels[feature]}" for feature in sorted(FEATURES))
     assert f"{{{ours}}}" == defaults
 
 
 def test_latest_is_that_of_4_3() -> None:
-    assert [["latest", str(features.METADATA_VERSION_LATEST)]] == [words for words in FACTS if words[0] == "latest"]
-    assert features.metadata_version_name(features.METADATA_VERSION_LATEST) == "4.3-IV0"
+    assert [["latest", str(KAFKA_4_3.metadata_version)]] == [words for words in FACTS if words[0] == "latest"]
+    assert features.metadata_version_name(KAFKA_4_3.metadata_version) == "4.3-IV0"
 
 
 @pytest.mark.parametrize("words", [words for words in FACTS if words[0] == "feature"], ids=lambda words: words[1])
 def test_feature(words: list[str]) -> None:
     _, name, latest, *dependencies = words
     feature = FEATURES[name]
-    assert feature.max_level == int(latest)
+    assert supported_levels(Advertised(KAFKA_4_3))[name] == (0, int(latest))
     for level, text in enumerate(dependencies[1:]):
         assert text == (f"{{metadata.version={feature.needs[level]}}}" if feature.needs[level] else "{}")
 
 
 def test_new_cluster() -> None:
     assert default_levels() == {
-        "metadata.version": 30,
+        "metadata.version": 33,
         "kraft.version": 1,
         "transaction.version": 2,
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
-        "share.version": 1,
+        "share.version": 2,
         "streams.version": 1,
     }
-    assert supported_levels()[METADATA_VERSION] == (7, 30)
-    assert supported_levels()["share.version"] == (0, 1)
-    assert supported_levels(unstable=True)["share.version"] == (0, 2)
+    assert supported_levels()[METADATA_VERSION] == (7, 33)
     assert supported_levels().keys() == default_levels().keys()
 
 

@@ -168,6 +168,7 @@ COVERED_BY: dict[str, str] = {
     "broker/handlers/share_group_heartbeat.py": "tests/broker/share/test_over_the_wire.py",
     "broker/handlers/streams_group_describe.py": "tests/broker/groups/streams/test_over_the_wire.py",
     "broker/handlers/streams_group_heartbeat.py": "tests/broker/groups/streams/test_over_the_wire.py",
+    "broker/handlers/streams_group_topology_description_update.py": "tests/broker/test_unstable_features.py",
     "broker/handlers/sync_group.py": "tests/broker/groups/test_over_the_wire.py",
     "broker/handlers/txn_offset_commit.py": "tests/broker/transactions/test_same_answers_as_kafka.py",
     "broker/handlers/write_share_group_state.py": "tests/broker/share/test_over_the_wire.py",

@@ -1,56 +1,51 @@
-"""ApiVersions of each kind of listener beside Apache Kafka 4.3.1's: whatever differs is in one table, with its reason."""
+"""ApiVersions of each kind of listener beside Apache Kafka's, of each release that can be advertised: no more and no less."""
 
 from __future__ import annotations
 
 import pytest
 
 from ottla.broker.routes import ROUTES
+from ottla.broker.telemetry.service import TELEMETRY_APIS
 from ottla.controller.raft import routes as raft_routes
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import ApiKey
-from ottla.server.network.route import Route
-from tests.server.handlers import kafka_4_3_1
+from ottla.protocol.features import METADATA_VERSION, default_levels, supported_levels
+from ottla.protocol.releases import RELEASES, Advertised
+from ottla.server.network.route import Route, RouteTable
+from tests.server.handlers.kafka_tables import TABLES, versions
 
 EVERYWHERE = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
-NEWER = "a version that Kafka 4.4 adds"
-FROM_4_4 = "an API that Kafka 4.4 adds"
-TELEMETRY = "Kafka serves it with a plugin; here pushed metrics are in /metrics"
-
-#: listener, key -> reason. A row without a difference fails, too.
-DIFFERENCES: dict[tuple[str, ApiKey], str] = {
-    ("broker", ApiKey.API_VERSIONS): NEWER,
-    ("broker", ApiKey.TXN_OFFSET_COMMIT): NEWER,
-    ("broker", ApiKey.DELETE_GROUPS): NEWER,
-    ("broker", ApiKey.GET_TELEMETRY_SUBSCRIPTIONS): TELEMETRY,
-    ("broker", ApiKey.PUSH_TELEMETRY): TELEMETRY,
-    ("broker", ApiKey.STREAMS_GROUP_HEARTBEAT): NEWER,
-    ("broker", ApiKey.STREAMS_GROUP_DESCRIBE): NEWER,
-    ("broker", ApiKey.UNREGISTER_CONTROLLER): FROM_4_4,
-    ("controller", ApiKey.API_VERSIONS): NEWER,
-    ("controller", ApiKey.DESCRIBE_DELEGATION_TOKEN): "Kafka's controller lists it, but has no handler for it",
-    ("controller", ApiKey.UNREGISTER_CONTROLLER): FROM_4_4,
-}
 
 
-def served(listener: str) -> dict[int, tuple[int, int]]:
+def served(listener: str, advertised: Advertised) -> dict[int, tuple[int, int]]:
     keys: list[ApiKey] = list(EVERYWHERE)
     if listener == "broker":
-        keys += [row.api_key for row in ROUTES]
+        keys += [row.api_key for row in ROUTES if row.api_key not in TELEMETRY_APIS]
     else:
         keys += [key for key, _ in CONTROLLER_ROUTES] + [*raft_routes.READERS, ApiKey.DESCRIBE_QUORUM, ApiKey.ENVELOPE]
-    routes = [Route(key, lambda request, context: None) for key in keys]
-    return {int(route.api_key): (route.advertised_min, route.max_version) for route in routes}
+    table = RouteTable([Route(key, lambda request, context: None) for key in keys], advertised)
+    return {int(route.api_key): (route.advertised_min, route.max_version) for route in table.rows}
 
 
-@pytest.mark.parametrize(("listener", "text"), [("broker", kafka_4_3_1.BROKER), ("controller", kafka_4_3_1.CONTROLLER)])
-def test_each_difference_from_kafka_4_3_1_has_its_reason(listener: str, text: str) -> None:
-    kafka, ours = kafka_4_3_1.versions(text), served(listener)
-    found = {
-        ApiKey(key): f"Kafka {kafka.get(key)}, here {ours.get(key)}"
-        for key in sorted(kafka.keys() | ours.keys())
-        if kafka.get(key) != ours.get(key)
-    }
-    explained = {key: reason for (where, key), reason in DIFFERENCES.items() if where == listener}
-    assert found.keys() <= explained.keys(), {key.name: text for key, text in found.items() if key not in explained}
-    over = [key.name for key in explained if key not in found]
-    assert not over, f"no longer different: {over}"
+@pytest.mark.parametrize("release", TABLES)
+@pytest.mark.parametrize("listener", ["broker", "controller"])
+def test_a_listener_has_the_versions_of_the_release(release: str, listener: str) -> None:
+    kafka = versions(getattr(TABLES[release], listener))
+    assert served(listener, Advertised(RELEASES[release])) == kafka
+    unstable = kafka | ({int(ApiKey.INIT_PRODUCER_ID): (0, 6)} if listener == "broker" else {})
+    assert served(listener, Advertised(RELEASES[release], unstable_apis=True)) == unstable
+
+
+@pytest.mark.parametrize("release", TABLES)
+def test_the_features_are_those_of_the_release(release: str) -> None:
+    table, stable = TABLES[release], Advertised(RELEASES[release])
+    assert supported_levels(stable) == table.supported
+    # Kafka's nodes had configured voters: their kraft.version is 0, which is not among the finalized ones.
+    assert default_levels(advertised=stable) == table.finalized | {"kraft.version": 1}
+    unstable, level = stable._replace(unstable_features=True), table.unstable_metadata_version
+    assert supported_levels(unstable) == table.supported | {METADATA_VERSION: (7, level)}
+    assert default_levels(advertised=unstable) == table.finalized | {"kraft.version": 1, METADATA_VERSION: level}
+
+
+def test_each_release_that_can_be_advertised_has_its_table() -> None:
+    assert TABLES.keys() == RELEASES.keys()

@@ -16,6 +16,7 @@ from tests.rules.sources import sources
 #: Tables that name a property without reading it, and tools that write or check a node's file.
 NOT_READERS = (
     "server/config/",
+    "protocol/releases.py",
     "ottla/container/",
     "ottla/cli/commands/",
     "ottla/cli/shims/",

@@ -18,10 +18,10 @@ from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voter
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.formatting import new_directory_id, own_voter
 from ottla.protocol.features import (
+    DEFAULT,
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_LATEST,
     default_levels,
     metadata_version_level,
     metadata_version_name,
@@ -29,6 +29,7 @@ from ottla.protocol.features import (
 )
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
 from ottla.protocol.primitives import uuid_from_str
+from ottla.protocol.releases import Advertised
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import read_address
 from ottla.server.config.load import NodeConfig
@@ -62,8 +63,8 @@ def format_directories(
     voters = _initial_voters(config, options, directory_id)
     if voters is not None and (own := voters.get(node_id)) is not None:
         directory_id = own.key.directory_id
-    unstable = config is not None and config["unstable.feature.versions.enable"]
-    levels = feature_levels(options.release_version, options.feature, unstable=unstable)
+    advertised = DEFAULT if config is None else config.advertised
+    levels = feature_levels(options.release_version, options.feature, advertised)
     users = _users(options.add_scram or [], levels[METADATA_VERSION], rng)
     directories = directories_of(properties)
     missing = _not_formatted(files, directories, options)
@@ -174,21 +175,21 @@ def read_initial_controllers(text: str, listener: str) -> VoterSet:
 # -- The features of a new cluster -----------------------------------------------------------------------------------
 
 
-def feature_levels(release: str | None, features: list[str], *, unstable: bool = False) -> dict[str, int]:
+def feature_levels(release: str | None, features: list[str], advertised: Advertised = DEFAULT) -> dict[str, int]:
     """Return the feature levels of a new cluster, changed by `name=level`; kraft.version follows from the voters."""
     wanted = dict(_feature(text) for text in features)
     if release is not None and METADATA_VERSION in wanted:
         raise CannotFormat("Use --release-version or --feature metadata.version, but not both.")
     try:
-        metadata_version = wanted.pop(METADATA_VERSION, METADATA_VERSION_LATEST)
+        metadata_version = wanted.pop(METADATA_VERSION, advertised.metadata_version)
         if release is not None:
             metadata_version = metadata_version_level(release)
     except ValueError as fault:
         raise CannotFormat(str(fault)) from None
-    levels = {**default_levels(metadata_version), **wanted}
+    levels = {**default_levels(metadata_version, advertised), **wanted}
     levels.pop(KRAFT_VERSION)
     for name, level in levels.items():
-        lowest, highest = supported_levels(unstable=unstable)[name]
+        lowest, highest = supported_levels(advertised)[name]
         if level and not lowest <= level <= highest:
             raise CannotFormat(f"{name} can be {lowest} to {highest} here, not {level}")
         needed = max(FEATURES[name].needs[:level], default=0) if name in FEATURES else 0

@@ -11,6 +11,7 @@ from typing import NoReturn
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.cli.errors import CommandFailed
+from ottla.protocol.releases import RELEASES
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -40,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         if "--version" in arguments:
             from importlib.metadata import version
 
-            print(f"4.3.1 (Ottla {version('ottla')})")
+            print(f"{next(iter(RELEASES))} (Ottla {version('ottla')})")
             raise SystemExit(0)
         parsed = self.parse_args(arguments)
         parsed.client_properties = client_properties(getattr(parsed, "command_config", None))

@@ -8,10 +8,8 @@ import pytest
 
 from ottla.broker.share.record_state import RecordState
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.record import Record
 from tests.broker.conftest import Node, eventually, start_node, stop_node
@@ -20,20 +18,13 @@ from tests.broker.share.state_client import StateClient
 from tests.broker.share.test_fetch_over_the_wire import Share, records_of, until
 from tests.broker.wire import Wire
 
-UPGRADE = 1
-
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     started = start_node(
-        unstable_feature_versions_enable="true",
         group_share_min_delivery_count_limit="2",
         errors_deadletterqueue_auto_create_topics_enable="true",
     )
-    with started.wire() as wire:
-        update = FeatureUpdateKey(SHARE_VERSION, 2, upgrade_type=UPGRADE)
-        answer = wire.request(UpdateFeaturesRequest(feature_updates=[update]))
-        assert not answer.error_code, answer
     yield started
     stop_node(started)
 

@@ -12,11 +12,13 @@ from ottla.controller.decisions.features import (
 )
 from ottla.controller.decisions.settings import ControlSettings
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import METADATA_VERSION_UNSTABLE
 from ottla.protocol.internal_topics.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.releases import KAFKA_4_3, KAFKA_4_4, Advertised, Release
 from tests.controller.harness import CLUSTER_ID, DecisionHarness
 from tests.controller.images import same_content
+
+UNSTABLE = KAFKA_4_4.unstable_metadata_version
 
 
 def update(
@@ -53,18 +55,18 @@ def test_levels_go_up_and_down() -> None:
 
 def test_the_metadata_of_the_next_release_is_for_clusters_whose_nodes_all_enable_it() -> None:
     stable = DecisionHarness()
-    _, why = update(stable, "metadata.version", METADATA_VERSION_UNSTABLE)
-    assert why is not None and "only supports versions 7-30" in why
-    settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID, unstable_features=True)
-    _, why = update(DecisionHarness(1, settings=settings), "metadata.version", METADATA_VERSION_UNSTABLE)
-    assert why is not None and "Broker 1 only supports versions 7-30" in why
+    _, why = update(stable, "metadata.version", UNSTABLE)
+    assert why is not None and "only supports versions 7-33" in why
+    settings = ControlSettings(node_id=1, cluster_id=CLUSTER_ID, advertised=Advertised(unstable_features=True))
+    _, why = update(DecisionHarness(1, settings=settings), "metadata.version", UNSTABLE)
+    assert why is not None and "Broker 1 only supports versions 7-33" in why
     unstable = DecisionHarness(0, settings=settings)
-    assert update(unstable, "metadata.version", METADATA_VERSION_UNSTABLE) == ("NONE", None)
-    assert level(unstable, "metadata.version") == METADATA_VERSION_UNSTABLE
-    _, why = update(stable, "share.version", 2)
+    assert update(unstable, "metadata.version", UNSTABLE) == ("NONE", None)
+    assert level(unstable, "metadata.version") == UNSTABLE
+    earlier = ControlSettings(node_id=1, cluster_id=CLUSTER_ID, advertised=Advertised(KAFKA_4_3))
+    _, why = update(DecisionHarness(0, settings=earlier), "share.version", 2)
     assert why is not None and "only supports versions 0-1" in why
-    assert update(unstable, "share.version", 2) == ("NONE", None)
-    assert level(unstable, "share.version") == 2
+    assert update(stable, "share.version", 2) == ("NONE", None)
 
 
 def test_kraft_version_goes_up_with_the_quorum_s_own_records_and_never_down() -> None:
@@ -163,16 +165,17 @@ def test_a_level_needs_every_broker_and_every_voter() -> None:
     assert message is not None and message.endswith("Broker 4 only supports versions 7-29")
 
 
-def test_a_new_cluster_begins_as_apache_kafka_4_3_1_begins() -> None:
+@pytest.mark.parametrize(("release", "level", "share"), [(KAFKA_4_3, 30, 1), (KAFKA_4_4, 33, 2)])
+def test_a_new_cluster_begins_as_one_of_the_release_begins(release: Release, level: int, share: int) -> None:
     lines = [
         f"{record.name}={record.feature_level if isinstance(record, FeatureLevelRecord) else record.value}"
-        for record in bootstrap_records(min_insync_replicas=1)
+        for record in bootstrap_records(1, Advertised(release))
     ]
     assert lines == [
-        "metadata.version=30",
+        f"metadata.version={level}",
         "eligible.leader.replicas.version=1",
         "group.version=1",
-        "share.version=1",
+        f"share.version={share}",
         "streams.version=1",
         "transaction.version=2",
         "min.insync.replicas=1",

@@ -9,8 +9,8 @@ from ottla.protocol.messages.unregister_controller import UnregisterControllerRe
 from tests.controller.handlers.test_handlers import connected
 
 
-async def test_at_kafka_4_3s_default_metadata_version_no_controller_is_forgotten(tmp_path: Path) -> None:
+async def test_a_voter_is_not_forgotten(tmp_path: Path) -> None:
     async with connected(tmp_path) as (_, channel):
         response = await channel.request(UnregisterControllerRequest(controller_id=1))
-        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert response.error_message == "The current MetadataVersion is too old to support unregistering controllers."
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert response.error_message == "Controller 1 is still a voter of the quorum."

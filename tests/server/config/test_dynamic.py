@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.releases import KAFKA_4_3
 from ottla.server.config.dynamic import (
     DEDUPE_BUFFER_MIN,
     Described,
@@ -25,6 +26,9 @@ from ottla.server.config.load import NodeConfig
 #: Per resource (type:name) its rows: name, value, read-only, source, sensitive, type, synonyms.
 GOLDEN: dict[str, list[list[Any]]] = json.loads(
     (Path(__file__).parent.parent / "golden" / "describe_configs_4_3_1.json").read_text()
+)
+GOLDEN_4_4: dict[str, list[list[Any]]] = json.loads(
+    (Path(__file__).parent.parent / "golden" / "describe_configs_4_4_0.json").read_text()
 )
 STATIC = {
     "process.roles": "broker,controller",
@@ -85,9 +89,24 @@ def compare(described: list[Described], resource: str) -> None:
 def test_a_broker(config: NodeConfig) -> None:
     described = describe_broker(config.levels, config.values)
     compare(described, "4:1")
-    new_in_4_4 = {row.name for row in described} - {row[0] for row in GOLDEN["4:1"]}
-    assert len(new_in_4_4) == 10
-    assert not any(name.startswith(("log.retention", "socket", "num.")) for name in new_in_4_4)
+    assert {row.name for row in described} - {row[0] for row in GOLDEN["4:1"]} <= KAFKA_4_3.lacks_configs
+
+
+@pytest.mark.parametrize("resource", ["4:1", "2:t1", "32:g1", "32:g0"])
+def test_everything_is_described_as_by_the_newest_release_and_nothing_else(config: NodeConfig, resource: str) -> None:
+    described = {
+        "4:1": lambda: describe_broker(config.levels, config.values),
+        "2:t1": lambda: describe_topic(TOPIC, config.levels, config.values),
+        "32:g1": lambda: describe_group(GROUP, config.levels, config.values),
+        "32:g0": lambda: describe_group({}, config.levels, config.values),
+    }[resource]()
+    assert rows(described) == {row[0]: row for row in GOLDEN_4_4[resource]}
+
+
+def test_an_internal_setting_of_a_group_is_described_where_it_is_set(config: NodeConfig) -> None:
+    described = rows(describe_group({"streams.num.warmup.replicas": "3"}, config.levels, config.values))
+    assert len(described) == len(GOLDEN_4_4["32:g0"]) + 1
+    assert described["streams.num.warmup.replicas"][1] == "3"
 
 
 def test_what_was_set_for_all_brokers(config: NodeConfig) -> None:

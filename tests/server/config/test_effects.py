@@ -79,6 +79,15 @@ def test_everything_else_that_is_set_in_vain_is_named_in_one_line(caplog: pytest
     assert line.endswith("have no effect in Ottla: " + ", ".join(sorted(in_vain)))
 
 
+def test_a_bound_that_kafka_needs_and_ottla_does_not_is_no_reason_for_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        log_ignored(NodeConfig({**NODE, "group.consumer.min.heartbeat.interval.ms": "250"}))
+    [line] = [record for record in caplog.records if "group.consumer.min.heartbeat" in record.getMessage()]
+    assert (line.levelno, "not needed" in line.getMessage()) == (logging.INFO, True)
+
+
 def test_a_cordoned_directory_has_to_be_one_of_the_nodes() -> None:
     config = NodeConfig({**NODE, "cordoned.log.dirs": "/b"})
     assert [config.is_cordoned(path) for path in ("/a", "/b")] == [False, True]

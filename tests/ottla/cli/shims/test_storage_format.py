@@ -14,6 +14,7 @@ from ottla.controller.raft.snapshots import SnapshotReader, file_name, read_boot
 from ottla.controller.raft.voters import VoterSet
 from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
+from ottla.protocol.releases import KAFKA_4_3, Advertised
 from ottla.storage.files import OsFiles
 from ottla.storage.log_dirs import read_meta_properties
 
@@ -85,7 +86,7 @@ def test_a_cluster_begins_with_the_features_of_the_release_that_was_asked_for(tm
         (CONTROLLER, ("--initial-controllers", "1@127.0.0.1:9093"), "wants id@host:port:directory-id"),
         (CONTROLLER, ("--initial-controllers", f"{ONE},{ONE}"), "names node 1 twice"),
         (CONTROLLER, ("--standalone", "-r", "0.9"), "is not a release or metadata.version"),
-        (CONTROLLER, ("--standalone", "-f", "share.version=9"), "share.version can be 0 to 1 here, not 9"),
+        (CONTROLLER, ("--standalone", "-f", "share.version=9"), "share.version can be 0 to 2 here, not 9"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(
@@ -97,10 +98,16 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(
 
 
 def test_the_next_releases_metadata_is_formatted_where_it_is_enabled() -> None:
+    with pytest.raises(CannotFormat, match=r"metadata.version can be 7 to 33 here, not 34"):
+        feature_levels("4.5", [])
+    unstable = Advertised(unstable_features=True)
+    assert (
+        feature_levels(None, [], unstable)["metadata.version"]
+        == 34
+        == feature_levels("4.5", [], unstable)["metadata.version"]
+    )
     with pytest.raises(CannotFormat, match=r"metadata.version can be 7 to 30 here, not 33"):
-        feature_levels("4.4", [])
-    levels = feature_levels("4.4", [], unstable=True)
-    assert (levels["metadata.version"], levels["share.version"]) == (33, 2)
+        feature_levels("4.4", [], Advertised(KAFKA_4_3))
 
 
 def test_a_feature_that_needs_a_newer_metadata_version_is_refused() -> None:
