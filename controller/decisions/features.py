@@ -175,7 +175,7 @@ def _reason_not_supported(state: ControlState, name: str, level: int, voters: fr
     ranges = supported_levels(state.settings.advertised)
     own = state.settings.node_id
     if name not in ranges:
-        return f"Local controller {own} does not support this feature."
+        return f"Feature {name} not found." if level == 0 else f"Local controller {own} does not support this feature."
     reason = _outside(f"Local controller {own}", FeatureRange(*ranges[name]), level)
     if reason is not None:
         return reason

@@ -17,6 +17,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from ottla.testing import Cluster
+from tests.broker.share.member import set_group
+from tests.broker.wire import Wire
 from tests.clients.conftest import SOONER
 from tests.clients.test_confluent_kafka import consume, ensure_topic
 
@@ -93,6 +95,21 @@ def test_members_share_the_partitions_commit_leave_and_go_on_where_the_group_was
     assert [p.offset for p in second.committed(partitions, timeout=10)] == [30, 30, 30, 30]
     second.close()
     admin.delete_consumer_groups([topic])[topic].result(10)
+
+
+def test_a_regular_expression_of_topics_that_were_just_made_has_them_long_before_the_second_heartbeat(
+    bootstrap: str, topic: str
+) -> None:
+    """It took a whole heartbeat interval, which is a quarter of a minute here."""
+    with Wire(int(bootstrap.rpartition(":")[2])) as wire:
+        set_group(wire, topic, consumer_heartbeat_interval_ms="15000")
+    ensure_topic(bootstrap, topic, partitions=4)
+    consumer = member(bootstrap, topic)
+    begun = time.monotonic()
+    consumer.subscribe([f"^{topic}.*"])
+    poll_until([consumer], lambda: counts([consumer]) == [4])
+    assert time.monotonic() - begun < 12
+    consumer.close()
 
 
 def test_a_static_member_comes_back_to_its_partitions(bootstrap: str, topic: str) -> None:

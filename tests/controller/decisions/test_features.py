@@ -122,6 +122,12 @@ def test_switching_elr_on_writes_the_minimum_down() -> None:
             "Invalid update version 1 for feature no.such. Local controller 1 does not support this feature.",
         ),
         (
+            "no.such",
+            0,
+            UPGRADE,
+            "Invalid update version 0 for feature no.such. Feature no.such not found.",
+        ),
+        (
             "group.version",
             9,
             UPGRADE,
