@@ -95,6 +95,15 @@ class SimNode:
         except FAILED_TO_START as failure:
             self.failure = failure
 
+    async def live_unmounted(self, rng: random.Random) -> None:
+        """After a crash. Invariant 19 judges a voter that starts all the same: it has forgotten what it acknowledged."""
+        mounted, self.host.disk = self.host.disk, self.host.empty_disk(rng)
+        self.boot()
+        self.is_leaving = True  # no supervisor and no other fault takes it for a node that has failed, or is there
+        await asyncio.sleep(rng.uniform(0.5, 6))
+        await self.crash(power=False)
+        self.host.disk = mounted
+
     async def crash(self, power: bool) -> None:
         self.server, self.is_serving = None, False
         await self.host.crash(power)

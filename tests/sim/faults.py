@@ -56,9 +56,12 @@ class Faults:
         admin: Admin,
         *,
         flushes: bool,
+        unmounts: random.Random | None = None,
     ) -> None:
         self.cluster, self.rng, self.history, self.clients, self.admin = cluster, rng, history, clients, admin
         self.flushes = flushes
+        #: By chance of its own: the other faults of a seed are what they were.
+        self._unmounts = unmounts
         self.struck: dict[str, int] = {}
         #: It may have lost what it had not synced, and is not in every ISR again yet.
         self.lossy: SimNode | None = None
@@ -209,6 +212,10 @@ class Faults:
 
     async def _down(self, node: SimNode, power: bool, seconds: tuple[float, float] = (0.1, 8.0)) -> None:
         await node.crash(power)
+        if self._unmounts is not None and node.is_controller and self._unmounts.random() < 0.5:
+            self.struck["disk not mounted"] = self.struck.get("disk not mounted", 0) + 1
+            self.history.note(f"the disk of {node} is not mounted")
+            await node.live_unmounted(self._unmounts)
         await asyncio.sleep(self.rng.uniform(*seconds))
         node.host.disk.room_bytes = CAPACITY_BYTES
         node.boot()

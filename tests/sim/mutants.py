@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla import formatting
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.groups.consumer import subscribe
 from ottla.broker.groups.consumer.group import ConsumerGroup
@@ -324,6 +325,11 @@ CONTROLLER = {
     ),
 }
 QUORUM = {
+    "formats-by-itself": Mutant(
+        "a voter whose disk is not mounted formats the empty directory, and votes",
+        ((formatting, "may_format", always),),
+        frozenset({"18", "19"}),
+    ),
     "vote-not-durable": _mutant(
         "a vote is not synced before it is sent", (ElectionStore, "write", write_vote_without_sync)
     ),

@@ -32,6 +32,9 @@ MOVE_SHARE = 0.2
 #: Of the seeds that may have a share group: those in which it has a dead-letter topic.
 DEAD_LETTER_SHARE = 0.5
 
+#: Of the seeds with static voters: those in which a killed one may start while its disk is not mounted.
+UNMOUNTED_SHARE = 0.3
+
 #: Bounds of the real code, for the time of a run.
 Bounds = dict[tuple[ModuleType, str], int]
 #: A move of a few KB takes many turns, and dead letters are tried until the last fault is over.
@@ -60,6 +63,8 @@ class Plan:
     moves: bool = False
     #: A share group has a dead-letter topic (KIP-1191), which takes share.version 2.
     dead_letters: bool = False
+    #: The disk of a static voter may be not mounted when it starts.
+    unmounts: bool = False
 
     @property
     def flushes(self) -> bool:
@@ -69,7 +74,8 @@ class Plan:
         slices = " small slices" if self.small_slices else ""
         formatted = f" metadata.version {self.metadata_version}" if self.metadata_version else ""
         voters = f" voters {self.first_voters}" if self.first_voters else ""
-        return f"{dict(self.roles)} {dict(self.settings)}{formatted}{voters}{slices}"
+        unmounts = " disks not mounted" if self.unmounts else ""
+        return f"{dict(self.roles)} {dict(self.settings)}{formatted}{voters}{slices}{unmounts}"
 
 
 def choose(rng: random.Random, seed: int) -> Plan:
@@ -118,7 +124,8 @@ def choose(rng: random.Random, seed: int) -> Plan:
     dead_letters = metadata_version is None and random.Random(f"dead letters {seed}").random() < DEAD_LETTER_SHARE
     if dead_letters:
         settings[UNSTABLE_FEATURES] = "true"
-    return Plan(roles, settings, min_isr, metadata_version, first_voters, small_slices, moves, dead_letters)
+    unmounts = not first_voters and random.Random(f"unmounted {seed}").random() < UNMOUNTED_SHARE
+    return Plan(roles, settings, min_isr, metadata_version, first_voters, small_slices, moves, dead_letters, unmounts)
 
 
 @asynccontextmanager

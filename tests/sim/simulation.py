@@ -125,7 +125,10 @@ class Simulation:
         clients = self._clients()
         names = [client.name for client in clients]
         faults_rng = random.Random(rng.getrandbits(64))
-        self.faults = Faults(cluster, faults_rng, self.history, names, self.admin, flushes=plan.flushes)
+        unmounts = random.Random(f"not mounted {self.seed}") if plan.unmounts else None
+        self.faults = Faults(
+            cluster, faults_rng, self.history, names, self.admin, flushes=plan.flushes, unmounts=unmounts
+        )
         pause_seconds = rng.choice((0.7, 1.5, 3.0, 6.0))
         async with self._watched(), slices(plan):
             cluster.start()

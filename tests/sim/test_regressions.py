@@ -226,32 +226,38 @@ def test_a_node_that_its_loop_has_dropped_during_its_start_runs_nothing_more() -
     run(main())
 
 
-def test_a_voter_whose_disk_is_not_mounted_elects_no_leader_that_lacks_committed_metadata() -> None:
+async def a_voter_starts_while_its_disk_is_not_mounted() -> None:
     """A topic is committed by two of three; then one of them has an empty disk, and the other is not back yet."""
+    harness = SimClusterHarness(TOGETHER)
+    await harness.begin()
+    first, second, third = harness.cluster.nodes
+    await third.crash(power=False)
+    assert await harness.admin.spawn(harness.admin.create("precious", 1, {}, 2), "creates")
+    harness.invariants.check()
+    for node in (first, second):
+        await node.crash(power=False)
+    mounted, second.host.disk = second.host.disk, second.host.empty_disk(random.Random(2))
+    for node in (second, third):
+        node.boot()
+    for _ in range(100):
+        await asyncio.sleep(0.1)
+        harness.invariants.check()
+    assert isinstance(second.failure, NotFormatted) and harness.cluster.active_controller is None
+    await second.crash(power=False)
+    second.host.disk = mounted
+    for node in (first, second):
+        node.boot()
+    assert await harness.cluster.all_serve(30)
+    active = harness.cluster.active_controller
+    assert active is not None and active.server is not None
+    assert active.server.metadata.loader.image.topics.by_name("precious") is not None
 
-    async def main() -> None:
-        harness = SimClusterHarness(TOGETHER)
-        await harness.begin()
-        first, second, third = harness.cluster.nodes
-        await third.crash(power=False)
-        assert await harness.admin.spawn(harness.admin.create("precious", 1, {}, 2), "creates")
-        for node in (first, second):
-            await node.crash(power=False)
-        mounted, second.host.disk = second.host.disk, SimDisk(random.Random(2), lambda: 0)
-        for node in (second, third):
-            node.boot()
-        await asyncio.sleep(10)
-        assert isinstance(second.failure, NotFormatted) and harness.cluster.active_controller is None
-        await second.crash(power=False)
-        second.host.disk = mounted
-        for node in (first, second):
-            node.boot()
-        assert await harness.cluster.all_serve(30)
-        active = harness.cluster.active_controller
-        assert active is not None and active.server is not None
-        assert active.server.metadata.loader.image.topics.by_name("precious") is not None
 
-    run(main())
+def test_a_voter_whose_disk_is_not_mounted_elects_no_leader_that_lacks_committed_metadata() -> None:
+    run(a_voter_starts_while_its_disk_is_not_mounted())
+    with applied("formats-by-itself"), pytest.raises(Violation) as caught:
+        run(a_voter_starts_while_its_disk_is_not_mounted())
+    assert MUTANTS["formats-by-itself"].is_caught_by(caught.value.number)
 
 
 @pytest.mark.parametrize("path", ["/data", "/var/lib/kafka/data"])

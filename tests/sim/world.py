@@ -101,14 +101,18 @@ class SimHost:
     def __init__(self, name: str, hub: SimHub, rng: random.Random) -> None:
         self.name, self.hub, self.rng = name, hub, rng
         self.clock = SimClock(asyncio.get_running_loop())
-        self.disk = SimDisk(random.Random(rng.getrandbits(64)), lambda: self.clock.wall_ms())
-        self.disk.on_killed = self._process_ended
+        self.disk = self.empty_disk(random.Random(rng.getrandbits(64)))
         self.lane = Lane(name)
         self.tasks: Tasks | None = None
         #: How long work on another thread takes at most, which is a flush in most cases.
         self.disk_seconds_max = DISK_SECONDS_MAX
         #: How long a turn of its processes' loop takes: other things happen between two slices of some work.
         self.turn_ms = 0.0
+
+    def empty_disk(self, rng: random.Random) -> SimDisk:
+        disk = SimDisk(rng, lambda: self.clock.wall_ms())
+        disk.on_killed = self._process_ended
+        return disk
 
     def _process_ended(self) -> None:
         """Tasks of it that still run, until `crash`, can reach no other process."""
