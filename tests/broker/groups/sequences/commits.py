@@ -12,7 +12,10 @@ from tests.broker.groups.sequences.step import Sequence
 
 
 def commits_sequence(chance: Random) -> Sequence:
-    """Commits by a member, with older epochs, by a producer without a member, in a transaction and without one; ids that classic clients do not come back with."""
+    """Commits by a member, with older epochs, or by a producer without one, in a transaction or not.
+
+    Classic clients that are sent a member id do not come back with it.
+    """
     kind = chance.choice(("consumer", "consumer", "streams"))
     script = Script(chance)
     add, someone = script.add, script.someone
