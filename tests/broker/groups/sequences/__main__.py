@@ -17,9 +17,12 @@ from random import Random
 from tests.broker.groups.sequences.compare import Comparison
 from tests.broker.groups.sequences.generators import GENERATORS
 from tests.broker.groups.sequences.recorded import record
+from tests.broker.groups.sequences.sides import BIDIRECTIONAL, PLAYERS, POLICY, PROPERTIES
 
 #: The seeds, of each kind, whose answers are in the recorded file.
 RECORDED = range(20)
+#: The same, of the kinds of commits.py.
+RECORDED_COMMITS = range(10)
 
 
 def main() -> int:
@@ -29,14 +32,19 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=39092)
     parser.add_argument("--shown", type=int, default=5)
     parser.add_argument("--raw", action="store_true", help="as they are, not shrunk")
+    parser.add_argument("--policy", default=BIDIRECTIONAL, help=f"the broker's {POLICY}")
     args = parser.parse_args()
     first, last = map(int, args.seeds.split("-"))
     numbers = itertools.count(int(time.time() * 10) % 10**9 * 1000)
-    comparison = Comparison(args.port, numbers.__next__)
+    comparison = Comparison(args.port, numbers.__next__, PROPERTIES | {POLICY: args.policy})
     if args.kind == "record":
         record(
             comparison.agreed(
-                [make(Random(f"{kind} {seed}")) for kind, make in GENERATORS.items() for seed in RECORDED]
+                [
+                    make(Random(f"{kind} {seed}"))
+                    for kind, make in GENERATORS.items()
+                    for seed in (RECORDED if kind in PLAYERS else RECORDED_COMMITS)
+                ]
             )
         )
         return 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from tests.broker.groups.sequences.sides import of_broker, of_simulation
+from tests.broker.groups.sequences.sides import PROPERTIES, of_broker, of_simulation
 from tests.broker.groups.sequences.step import Sequence
 from tests.sim.loop import run
 
@@ -50,10 +50,10 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """`next_number` gives numbers that no group or topic of the broker has in its name."""
+    """`next_number` gives numbers that no group or topic of the broker has in its name; it was started with `properties`."""
 
-    def __init__(self, port: int, next_number: Callable[[], int]) -> None:
-        self.port, self.next_number = port, next_number
+    def __init__(self, port: int, next_number: Callable[[], int], properties: Mapping[str, str] = PROPERTIES) -> None:
+        self.port, self.next_number, self.properties = port, next_number, properties
 
     def compared(self, sequences: list[Sequence]) -> list[Difference]:
         found = []
@@ -62,7 +62,7 @@ class Comparison:
             numbered = [(self.next_number(), sequence) for sequence in some]
             kafka = asyncio.run(of_broker(self.port, numbered))
             logging.disable(logging.WARNING)  # of our node
-            ours = run(of_simulation(numbered))
+            ours = run(of_simulation(numbered, self.properties))
             logging.disable(logging.NOTSET)
             found += map(Difference, some, kafka, ours)
         return found

@@ -8,13 +8,14 @@ from typing import Any
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.broker.groups.sequences.acts import MEMBERS, Acts, Script
-from tests.broker.groups.sequences.player import Member, Player, names_of
+from tests.broker.groups.sequences.classic import ClassicPlayer
+from tests.broker.groups.sequences.player import Member, names_of
 from tests.broker.groups.sequences.step import Sequence, actual
 
 SHORT_SESSION = {"consumer.session.timeout.ms": "6000", "consumer.heartbeat.interval.ms": "2000"}
 
 
-class ConsumerPlayer(Player):
+class ConsumerPlayer(ClassicPlayer):
     protocol = "consumer"
 
     async def join(

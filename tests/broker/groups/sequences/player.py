@@ -197,16 +197,19 @@ class Player:
     async def fetch(self, member: Member, epoch: str = "same", topic: str = "t", v: str = "9") -> Any:
         return await self._fetch(member.id, member.epoch_of(epoch), topic, int(v))
 
-    async def admin_fetch(self, topic: str = "t", v: str = "9") -> Any:
-        return await self._fetch(None, -1, topic, int(v))
+    async def admin_fetch(self, topic: str = "t", v: str = "9", stable: str = "0") -> Any:
+        return await self._fetch(None, -1, topic, int(v), stable == "1")
 
-    async def _fetch(self, member_id: str | None, epoch: int, topic: str, v: int) -> Any:
+    async def _fetch(self, member_id: str | None, epoch: int, topic: str, v: int, stable: bool = False) -> Any:
         topics = None
         if topic != "all":
             by_id: Mapping[str, Any] = {"topic_id": self.topic_id(topic)} if v >= 10 else {"name": self.topic(topic)}
             topics = [OffsetFetchRequestTopics(partition_indexes=[0, 1], **by_id)]
         return await self.side.request(
-            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group, member_id, epoch, topics)]), v
+            OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(self.group, member_id, epoch, topics)], require_stable=stable
+            ),
+            v,
         )
 
     async def forget(self, topic: str = "t") -> Any:

@@ -1,4 +1,4 @@
-"""Apache Kafka's answers to fifty sequences of mixed kinds, in a file."""
+"""Apache Kafka's answers to ninety sequences of mixed kinds, in a file."""
 
 from __future__ import annotations
 

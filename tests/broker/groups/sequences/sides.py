@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
@@ -60,6 +60,11 @@ PROPERTIES = {
         }.items()
     },
 }
+
+#: Sequences with classic members are played with each value of it.
+POLICY = "group.consumer.migration.policy"
+BIDIRECTIONAL = "bidirectional"
+POLICIES = (BIDIRECTIONAL, "upgrade", "downgrade", "disabled")
 
 #: Where the simulator's clusters have other values.
 KAFKAS_DEFAULTS = {
@@ -164,7 +169,7 @@ class Broker:
         await asyncio.sleep(2 * self.settle_seconds)
 
     async def _coordinators(self) -> None:
-        for key_type, key in ((0, "g"), (2, "g:AAAAAAAAAAAAAAAAAAAAAQ:0")):
+        for key_type, key in ((0, "g"), (1, "x"), (2, "g:AAAAAAAAAAAAAAAAAAAAAQ:0")):
             while True:
                 answer = await self.request(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 6)
                 if not answer.coordinators[0].error_code:
@@ -214,14 +219,16 @@ async def of_broker(port: int, sequences: Sequence[tuple[int, Steps]], at_once: 
         await world.close()
 
 
-async def of_simulation(sequences: Sequence[tuple[int, Steps]]) -> list[list[str]]:
+async def of_simulation(
+    sequences: Sequence[tuple[int, Steps]], properties: Mapping[str, str] = PROPERTIES
+) -> list[list[str]]:
     """Ours; to be run by `tests.sim.loop.run`."""
     small = dict.fromkeys(("default.replication.factor", "min.insync.replicas"), "1")
     internal = {f"{topic}.replication.factor": "1" for topic in ("offsets.topic", "transaction.state.log")}
     internal["share.coordinator.state.topic.replication.factor"] = "1"
     internal["share.coordinator.state.topic.min.isr"] = internal["transaction.state.log.min.isr"] = "1"
     long = {f"group.{kind}.session.timeout.ms": "45000" for kind in ("consumer", "share", "streams")}
-    settings = {**small, **internal, **long, **KAFKAS_DEFAULTS, **PROPERTIES}
+    settings = {**small, **internal, **long, **KAFKAS_DEFAULTS, **properties}
     cluster = SimCluster(random.Random(1), {1: "broker,controller"}, settings)
     cluster.start()
     assert await cluster.all_serve(20)

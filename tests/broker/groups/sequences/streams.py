@@ -14,8 +14,9 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from tests.broker.groups.sequences.acts import Acts, Script
-from tests.broker.groups.sequences.player import Member, Player
+from tests.broker.groups.sequences.player import Member
 from tests.broker.groups.sequences.step import Sequence, actual
+from tests.broker.groups.sequences.transactional import TransactionalPlayer
 from tests.broker.groups.streams.topologies import joined, stateful, stateless, word_count
 
 SHORT_SESSION = {"streams.session.timeout.ms": "6000", "streams.heartbeat.interval.ms": "2000"}
@@ -24,7 +25,7 @@ CREATION_TRIES_MAX = 10
 NOTHING: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
 
 
-class StreamsPlayer(Player):
+class StreamsPlayer(TransactionalPlayer):
     protocol = "streams"
 
     async def join(

@@ -13,7 +13,7 @@ from tests.sim.loop import run
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
 def test_random_sequences_are_answered_as_kafka_answered_them(kind: str) -> None:
     sequences: list[tuple[Sequence, list[str]]] = [each for each in recorded() if each[0].kind == kind]
-    assert len(sequences) >= 13
+    assert len(sequences) >= 20
     ours = run(of_simulation([(number, sequence) for number, (sequence, _) in enumerate(sequences)]))
     for (sequence, kafka), answers in zip(sequences, ours, strict=True):
         assert written(sequence, answers) == written(sequence, kafka)
