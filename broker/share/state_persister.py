@@ -39,6 +39,8 @@ from ottla.server.network.reply import Reply
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+#: The calls that leave in one turn of the event loop; each takes 100 us, if this node is the coordinator as well.
+CALLS_AT_ONCE = 200
 
 #: Errors that pass, with the number of attempts that they are worth. A topic may be newer than the coordinator's metadata.
 ATTEMPTS = {
@@ -160,7 +162,9 @@ class StatePersister:
             self.clock.call_later(0, self._flush)
 
     def _flush(self) -> None:
-        ready, self._ready = self._ready, []
+        ready, self._ready = self._ready[:CALLS_AT_ONCE], self._ready[CALLS_AT_ONCE:]
+        if self._ready:
+            self.clock.call_later(0, self._flush)
         requests: dict[tuple[int, str, Api], list[Call]] = {}
         is_missing = False
         for key in ready:
