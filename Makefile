@@ -86,6 +86,7 @@ sim: $(VENV)/dev
 # Coverage-guided, of all that reads bytes of others; ARGS="--count 5000000" or "--seconds 600": docs/TESTING.md.
 fuzz: $(VENV)/dev
 	$(PY) -m tests.fuzz $(ARGS)
+	$(PY) -m tests.fuzz.costs
 
 # The connector of format("kafka") for the pinned pyspark; kafka-clients of the version it was built with.
 SPARK_VERSION ?= 4.0.0

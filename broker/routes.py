@@ -113,7 +113,13 @@ from ottla.broker.handlers import (
 from ottla.broker.handlers._own_configs import forward_checked
 from ottla.broker.handlers._short_fetch import ShortFetches
 from ottla.broker.handlers._short_produce import ShortProduces
-from ottla.broker.many_names import RESOURCES_AT_ONCE, ManyNames, config_resource, in_parts
+from ottla.broker.many_names import (
+    RESOURCES_AT_ONCE,
+    ManyNames,
+    config_resource,
+    in_parts,
+    topics,
+)
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
 from ottla.server.network.connection import Connection
@@ -165,7 +171,12 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         offset_commit.handle,
         (Whole((on_group(READ),)), Each("topics", "topics", on_topic_or_id(READ))),
     ),
-    Answered(ApiKey.OFFSET_FETCH, offset_fetch.handle, offset_fetch_guard.guard),
+    Answered(
+        ApiKey.OFFSET_FETCH,
+        offset_fetch.handle,
+        offset_fetch_guard.guard,
+        names=ManyNames("groups", "groups", key=None, inside=("topics", "topics")),
+    ),
     Answered(
         ApiKey.FIND_COORDINATOR,
         find_coordinator.handle,
@@ -211,14 +222,22 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     ),
     Forwarded(ApiKey.CREATE_TOPICS),
     Forwarded(ApiKey.DELETE_TOPICS),
-    Answered(ApiKey.DELETE_RECORDS, delete_records.handle, (Each("topics", "topics", on_topic(DELETE)),)),
+    Answered(
+        ApiKey.DELETE_RECORDS, delete_records.handle, (Each("topics", "topics", on_topic(DELETE)),), names=topics()
+    ),
     Answered(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, init_producer_id_guard.guard),
     Answered(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         offset_for_leader_epoch.handle,
         (Each("topics", "topics", on_topic(DESCRIBE, "topic"), unless=on_cluster(CLUSTER_ACTION)),),
+        names=topics(),
     ),
-    Answered(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_to_txn.handle, add_partitions_to_txn_guard.guard),
+    Answered(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        add_partitions_to_txn.handle,
+        add_partitions_to_txn_guard.guard,
+        names=ManyNames("transactions", "results_by_transaction", key=None),
+    ),
     Answered(
         ApiKey.ADD_OFFSETS_TO_TXN,
         add_offsets_to_txn.handle,
@@ -250,7 +269,12 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.ALTER_REPLICA_LOG_DIRS, alter_replica_log_dirs.handle, (Whole((on_cluster(ALTER),)),)),
     Answered(ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.handle, (Whole((on_cluster(DESCRIBE),)),)),
     Forwarded(ApiKey.CREATE_PARTITIONS),
-    Answered(ApiKey.DELETE_GROUPS, delete_groups.handle, (Each("groups_names", "results", on_each_group(DELETE)),)),
+    Answered(
+        ApiKey.DELETE_GROUPS,
+        delete_groups.handle,
+        (Each("groups_names", "results", on_each_group(DELETE)),),
+        names=ManyNames("groups_names", "results"),
+    ),
     Forwarded(ApiKey.CREATE_DELEGATION_TOKEN),
     Forwarded(ApiKey.RENEW_DELEGATION_TOKEN),
     Forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN),
@@ -271,7 +295,12 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
     Forwarded(ApiKey.UPDATE_FEATURES),
     Answered(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle, (After(cluster_operations),)),
-    Answered(ApiKey.DESCRIBE_PRODUCERS, describe_producers.handle, (Each("topics", "topics", read_valid_topic),)),
+    Answered(
+        ApiKey.DESCRIBE_PRODUCERS,
+        describe_producers.handle,
+        (Each("topics", "topics", read_valid_topic),),
+        names=topics(partitions="partition_indexes"),
+    ),
     Forwarded(ApiKey.UNREGISTER_BROKER),
     Answered(
         ApiKey.DESCRIBE_TRANSACTIONS,
@@ -303,6 +332,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         describe_share_group_offsets.handle,
         share_group_guard.guard_describe_offsets,
+        names=ManyNames("groups", "groups", key=None, inside=("topics", "topics")),
     ),
     Answered(ApiKey.ALTER_SHARE_GROUP_OFFSETS, alter_share_group_offsets.handle, share_group_guard.guard_alter_offsets),
     Answered(
@@ -313,11 +343,15 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         streams_group_topology_description_update.handle,
         _GROUP_MEMBER,
     ),
-    Answered(ApiKey.INITIALIZE_SHARE_GROUP_STATE, initialize_share_group_state.handle, _BROKER),
-    Answered(ApiKey.READ_SHARE_GROUP_STATE, read_share_group_state.handle, _BROKER),
-    Answered(ApiKey.WRITE_SHARE_GROUP_STATE, write_share_group_state.handle, _BROKER),
-    Answered(ApiKey.DELETE_SHARE_GROUP_STATE, delete_share_group_state.handle, _BROKER),
-    Answered(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, read_share_group_state_summary.handle, _BROKER),
+    Answered(
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE, initialize_share_group_state.handle, _BROKER, names=topics("results")
+    ),
+    Answered(ApiKey.READ_SHARE_GROUP_STATE, read_share_group_state.handle, _BROKER, names=topics("results")),
+    Answered(ApiKey.WRITE_SHARE_GROUP_STATE, write_share_group_state.handle, _BROKER, names=topics("results")),
+    Answered(ApiKey.DELETE_SHARE_GROUP_STATE, delete_share_group_state.handle, _BROKER, names=topics("results")),
+    Answered(
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, read_share_group_state_summary.handle, _BROKER, names=topics("results")
+    ),
 )
 
 

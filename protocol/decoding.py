@@ -13,7 +13,7 @@ import struct
 
 from ottla.protocol import primitives
 from ottla.protocol.errors import MalformedMessage
-from ottla.protocol.schema import FIXED, Field, Struct, WireType
+from ottla.protocol.schema import FIXED, Field, Struct, WireType, fields
 from ottla.protocol.source import NUMBERS, Source, default_expression, least_size, present, run_size
 
 
@@ -46,12 +46,49 @@ _SCOPE: dict[str, object] = {
 }
 
 
-#: Of one request, in all of its arrays together; numbers and ids count as an eighth. 200,000 take 0.15 s.
-ELEMENTS_MAX = 200_000
-#: And one more for so many bytes: names and the like are cheap.
-BYTES_PER_ELEMENT = 64
-#: What only nodes send, with a few elements for each of their partitions: 50,000 are 2.7 MB.
-OF_NODES = {"AlterPartitionRequest": 8, "AssignReplicasToDirsRequest": 8}
+#: Of one request, in all of its arrays together. To decode and to answer so many takes 2 to 5 us each, and what does not work in parts
+#: (broker/many_names.py) does it in one turn of the event loop. Numbers and ids count as an eighth, but for those of partitions: each
+#: of these has its part in the answer.
+ELEMENTS_MAX = 10_000
+#: Of what is about topics or partitions: 10,000 topics of a partition each.
+TOPIC_ELEMENTS_MAX = 20_000
+OTHER_LIMITS = {
+    # What nodes send, who are not served without it: a follower asks a leader for all of its partitions when its session begins, and
+    # a broker may change the ISR of all that it leads.
+    "FetchRequest": 40_000,
+    "AlterPartitionRequest": 100_000,
+    "AssignReplicasToDirsRequest": 100_000,
+    # 10 us each.
+    "DescribeShareGroupOffsetsRequest": 10_000,
+    "DescribeTopicPartitionsRequest": 10_000,
+    # They are about the partition of the metadata, and there is one.
+    "VoteRequest": 1_000,
+    "BeginQuorumEpochRequest": 1_000,
+    "EndQuorumEpochRequest": 1_000,
+    "DescribeQuorumRequest": 1_000,
+    "FetchSnapshotRequest": 1_000,
+}
+
+
+def elements_max(cls: type[Struct]) -> int:
+    """Returns the budget of a request."""
+    other = OTHER_LIMITS.get(cls.__name__)
+    if other is not None:
+        return other
+    return TOPIC_ELEMENTS_MAX if any(map(_lists_topics, fields(cls))) else ELEMENTS_MAX
+
+
+def _lists_topics(field: Field) -> bool:
+    item = field.type.item
+    if item is None:
+        return False
+    inner = () if item.struct is None else fields(item.struct)
+    return "topic" in field.name or not is_cheap(field.name) or any(map(_lists_topics, inner))
+
+
+def is_cheap(field: str) -> bool:
+    """Returns True if numbers or ids of this name count as an eighth."""
+    return "partition" not in field
 
 
 def decoder_source(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, object]]:
@@ -75,8 +112,7 @@ class _Decoding(Source):
         self.flush()
         body = "\n".join(self.lines)
         if self.has_budget:
-            per_element = OF_NODES.get(self.cls.__name__, BYTES_PER_ELEMENT)
-            body = f"        left = {ELEMENTS_MAX} + (end - pos) // {per_element}\n{body}"
+            body = f"        left = {elements_max(self.cls)}\n{body}"
         title = f"{self.cls.__name__} v{self.version}"
         return (
             f"def decode(buf, pos, end):\n    try:\n{body}\n"
@@ -204,7 +240,10 @@ class _Decoding(Source):
         self.line(f"if {count}{factor} > end - pos or {count} > {primitives.ARRAY_ITEMS_MAX}:")
         self.line(f"    too_many({self.where!r}, {count})")
         if self.has_budget:
-            share = f"{count} >> 3" if item.name in NUMBERS or item.name == "uuid" else count
+            is_cheap = (item.name in NUMBERS or item.name == "uuid") and "partition" not in self.where.rpartition(".")[
+                2
+            ]
+            share = f"{count} >> 3" if is_cheap else count
             self.line(f"left -= {share}")
             self.line("if left < 0:")
             self.line(f"    too_many({self.where!r}, {count})")

@@ -169,13 +169,20 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136, "this controller id is not registered"
 
 
+#: A message that names all that is wrong with a request may be longer than a string of the protocol; it is cut there.
+MESSAGE_LENGTH_MAX = 8_000
+
+
 class KafkaError(Exception):
     """An error with an error code of the protocol; the peer receives `code` and `message`."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(f"{code.name}: {message or code.message}")
+        text = message or code.message
+        if len(text) > MESSAGE_LENGTH_MAX:
+            text = f"{text[:MESSAGE_LENGTH_MAX]}..."
+        super().__init__(f"{code.name}: {text}")
         self.code = code
-        self.message = message or code.message
+        self.message = text
 
     @property
     def own_words(self) -> str | None:

@@ -50,6 +50,8 @@ SINCE_VERSION = {
 }
 DEBUGGING_REPLICA_ID = -2
 UNKNOWN = (-1, -1, -1)
+#: What an answer without a search takes, in records looked at: three microseconds.
+RECORDS_PER_PARTITION = 3
 
 
 def handle(
@@ -84,6 +86,8 @@ def _answer(
             if context.api_version < 4:
                 answer.leader_epoch = -1
             answers.append(answer)
+            if turn.spend(RECORDS_PER_PARTITION):
+                yield None
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
 

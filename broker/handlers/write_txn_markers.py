@@ -16,13 +16,21 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply
+
+#: Markers and their partitions in one turn of the event loop; a file may have to be made for one.
+MARKERS_A_TURN = 1_000
 
 
 def handle(
     broker: BrokerComponents, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> Answer[WriteTxnMarkersResponse]:
+    return broker.long_work.run(context, _write(broker, request), lambda answer: answer, is_search=False)
+
+
+def _write(broker: BrokerComponents, request: WriteTxnMarkersRequest) -> Work[Answer[WriteTxnMarkersResponse]]:
     reply: Reply[WriteTxnMarkersResponse] = Reply()
     # Several markers of one producer get one entry in the response, as in Kafka.
     by_producer: dict[int, Results] = {}
@@ -38,8 +46,11 @@ def handle(
             markers = [_result(producer, all_results) for producer, all_results in by_producer.items()]
             reply.complete(WriteTxnMarkersResponse(markers=markers))
 
+    turn = Turn(MARKERS_A_TURN)
     for marker in request.markers:
         broker.transactions.marker_writer.write(marker, partial(written, marker.producer_id))
+        if turn.spend(1 + sum(len(topic.partition_indexes) for topic in marker.topics)):
+            yield None
     return reply
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TypeAlias
 
 from ottla.controller.decisions.outcome import Outcome, check_records_max
@@ -33,14 +34,14 @@ def alter_user_scram_credentials(
 ) -> Outcome[AlterUserScramCredentialsResponse]:
     """Alters credentials. If a request names a user twice, both alterations are rejected."""
     changes: list[Change] = [*request.deletions, *request.upsertions]
-    named = [change.name for change in changes]
+    named = Counter(change.name for change in changes)
     records: list[MetadataRecord] = []
     results: dict[str, KafkaError | None] = {}
     for change in changes:
         if change.name in results:
             continue
         try:
-            if named.count(change.name) > 1:
+            if named[change.name] > 1:
                 raise KafkaError(
                     ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
                 )

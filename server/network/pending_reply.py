@@ -96,8 +96,8 @@ def encode_frame(codec: Codec, correlation_id: int, response: object, parts: Pie
 
 
 def cannot_encode(connection: Connection, version: int, response: object) -> None:
-    """Closes the connection after an internal error: an error response would need the same encoder."""
-    log.exception("Response %r cannot be encoded in v%d", response, version)
+    """Closes the connection after an internal error: an error response would need the same encoder. Answers may have secrets."""
+    log.exception("A %s cannot be encoded in v%d", type(response).__name__, version)
     connection.refuse(f"a {type(response).__name__} v{version} could not be encoded")
 
 
@@ -106,6 +106,7 @@ def failure_reply(route: Route, version: int, request: object, error: Exception)
     if isinstance(error, KafkaError):
         route.count_error(error.code)
         return error_reply(route.api_key, version, request, error)
-    log.error("Unexpected error handling %s v%d: %r", route.name, version, request, exc_info=error)
+    # Without the request: it may have passwords, and 100 MB.
+    log.error("Unexpected error handling %s v%d", route.name, version, exc_info=error)
     route.count_error(ErrorCode.UNKNOWN_SERVER_ERROR)
     return error_reply(route.api_key, version, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))

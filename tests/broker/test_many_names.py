@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.broker.many_names import RESOURCES_AT_ONCE
+from ottla.broker.handlers.write_txn_markers import MARKERS_A_TURN
+from ottla.broker.many_names import PARTITIONS_AT_ONCE, RESOURCES_AT_ONCE
 from ottla.broker.routes import ROUTES, Answered
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.protocol.schema import fields
 from tests.broker.counted_node import CountedNode
 from tests.broker.test_files_off_the_loop import create
 
@@ -37,7 +41,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedNode]:
         started.stop()
 
 
-ROWS = {row.api_key.name: row.names for row in ROUTES if isinstance(row, Answered) and row.names is not None}
+ALL_ROWS = {row.api_key.name: row.names for row in ROUTES if isinstance(row, Answered) and row.names is not None}
+ROWS = {kind: many for kind, many in ALL_ROWS.items() if many.key is not None}
 
 
 def asked(kind: str, names: list[str]) -> Any:
@@ -90,7 +95,7 @@ def cost_of(node: CountedNode, request: Any) -> Cost:
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_many_names_take_many_turns_of_the_loop(node: CountedNode, kind: str) -> None:
-    count = 2_000 if kind == "DESCRIBE_CONFIGS" else 20_000
+    count = 2_000 if kind == "DESCRIBE_CONFIGS" else 10_000
     cost = cost_of(node, asked(kind, [f"n{number}" for number in range(count)]))
     assert cost.turns >= count // ROWS[kind].at_once
     assert cost.cpu_seconds / cost.turns < TURN_CPU_SECONDS_MAX
@@ -106,10 +111,68 @@ def test_a_broker_that_is_named_2_000_times_is_described_once(node: CountedNode)
     assert cost_of(node, DescribeConfigsRequest(resources=keys)).turns >= 5
 
 
-def test_filters_of_list_groups_are_read_once_for_all_shards(node: CountedNode) -> None:
-    request = ListGroupsRequest(states_filter=["Stable"] * 50_000, types_filter=["consumer"] * 50_000)
+# Topics with partitions
+
+
+def topics_asked(kind: str, sizes: list[int]) -> Any:
+    """A request for topics with so many partitions each, numbered from 0."""
+    cls = APIS[ApiKey[kind]].request
+    inside = ALL_ROWS[kind].inside
+    assert inside is not None
+    topics = next(field for field in fields(cls) if field.name == "topics").type.item
+    assert topics is not None and topics.struct is not None
+    partitions = next(field for field in fields(topics.struct) if field.name == inside[0]).type.item
+    assert partitions is not None
+    request = cls(group_id="g") if hasattr(cls, "group_id") else cls()
+    for number, size in enumerate(sizes):
+        topic: Any = topics.struct()
+        if hasattr(topic, "topic_id"):
+            topic.topic_id = number.to_bytes(16, "big")
+        else:
+            setattr(topic, "topic" if kind == "OFFSET_FOR_LEADER_EPOCH" else "name", f"n{number}")
+        if partitions.struct is None:
+            rows: list[Any] = list(range(size))
+        else:
+            index = next(field.name for field in fields(partitions.struct) if field.name.startswith("partition"))
+            rows = [partitions.struct(**{index: each}) for each in range(size)]
+        setattr(topic, inside[0], rows)
+        request.topics.append(topic)
+    return request
+
+
+def indexes(row: Any) -> list[int]:
+    return [getattr(each, "partition_index", getattr(each, "partition", -1)) for each in row.partitions]
+
+
+BY_TOPIC = [kind for kind, many in ALL_ROWS.items() if many.field == "topics"]
+
+
+@pytest.mark.parametrize("kind", BY_TOPIC)
+def test_topics_are_cut_between_their_partitions_and_answered_whole(node: CountedNode, kind: str) -> None:
+    sizes = [1, 2 * PARTITIONS_AT_ONCE + 5, 3, PARTITIONS_AT_ONCE]
     with node.wire() as wire:
-        assert wire.request(request).groups == []
-    assert cost_of(node, request).cpu_seconds < 0.2, (
-        "0.38 s when each of the 50 shards reads them, 0.06 s when it is done once"
-    )
+        rows = getattr(wire.request(topics_asked(kind, sizes)), ALL_ROWS[kind].answers)
+    assert [indexes(row) for row in rows] == [list(range(size)) for size in sizes]
+    assert cost_of(node, topics_asked(kind, [15_000])).turns >= 15
+
+
+def test_groups_that_are_asked_for_many_topics_are_answered_whole(node: CountedNode) -> None:
+    many = ALL_ROWS["OFFSET_FETCH"].at_once
+    topics = [OffsetFetchRequestTopics(name=f"n{number}", partition_indexes=[0]) for number in range(2 * many + 1)]
+    groups = [
+        OffsetFetchRequestGroup(group_id=name, topics=asked)
+        for name, asked in (("a", topics), ("b", topics[:1]), ("b", topics[:1]))
+    ]
+    with node.wire() as wire:
+        answered = wire.request(OffsetFetchRequest(groups=groups), 9).groups
+    assert [(group.group_id, len(group.topics)) for group in answered] == [("a", len(topics)), ("b", 1), ("b", 1)]
+    assert [topic.name for topic in answered[0].topics] == [topic.name for topic in topics]
+
+
+def test_many_markers_are_written_in_turns_and_a_producer_is_answered_once(node: CountedNode) -> None:
+    topics = [WritableTxnMarkerTopic(name="unknown", partition_indexes=[0])]
+    markers = [WritableTxnMarker(producer_id=number % 2, topics=topics) for number in range(2 * MARKERS_A_TURN)]
+    request = WriteTxnMarkersRequest(markers=markers)
+    with node.wire() as wire:
+        assert [each.producer_id for each in wire.request(request).markers] == [0, 1]
+    assert cost_of(node, request).turns >= 4

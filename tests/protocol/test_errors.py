@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage, ProtocolError, UnsupportedVersion
+from ottla.protocol.errors import (
+    MESSAGE_LENGTH_MAX,
+    ErrorCode,
+    KafkaError,
+    MalformedMessage,
+    ProtocolError,
+    UnsupportedVersion,
+)
+from ottla.protocol.primitives import STRING_BYTES_MAX
 from tests.protocol.catalog import DATA
 
 
@@ -47,3 +55,11 @@ def test_protocol_errors_are_a_family() -> None:
     assert issubclass(MalformedMessage, ProtocolError)
     assert issubclass(UnsupportedVersion, ProtocolError)
     assert not issubclass(KafkaError, ProtocolError)
+
+
+def test_a_message_that_no_string_of_the_protocol_holds_is_cut() -> None:
+    """One that named 10,000 wrong configs could not be encoded, and the client got UNKNOWN_SERVER_ERROR."""
+    assert KafkaError(ErrorCode.INVALID_REQUEST, "x" * MESSAGE_LENGTH_MAX).message == "x" * MESSAGE_LENGTH_MAX
+    cut = KafkaError(ErrorCode.INVALID_REQUEST, "\u20ac" * 40_000).message
+    assert cut == "\u20ac" * MESSAGE_LENGTH_MAX + "..."
+    assert len(cut.encode()) < STRING_BYTES_MAX

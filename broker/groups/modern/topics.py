@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 #: The version of the hash's layout.
 MAGIC = b"\0"
-#: The limit of topics that a member names. 20,000 take some 40 ms of the event loop; names of 50 characters fill a record then.
-SUBSCRIBED_TOPICS_MAX = 20_000
+#: The limit of topics that a member names. 10,000 take some 15 ms of the event loop; names of 100 characters fill a record then.
+SUBSCRIBED_TOPICS_MAX = 10_000
 #: Topics that are hashed in the turn that asks for them, some 10 ms. A coordinator that starts knows no hash yet.
 HASHED_AT_ONCE_MAX = 4_000
 

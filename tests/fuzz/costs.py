@@ -1,0 +1,265 @@
+"""What the largest request of each API costs a node: `python -m tests.fuzz.costs [API ...]`, the second half of `make fuzz`.
+
+The node runs within this process, on a thread, with real sockets and files. Of each request are measured
+
+    turn     CPU time of the longest turn of the event loop
+    memory   by how much the process grew, above the request itself
+
+and the judge refuses a turn of more than TURN_MS_MAX, memory of more than MEMORY_PER_BYTE_MAX times the request's bytes and
+MEMORY_FREE_BYTES, and a failure that a handler logs. `--table` writes the table of docs/SCALE.md, a row for each API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.node import Node
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX
+from ottla.server.world import RealWorld
+from tests.broker.wire import Wire
+from tests.fuzz.judge import memory_of
+from tests.fuzz.largest import GROUP, TOPIC, Shape, largest, shapes
+from tests.ports import free_ports
+
+START_S_MAX = 60
+ANSWER_S_MAX = 90
+#: The rule is 50 ms. CPU time is up to two and a half times as long while other processes use the same caches.
+TURN_MS_MAX = 125.0
+#: A follower's session begins with all of its partitions, at 4 us each (OTHER_LIMITS of the decoders), and what only nodes may send
+#: is read in one turn before it is refused.
+TURN_MS_MAX_OF = {ApiKey.FETCH: 400.0, ApiKey.ALTER_PARTITION: 500.0, ApiKey.ASSIGN_REPLICAS_TO_DIRS: 500.0}
+MEMORY_PER_BYTE_MAX = 10
+MEMORY_FREE_BYTES = 32 << 20
+#: The APIs that only a controller's listener serves.
+OF_CONTROLLERS = {
+    ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.ALTER_PARTITION, ApiKey.ENVELOPE, ApiKey.FETCH_SNAPSHOT,
+    ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS, ApiKey.UPDATE_RAFT_VOTER,
+}  # fmt: skip
+
+
+class TimedLoop(asyncio.SelectorEventLoop):
+    """Keeps the CPU time of its longest turn."""
+
+    longest_ns = 0
+    _ended_ns = 0
+
+    def _run_once(self) -> None:
+        super()._run_once()
+        now_ns = time.thread_time_ns()
+        self.longest_ns = max(self.longest_ns, now_ns - (self._ended_ns or now_ns))
+        self._ended_ns = now_ns
+
+
+class TimedNode:
+    """A broker and controller with one topic and all coordinators."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port, self.controller_port = free_ports(2)
+        self._properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(directory),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "auto.create.topics.enable": "false",
+        }
+        self.loop = TimedLoop()
+        self._stop = asyncio.Event()
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="node")
+        self._thread.start()
+        assert self._started.wait(START_S_MAX) and self._failure is None, self._failure
+        self.topic_id = self._ready()
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(START_S_MAX)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_until_complete(self._serve())
+        except BaseException as failure:
+            self._failure = failure
+        finally:
+            self._started.set()
+            self.loop.close()
+
+    async def _serve(self) -> None:
+        real = RealWorld(self.loop)
+        node = Node(real.world, self._properties)
+        await node.start()
+        self._started.set()
+        await self._stop.wait()
+        await node.stop()
+        await real.close()
+
+    def _ready(self) -> bytes:
+        """There is a topic, whose id is returned, and coordinators answer."""
+        with Wire(self.port) as wire:
+            topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+            wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+            for kind, key in enumerate((GROUP, GROUP, f"{GROUP}:{'A' * 22}:0")):
+                asked = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+                _until(partial(_is_available, wire, asked))
+            _until(lambda: wire.request(ListGroupsRequest()).error_code == 0)
+            return bytes(wire.request(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])).topics[0].topic_id)
+
+
+def _is_available(wire: Wire, asked: FindCoordinatorRequest) -> bool:
+    code = wire.request(asked).coordinators[0].error_code
+    return bool(code != ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_S_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Cost(NamedTuple):
+    shape: Shape
+    turn_ms: float
+    sent: int
+    answered: int
+    grown: int
+
+    def wrong(self) -> str | None:
+        """Returns what is more than allowed."""
+        turn_ms_max = TURN_MS_MAX_OF.get(self.shape.key, TURN_MS_MAX)
+        if self.turn_ms > turn_ms_max:
+            return f"{self.shape}: a turn of {self.turn_ms:.0f} ms of CPU for {self.sent} bytes, {turn_ms_max:.0f} are allowed"
+        # The request is in this process twice, and the answer once, while it waits for the client.
+        if self.grown > MEMORY_PER_BYTE_MAX * self.sent + self.answered + MEMORY_FREE_BYTES:
+            return f"{self.shape}: {self.grown / 1e6:.0f} MB of memory for {self.sent} bytes"
+        return None
+
+
+def cost_of(node: TimedNode, shape: Shape) -> Cost:
+    frame = largest(shape, node.topic_id, OTHER_REQUEST_BYTES_MAX)
+    answered = 0
+
+    def ask() -> None:
+        nonlocal answered
+        with Wire(node.controller_port if shape.key in OF_CONTROLLERS else node.port) as wire:
+            wire.sock.settimeout(ANSWER_S_MAX)
+            node.loop.longest_ns = 0
+            wire.sock.sendall(struct.pack(">i", len(frame)))
+            wire.sock.sendall(frame)
+            answered = _receive(wire.sock)
+            with Wire(node.port) as other:  # what comes after the answer belongs to the request as well
+                other.request(ListGroupsRequest())
+
+    grown = memory_of(ask)
+    return Cost(shape, node.loop.longest_ns / 1e6, len(frame), answered, grown)
+
+
+def _receive(sock: socket.socket) -> int:
+    """Returns the size of the answer, which is not kept; 0 if the connection was closed instead."""
+    buffer = bytearray(65_536)
+    try:
+        if sock.recv_into(buffer, 4, socket.MSG_WAITALL) < 4:
+            return 0
+        left = size = int.from_bytes(buffer[:4], "big")
+        while left:
+            count = sock.recv_into(buffer, min(left, len(buffer)))
+            if not count:
+                return 0
+            left -= count
+    except ConnectionError:
+        return 0
+    return size
+
+
+class Failures(logging.Handler):
+    """Failures that the node logs: mistakes of handlers."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.seen.append(f"{record.getMessage():.200}: {record.exc_info[1]!r:.200}")
+
+
+def measured(directory: Path, wanted: Iterable[Shape], found: Callable[[str], None]) -> Iterator[Cost]:
+    """Yields the cost of each; calls `found` with what is wrong."""
+    failures = Failures()
+    logging.getLogger().addHandler(failures)
+    node = TimedNode(directory)
+    try:
+        for shape in wanted:
+            cost = cost_of(node, shape)
+            wrong = cost.wrong()
+            if wrong is not None:
+                cost = min(cost, cost_of(node, shape), key=lambda each: each.turn_ms)  # a collection is not its fault
+                wrong = cost.wrong()
+            for text in [*failures.seen, *([] if wrong is None else [wrong])]:
+                found(text)
+            failures.seen.clear()
+            yield cost
+    finally:
+        node.stop()
+        logging.getLogger().removeHandler(failures)
+
+
+def table(costs: Iterable[Cost]) -> Iterator[str]:
+    """The worst turn and the most memory for each API."""
+    by_api: dict[ApiKey, list[Cost]] = {}
+    for cost in costs:
+        by_api.setdefault(cost.shape.key, []).append(cost)
+    yield "| API | its list | bytes | longest turn, ms | most memory, MB | for each byte |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for key, found in by_api.items():
+        worst = max(found, key=lambda each: each.turn_ms)
+        most = max(found, key=lambda each: each.grown)
+        memory = f"{most.grown / 1e6:.0f} | {most.grown / most.sent:.1f}" if most.grown > 1e6 else "below 1 | "
+        yield f"| {key.name} | {worst.shape.text} | {worst.sent:,} | {worst.turn_ms:.0f} | {memory} |"
+
+
+def main(words: list[str]) -> int:
+    wanted = [shape for shape in shapes() if not (names := set(words) - {"--table"}) or shape.key.name in names]
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as directory:
+        costs = []
+        for cost in measured(Path(directory), wanted, wrong.append):
+            costs.append(cost)
+            if "--table" not in words:
+                print(
+                    f"{cost.turn_ms:6.0f} ms {cost.sent:9} bytes {cost.answered:9} answered {cost.grown / 1e6:6.1f} MB  {cost.shape}",
+                    flush=True,
+                )
+    if "--table" in words:
+        print("\n".join(table(costs)))
+    print(f"{len(costs)} requests, {len(wrong)} findings", *wrong, sep="\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
