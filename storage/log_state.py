@@ -80,7 +80,7 @@ class LogState:
         self.entry_synced = False  # True once the entry of its directory is synced
         self.rolls = self.rolls_synced = 0  # the newest segment's entry is synced if both are equal
         self.files_lock = Lock()  # held while the first files are created, on any thread
-        self.without_files: deque[LogState] = deque()  # logs of the same topic that had no files when they were created
+        self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
         # During a truncation: the log end offset and log start offset after it. Checkpoints written meanwhile must not exceed them.
         self.truncating_to = NEVER
         self.truncating_start: int | None = None
@@ -88,6 +88,8 @@ class LogState:
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
         self.truncations = 0  # a flush that began before one does not advance the recovery point
         self.flush_lock = Lock()  # held while a flush makes its system calls
+        # Called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name.
+        self.before_files: Callable[[], None] | None = None
         # Called before a truncation (with the new log start, if any), to lower the checkpoints.
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)

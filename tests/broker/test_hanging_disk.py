@@ -34,7 +34,7 @@ class HangingDisk:
     def __init__(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
         self.on_loop: list[str] = []
-        self.waiting = 0
+        self.waiting: list[str] = []
         self._repaired = threading.Event()
         self._repaired.set()
         for name in WAITING_CALLS:
@@ -55,7 +55,7 @@ class HangingDisk:
                 if threading.current_thread().name == "node":
                     self.on_loop.append(f"{name} {path}")
                 else:
-                    self.waiting += 1
+                    self.waiting.append(f"{name} {path}")
                     assert self._repaired.wait(60)
             return method(owner, *args, **kwargs)
 
@@ -98,6 +98,14 @@ def delete_records(wire: Wire, topic: str, index: int, offset: int) -> int:
     return int(found.low_watermark)
 
 
+def timed_out(wire: Wire, topic: str, index: int) -> bool:
+    """DeleteRecords of a partition whose disk hangs."""
+    asked = DeleteRecordsPartition(partition_index=index, offset=1)
+    topics = [DeleteRecordsTopic(name=topic, partitions=[asked])]
+    found = wire.request(DeleteRecordsRequest(topics=topics, timeout_ms=300)).topics[0].partitions[0]
+    return (found.error_code, found.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
 def test_flushes_rolls_retention_and_removal_of_the_other_disk_go_on(
     node: CountedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,12 +135,27 @@ def test_flushes_rolls_retention_and_removal_of_the_other_disk_go_on(
         checkpoint = files / "replication-offset-checkpoint"
         eventually(lambda: f"synced {good[0]} 4\n" in checkpoint.read_text(), "the high watermarks are written")
         assert [*Path(f"{tmp_path}/b").glob("goes-*")], "of what hangs nothing has changed"
-        asked_partition = DeleteRecordsPartition(partition_index=bad[0], offset=1)
-        topics = [DeleteRecordsTopic(name="synced", partitions=[asked_partition])]
-        found = wire.request(DeleteRecordsRequest(topics=topics, timeout_ms=300)).topics[0].partitions[0]
-        assert (found.error_code, found.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+        assert timed_out(wire, "synced", bad[0])
         assert disk.on_loop == []
 
         disk.repair()
         assert offsets(hanging.receive(*asked)) == [1] * len(bad)
         eventually(lambda: not [*Path(f"{tmp_path}/b").glob("goes-*")], "it takes up what it had left")
+
+
+def test_a_topic_is_created_while_a_checkpoint_of_its_disk_is_being_written(
+    node: CountedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = HangingDisk(f"{tmp_path}/b", monkeypatch)
+    with node.wire() as wire:
+        create(wire, "kept")
+        assert offsets(wire.request(produced("kept", list(range(PARTITIONS))), 9)) == [0] * PARTITIONS
+        disk.hang()
+        assert timed_out(wire, "kept", logs_in(node, "/b", "kept")[0].partition)
+        assert any("log-start-offset-checkpoint" in call for call in disk.waiting)
+        create(wire, "later")
+        assert logs_in(node, "/b", "later"), "some of its partitions are on the disk that hangs"
+        there = [log.partition for log in logs_in(node, "/a", "later")]
+        assert offsets(wire.request(produced("later", there), 9)) == [0] * len(there)
+        assert disk.on_loop == []
+        disk.repair()
