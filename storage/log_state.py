@@ -6,7 +6,7 @@ Changes of a log on the disk, and lookups in it, are functions of this state in 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from threading import Lock
 from typing import Protocol
@@ -69,6 +69,8 @@ class LogState:
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.frozen: dict[int, list[ProducerState]] = {}  # producer states at an offset, which the next flush writes
+        self.writing: Counter[int] = Counter()  # how many flushes under way write a snapshot at an offset
+        self.left_behind: set[int] = set()  # snapshot files of what was truncated, which may be written again
         self.unsynced_snapshot = -1  # the newest snapshot, until it is synced
         self.failure: StorageFailure | None = None
         # The failure of the last append, also if the disk was only full.
