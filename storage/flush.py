@@ -12,6 +12,7 @@ A truncation runs on the log's own thread, too, so that no job begins in the mid
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -47,7 +48,6 @@ class FlushJob:
     synced: bool = False
     failure: StorageFailure | None = None
 
-    @property
     def is_current(self) -> bool:
         """Whether what was to be synced is still in the log."""
         return self.truncations == self.log.truncations and not self.log.closed
@@ -56,10 +56,10 @@ class FlushJob:
         """The system calls. A failure is kept for `end`: only the log's own thread takes it offline."""
         log = self.log
         with log.flush_lock:
-            if not self.is_current:
+            if not self.is_current():
                 return
             try:
-                snapshot_files.write_frozen(log, self.frozen, self.written)
+                snapshot_files.write_frozen(log, self.frozen, self.written, self.is_current)
                 self._sync()
                 self.synced = True
             except (StorageFailure, FileNotFoundError) as error:
@@ -93,6 +93,7 @@ def begin(log: LogState, *, names: bool = False, entry: bool = True) -> FlushJob
     # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
     segments = log.segments.from_offset(max(log.recovery_point - 1, 0)) if end > log.recovery_point else ()
     frozen, log.frozen = log.frozen, {}
+    log.writing.update(frozen.keys())
     return FlushJob(
         log,
         end,
@@ -117,7 +118,7 @@ def end(job: FlushJob, now_ms: int) -> bool:
     if job.failure is not None and not log.closed:
         log.fail(job.failure)
         raise job.failure
-    if not (job.synced and job.is_current):
+    if not (job.synced and job.is_current()):
         return False
     assert job.end <= log.log_end_offset, "only a truncation lowers the end"
     log.rolls_synced = job.rolls
@@ -131,15 +132,21 @@ def end(job: FlushJob, now_ms: int) -> bool:
 
 def _count_snapshots(job: FlushJob) -> None:
     log = job.log
-    for offset, states in job.frozen.items():
-        if not job.is_current:
-            if offset in job.written and offset not in log.snapshots and not log.closed:
-                snapshot_files.remove_file(log, offset)
-        elif offset in job.written:
+    log.writing -= Counter(job.frozen.keys())
+    if not job.is_current():
+        log.left_behind.update(job.written)
+    for offset, states in job.frozen.items() if job.is_current() else ():
+        if offset in log.snapshots:
+            continue  # written beside this flush, of the same batches
+        if offset in job.written:
             log.snapshots.append(offset)
             log.unsynced_snapshot = offset
         else:
             log.frozen.setdefault(offset, states)  # for the next flush: the disk was full
+    for offset in [each for each in log.left_behind if not log.writing[each]]:
+        log.left_behind.discard(offset)
+        if offset not in log.snapshots and not log.closed:
+            snapshot_files.remove_file(log, offset)
 
 
 def flush(log: LogState, now_ms: int, *, names: bool = False, entry: bool = True) -> None:

@@ -56,12 +56,6 @@ class FutureLogs(LogsState):
         assert key not in self._futures and directory is not self.directory_of(current)
         # A log that `current` has replaced there needs its offsets until it has lost its name: a power loss could bring it back.
         self._removals.settle([self._path_of(directory, current)])
-        try:
-            self._checkpoints.forget(directory.path, (current.topic, current.partition))
-        except StorageFailure as failure:
-            if not isinstance(failure, DiskFull):
-                self.directory_failed(directory, failure)
-            raise
         name = self._name_away(directory, current.topic, current.partition, FUTURE)
         future = new_log(
             self.files, self.mappings, name, current.topic, current.partition, current.topic_id, current.config,

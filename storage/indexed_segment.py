@@ -85,6 +85,8 @@ class IndexedSegment(SegmentFile):
             # The same walk as below, without the generator and its checks of an earlier process's bytes: it halves the time of a read.
             unpack, buffer = WALK.unpack_from, self.view()
             position = max(start, self.indexes.offsets.floor_position(wanted)[1])
+            if position < self.fresh_from:
+                self.reach(position, min(wanted + HEADER_BYTES, self.size))
             while (following := position + HEADER_BYTES) <= limit:
                 after: int = position + unpack(buffer, position)[1] + LOG_OVERHEAD_BYTES
                 if not following <= after <= limit:

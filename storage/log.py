@@ -226,7 +226,7 @@ class Log(LogState):
             limit, limit_offset = (segment.size if boundary is None else boundary), up_to_offset
         if start >= limit:
             return Read(NO_BYTES, offset, offset)
-        if start < segment.in_memory_from:
+        if start < segment.fresh_from:
             max_bytes = segment.reach_now(start, min(max_bytes, limit - start), min_one)
             if not (max_bytes or min_one):
                 return Read(NO_BYTES, offset, offset)

@@ -15,6 +15,8 @@ def create_files(log: LogState) -> None:
 
     If the disk is full the directory is removed again: one without partition.metadata is treated as a stray replica.
     """
+    if log.before_files is not None and not log.has_files:
+        log.before_files()  # it waits for the disk, and the event loop may wait for the lock
     with log.files_lock:
         if log.has_files or log.closed:
             return

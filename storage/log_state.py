@@ -6,7 +6,7 @@ Changes of a log on the disk, and lookups in it, are functions of this state in 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from threading import Lock
 from typing import Protocol
@@ -69,6 +69,8 @@ class LogState:
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.snapshots: list[int] = []  # offsets of producer snapshot files
         self.frozen: dict[int, list[ProducerState]] = {}  # producer states at an offset, which the next flush writes
+        self.writing: Counter[int] = Counter()  # how many flushes under way write a snapshot at an offset
+        self.left_behind: set[int] = set()  # snapshot files of what was truncated, which may be written again
         self.unsynced_snapshot = -1  # the newest snapshot, until it is synced
         self.failure: StorageFailure | None = None
         # The failure of the last append, also if the disk was only full.
@@ -80,7 +82,7 @@ class LogState:
         self.entry_synced = False  # True once the entry of its directory is synced
         self.rolls = self.rolls_synced = 0  # the newest segment's entry is synced if both are equal
         self.files_lock = Lock()  # held while the first files are created, on any thread
-        self.without_files: deque[LogState] = deque()  # logs of the same topic that had no files when they were created
+        self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
         # During a truncation: the log end offset and log start offset after it. Checkpoints written meanwhile must not exceed them.
         self.truncating_to = NEVER
         self.truncating_start: int | None = None
@@ -88,6 +90,8 @@ class LogState:
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
         self.truncations = 0  # a flush that began before one does not advance the recovery point
         self.flush_lock = Lock()  # held while a flush makes its system calls
+        # Called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name.
+        self.before_files: Callable[[], None] | None = None
         # Called before a truncation (with the new log start, if any), to lower the checkpoints.
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)

@@ -179,15 +179,9 @@ class Logs(FutureLogs):
             self.set_aside(future)
         preferred = self._preferred.pop((topic, partition), None)
         directory = preferred if preferred is not None and preferred.online else self._choose(directory_id)
-        try:
-            self._checkpoints.forget(directory.path, (topic, partition))
-        except StorageFailure as failure:
-            if not isinstance(failure, DiskFull):
-                self.directory_failed(directory, failure)
-            raise
         path, jitter = f"{directory.path}/{topic}-{partition}", self._rng.random()
         log = new_log(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms=now_ms, jitter=jitter)
-        log.without_files = self._without_files.setdefault(topic_id, log.without_files)
+        log.without_files = self._without_files.setdefault((topic_id, directory.path), log.without_files)
         log.without_files.append(log)
         self._add(directory, log)
         return log
@@ -278,6 +272,7 @@ class Logs(FutureLogs):
         due: list[Log] = []
         for grown in list(self._grown):
             log, config = self._logs.get((grown.topic_id, grown.partition)), grown.config
+            grown.segments.active.age()
             if log is not grown or (config.flush_ms == config.flush_messages == NEVER):
                 # Only an append can make it due, and the next one asks for room. Most of 10,000 logs get none: a look at all took 3.4 ms.
                 del self._grown[grown]

@@ -59,7 +59,7 @@ class LogsState:
         self._unclean: set[str] = set()  # directories where a log could not be closed
         self._outdated: set[str] = set()  # directories where a checkpoint could not be written
         #: The logs of each topic that may have no files yet, in the order of their creation. The logs refer to it.
-        self._without_files: WeakValueDictionary[bytes, deque[LogState]] = WeakValueDictionary()
+        self._without_files: WeakValueDictionary[tuple[bytes, str], deque[LogState]] = WeakValueDictionary()
         # Logs that have asked for room, or changed otherwise, since the last flush check; a dict keeps their order.
         self._grown: dict[LogState, None] = {}
         self._preferred: dict[tuple[str, int], LogDir] = {}  # directories for partitions that are not here yet
@@ -106,6 +106,9 @@ class LogsState:
         log.grown = self._grown
         log.grown[log] = None
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
+        log.before_files = lambda: self._checkpoints.forget(
+            directory.path, (log.topic, log.partition), lambda: not (log.has_files or log.closed)
+        )
         log.before_truncation = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 
     def _take_out(self, log: Log) -> LogDir:

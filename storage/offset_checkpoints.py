@@ -70,12 +70,15 @@ class OffsetCheckpoints:
                 if any(known[key] != offset for key, offset in lowered.items()):
                     self._replace(directory, name, lowered)
 
-    def forget(self, directory: str, key: tuple[str, int]) -> None:
-        """Removes a deleted partition, so that its offsets do not apply to a new topic of the same name."""
+    def forget(self, directory: str, key: tuple[str, int], is_wanted: Callable[[], bool]) -> None:
+        """Removes a deleted partition, so that its offsets do not apply to a new topic of the same name, on any thread.
+
+        Once the new one has files, the offsets are its own: then it is not `is_wanted` any more.
+        """
         for name in NAMES:
             with self._locks[directory, name]:
                 # An entry of 0 is valid for a new topic, too; each write costs time for all partitions.
-                if self.known(directory, name, key):
+                if is_wanted() and self.known(directory, name, key):
                     offsets = self._of(directory, name)
                     self._replace(directory, name, {k: offset for k, offset in offsets.items() if k != key})
 

@@ -109,7 +109,7 @@ def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_m
 
 
 def _create_files_ahead(log: LogState) -> None:
-    """Creates the files of this log, and of some other logs of the topic.
+    """Creates the files of this log, and of some other logs of the topic in the same log directory.
 
     A client that writes to one partition of a new topic soon writes to the next ones. Without that each first record waits for a thread:
     10,000 of them took 6.9 s, and a third of the CPU time was for handing over.

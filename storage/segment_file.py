@@ -49,6 +49,7 @@ class SegmentFile:
         "active",
         "base_offset",
         "cold",
+        "fresh_from",
         "in_memory_from",
         "limit",
         "path",
@@ -81,8 +82,10 @@ class SegmentFile:
         self.recently_used = False
         self._damages: set[int] = set()  # positions of damage that has been logged
         self._map: MappedFile | None = None
-        # Bytes from this position on were written by this process to mapped pages: readers need not populate or check them.
+        # Bytes from this position on were written by this process to mapped pages: readers need not check them.
         self.in_memory_from = NEVER
+        # Bytes from this position on were written so lately that they are in memory: readers need not populate them either.
+        self.fresh_from = NEVER
         self._closed: list[MappedFile] = []  # closed mappings with live views
 
     @property
@@ -110,7 +113,7 @@ class SegmentFile:
         Raises:
             StorageFailure: the disk cannot read them. Without this call, access would kill the process (SIGBUS).
         """
-        if position >= self.in_memory_from:
+        if position >= self.fresh_from:
             return self.size
         if self._map is None:
             self._open_map()
@@ -126,7 +129,7 @@ class SegmentFile:
 
         These are the bytes in memory, at least a few if `min_one`. If it is not all, the kernel reads ahead for the next read.
         """
-        if position >= self.in_memory_from:
+        if position >= self.fresh_from:
             return size
         if self._map is None:
             self._open_map()
@@ -141,7 +144,7 @@ class SegmentFile:
 
     def walk(self, position: int) -> Iterator[tuple[int, int, int, int]]:
         """Yields (position, end, base offset, last offset) of the batches from the one at `position` on; see `storage.walk`."""
-        reach = None if position >= self.in_memory_from else self.reach
+        reach = None if position >= self.fresh_from else self.reach
         return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, reach)
 
     def offset_behind(self, start: int, end: int) -> int:
@@ -150,6 +153,8 @@ class SegmentFile:
         `checked_end` has brought these batches into memory.
         """
         if start >= self.in_memory_from:
+            if end < self.fresh_from:
+                self.reach(end)
             base: int = WALK.unpack_from(self.view(), end)[0]
             return base
         # The batch at `end` is not looked at: it may be damaged.
@@ -168,9 +173,11 @@ class SegmentFile:
         Raises:
             DamagedLog, StorageFailure
         """
-        if start >= self.in_memory_from:
+        if start >= self.fresh_from:
             return end
         self.reach(start, end)
+        if start >= self.in_memory_from:
+            return end
         if self.cold.is_checked(start, end):
             return end
         try:
@@ -187,6 +194,11 @@ class SegmentFile:
         if not self.cold.is_checked(start, end):
             self.reach(start, end)
             self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
+
+    def age(self) -> None:
+        """From now on readers look whether what was written until now is still in memory: the kernel may have written and dropped it."""
+        if self._map is not None and self.active:
+            self.fresh_from = self.size
 
     def _report(self, damage: DamagedLog) -> DamagedLog:
         """Logs the damage once per position: consumers retry the same fetch."""
@@ -208,12 +220,12 @@ class SegmentFile:
             missing, self._map = self.size - self._map.size, None
             raise StorageFailure(self.log_path, f"the last {missing} bytes of the file have disappeared")
         if self.active:
-            self.in_memory_from = self.size
+            self.in_memory_from = self.fresh_from = self.size
         self._mappings.opened(self)  # type: ignore[arg-type]  # `unmap` is in Segment
 
     def _close_map(self) -> None:
         """Closes the mapping, which ends with its last view."""
-        self.in_memory_from = NEVER
+        self.in_memory_from = self.fresh_from = NEVER
         mapped, self._map = (
             self._map,
             None,

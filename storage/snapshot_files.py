@@ -38,7 +38,8 @@ def take(log: LogState, at_once: bool = False) -> None:
         log.frozen[offset] = log.producers.freeze()
     else:
         path = segment_path(log.directory, offset, producer_snapshot.SUFFIX)
-        log.files.write_atomic(path, producer_snapshot.encode(log.producers), sync=False)
+        with log.files_lock:  # after a flush that is writing what was truncated at this offset
+            log.files.write_atomic(path, producer_snapshot.encode(log.producers), sync=False)
         log.unsynced_snapshot = offset
         log.snapshots.append(offset)
     for old in between:
@@ -46,13 +47,15 @@ def take(log: LogState, at_once: bool = False) -> None:
             remove(log, old)
 
 
-def write_frozen(log: LogState, frozen: Mapping[int, list[ProducerState]], written: list[int]) -> None:
+def write_frozen(
+    log: LogState, frozen: Mapping[int, list[ProducerState]], written: list[int], is_current: Callable[[], bool]
+) -> None:
     """Writes the states of a flush as snapshots, on any thread, and adds their offsets to `written`."""
     for offset, states in frozen.items():
         path, data = segment_path(log.directory, offset, producer_snapshot.SUFFIX), producer_snapshot.encode(states)
         with log.files_lock:
-            if log.closed:
-                return  # its directory may belong to a new log of the same name
+            if not is_current():
+                return  # truncated, or deleted: its directory may belong to a new log of the same name
             try:
                 log.files.write_atomic(path, data, sync=False)
             except DiskFull as failure:

@@ -1,49 +1,58 @@
-"""One log with real threads: its own appends, rolls, truncates and deletes, while others run the jobs of flushes and of retention.
+"""One log with threads: its own appends, rolls, truncates and deletes, while others run the jobs of flushes and of retention.
 
-The simulator switches threads before file system calls only (tests/sim/threads.py); here the interpreter does it anywhere, every
-0.2 ms. After each restart, clean or as by kill -9, batches, epochs and producers are compared with what was appended.
+With real threads the interpreter switches anywhere, every 0.2 ms; the simulator's stop before file system calls only, and a seed
+repeats (tests/sim/log_threads.py). After each restart, clean or as by kill -9, batches, epochs and producers are compared with
+what was appended.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
+from typing import Protocol
 
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import StorageFailure
-from ottla.storage.files import OsFiles
+from ottla.storage.files import Files
+from ottla.storage.flush import FlushJob
 from ottla.storage.log import Log, Origin
 from ottla.storage.mappings import Mappings
 from ottla.storage.recovery import open_log
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)
-SWITCH_SECONDS = 0.0002
-THREADS = 3
+#: Of the jobs that may be under way: flushes of flush.messages, of the schedule and of a follower may meet.
+FLUSHES = ("flush", "another flush")
 PRODUCERS = 5
 #: In which a run has to come to its counts. It takes seconds, more on a busy machine; a test may take 120 s.
 LIMIT_SECONDS = 100
 
 
-class ThreadedLog:
-    """A log, what it must contain, and the jobs that threads run for it."""
+class Job(Protocol):
+    """What a thread does."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
-        self._path = str(directory)
+    def done(self) -> bool: ...
+    def result(self) -> object:
+        """Waits for the end."""
+
+
+class ThreadedLog:
+    """A log, what it must contain, and the jobs that threads run for it. `submit` begins one."""
+
+    def __init__(self, directory: str, seed: int, files: Files, submit: Callable[[Callable[[], None]], Job]) -> None:
+        self._path = directory
         self._rng = random.Random(seed)
-        self._pool = ThreadPoolExecutor(THREADS)
+        self._files = files
+        self._submit = submit
         self._batches: dict[int, bytes] = {}
         self._sequences: dict[int, int] = {}
         self._start = self._end = self._epoch = 0
-        #: The job of each kind that is under way, and what ends it. One of a kind at a time, as in a broker.
-        self._jobs: dict[str, tuple[Future[None], Callable[[], object]]] = {}
+        #: The job of each kind that is under way, and what ends it.
+        self._jobs: dict[str, tuple[Job, Callable[[], object]]] = {}
         self._log = self._open(0, is_clean=False)
         self.done: Counter[str] = Counter()
 
@@ -58,11 +67,10 @@ class ThreadedLog:
         while not self.done >= wanted and time.monotonic() < until:
             self._rng.choices(chosen, weights)[0]()
         self._restart()
-        self._pool.shutdown()
 
     def _open(self, recovery_point: int, *, is_clean: bool) -> Log:
         return open_log(
-            OsFiles(), Mappings(), self._path, "t", 0, bytes(16), CONFIG,
+            self._files, Mappings(), self._path, "t", 0, bytes(16), CONFIG,
             clean=is_clean, recovery_point=recovery_point, log_start_offset=self._start, now_ms=NOW_MS,
         )  # fmt: skip
 
@@ -71,7 +79,7 @@ class ThreadedLog:
         sequence = self._sequences.get(producer, 0) if producer >= 0 else -1
         batch = bytearray(
             build_batch(
-                [(b"k", os.urandom(self._rng.choice((50, 200, 400, 9_000))), NOW_MS)],
+                [(b"k", self._rng.randbytes(self._rng.choice((50, 200, 400, 9_000))), NOW_MS)],
                 producer_id=producer, producer_epoch=0 if producer >= 0 else -1, base_sequence=sequence,
             )
         )  # fmt: skip
@@ -84,9 +92,13 @@ class ThreadedLog:
             self._sequences[producer] = sequence + 1
 
     def _flush(self) -> None:
-        if "flush" not in self._jobs and (job := self._log.begin_flush()) is not None:
-            self._jobs["flush"] = self._pool.submit(job.run), lambda: self._log.end_flush(job, NOW_MS)
+        kind = self._rng.choice(FLUSHES)
+        if kind not in self._jobs and (job := self._log.begin_flush()) is not None:
+            self._jobs[kind] = self._submit(job.run), lambda: self._end_flush(job)
             self.done["flush"] += 1
+
+    def _end_flush(self, job: FlushJob) -> None:
+        assert not self._log.end_flush(job, NOW_MS) or self._log.recovery_point >= job.end
 
     def _retain(self) -> None:
         log = self._log
@@ -94,14 +106,14 @@ class ThreadedLog:
         self._start = max(self._start, self._rng.randint(self._start, min(self._start + 40, log.high_watermark)))
         log.delete_records(self._start)
         if "retention" not in self._jobs and (job := log.begin_retention(NOW_MS)) is not None:
-            self._jobs["retention"] = self._pool.submit(job.run), job.end
+            self._jobs["retention"] = self._submit(job.run), job.end
             self.done["segment retired"] += job.segments
 
     def _end_jobs(self) -> None:
-        for kind, (future, end) in list(self._jobs.items()):
-            if future.done():
+        for kind, (job, end) in list(self._jobs.items()):
+            if job.done():
                 del self._jobs[kind]
-                future.result()
+                job.result()
                 end()
 
     def _log_roll(self) -> None:
@@ -122,14 +134,14 @@ class ThreadedLog:
         assert self._log.recovery_point <= self._end
 
     def _restart(self) -> None:
-        for future, end in self._jobs.values():
-            future.result()
+        for job, end in self._jobs.values():
+            job.result()
             with suppress(StorageFailure):
                 end()
         self._jobs.clear()
         log, is_clean = self._log, self._rng.random() < 0.4
         assert log.recovery_point <= log.log_end_offset == self._end and log.failure is None
-        missing = [at for at in log.snapshots if not os.path.exists(f"{self._path}/{at:020d}.snapshot")]
+        missing = [at for at in log.snapshots if not self._files.exists(f"{self._path}/{at:020d}.snapshot")]
         assert not missing, f"snapshots {missing} have no file"
         states = {each.producer_id: (each.epoch, each.last_sequence, each.last_offset) for each in log.producers}
         epochs = [entry for entry in log.epochs.entries if entry[1] < self._end]

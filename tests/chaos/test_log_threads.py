@@ -5,16 +5,20 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ottla.storage import snapshot_files
-from tests.chaos.log_threads import SWITCH_SECONDS, ThreadedLog
+from ottla.storage.files import OsFiles
+from tests.chaos.log_threads import ThreadedLog
 from tests.effort import seeds
 
 SEEDS = seeds(2, long=50)
 WANTED = Counter({"restart": 8, "flush": 25, "segment retired": 25})
+SWITCH_SECONDS = 0.0002
+THREADS = 3
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +32,7 @@ def _switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_was_appended_is_there_after_restarts_whatever_its_threads_do(tmp_path: Path, seed: int) -> None:
-    log = ThreadedLog(tmp_path, seed)
-    log.run(WANTED)
+    with ThreadPoolExecutor(THREADS) as pool:
+        log = ThreadedLog(str(tmp_path), seed, OsFiles(), pool.submit)
+        log.run(WANTED)
     assert log.done >= WANTED

@@ -96,6 +96,7 @@ class Faults:
             node.host.disk.disarm()
             node.host.disk.room_bytes = CAPACITY_BYTES
             node.host.disk_seconds_max = DISK_SECONDS_MAX
+            node.host.repair()
             node.host.resume()
             if node.has_failed or node.has_lost_directory:
                 await node.crash(power=False)
@@ -302,9 +303,17 @@ class Faults:
         disk.sync_dir(path.rpartition("/")[0] or "/")
 
     async def slow_disk(self, node: SimNode) -> None:
-        before, node.host.disk_seconds_max = node.host.disk_seconds_max, self.rng.choice((0.05, 0.3, 1.0))
+        """All calls take long; of two disks the second one may hang instead, and the first goes on."""
+        host, (_, *others) = node.host, node.properties["log.dirs"].split(",")
+        before, seconds_max = host.disk_seconds_max, self.rng.choice((0.05, 0.3, 1.0))
+        if others and seconds_max == 1.0:
+            self.struck["disk hangs"] = self.struck.get("disk hangs", 0) + 1
+            host.hanging.update((other, asyncio.Event()) for other in others)
+        else:
+            host.disk_seconds_max = seconds_max
         await asyncio.sleep(self.rng.uniform(1, 8))
-        node.host.disk_seconds_max = before
+        host.repair()
+        host.disk_seconds_max = before
 
     async def stall_controller(self, node: SimNode) -> None:
         """The active controller is suspended: the others are there, and may elect another."""

@@ -33,6 +33,8 @@ from tests.broker.transactions.mutants import MUTANTS as TRANSACTIONS
 from tests.controller.raft.mutants import MUTANTS as RAFT
 from tests.controller.raft.test_simulation import is_noticed as is_noticed_by_quorum
 from tests.sim.directed_histories import cleaner_histories_of, storage_histories_of
+from tests.sim.log_threads import MUTANTS as THREADS
+from tests.sim.log_threads import is_noticed as is_noticed_by_threads
 from tests.sim.mutants import (
     CONSUMER_GROUPS,
     CONTROLLER,
@@ -104,6 +106,7 @@ OTHERS: dict[str, Counter[str]] = {name: Counter() for name in CLUSTER}
 FAMILIES = {
     "storage": Family(STORAGE, by_storage(STORAGE, storage_histories_of)),
     "cleaner": Family(CLEANER, by_storage(CLEANER, cleaner_histories_of)),
+    "threads": Family(THREADS, is_noticed_by_threads),
     "groups": Family(GROUPS, by_coordinator(GROUPS, lambda seed: GroupHistory(seed).run())),
     "transactions": Family(TRANSACTIONS, by_coordinator(TRANSACTIONS, lambda seed: TransactionHistory(seed).run())),
     "admissions": Family(ADMISSIONS, by_coordinator(ADMISSIONS, admissions)),

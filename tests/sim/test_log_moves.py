@@ -26,7 +26,7 @@ from tests.storage.chores import retain, to_rename
 SEEDS = seeds(60, long=3000)
 NOTICED_WITHIN = 100
 #: Seeds that come late. They change their meaning with the simulator; the others are tried after them.
-NOTICED_BY = {"the log start is not followed": 83, "log starts are not written before": 83}
+NOTICED_BY = {"the log start is not followed": 13, "log starts are not written before": 122}
 CALLS_OF_A_MOVE_MAX = 400
 
 

@@ -5,7 +5,7 @@ A mutant that lives means that the histories, or what they look at, have become 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -76,11 +76,13 @@ def share_states(producers: ProducerStates) -> list[ProducerState]:
 _write_frozen = snapshot_files.write_frozen
 
 
-def write_frozen_as_it_was(log: Log, frozen: dict[int, list[ProducerState]], written: list[int]) -> None:
+def write_frozen_as_it_was(
+    log: Log, frozen: dict[int, list[ProducerState]], written: list[int], is_current: Callable[[], bool]
+) -> None:
     """Nothing that happens meanwhile counts, neither here nor before."""
     log.kept_frozen = {**getattr(log, "kept_frozen", {}), **frozen}
     known = {offset: states for offset, states in log.kept_frozen.items() if offset not in log.snapshots}
-    _write_frozen(log, known, written)
+    _write_frozen(log, known, written, lambda: not log.closed)
 
 
 _flush_epochs = LeaderEpochs.flush

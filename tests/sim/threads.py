@@ -52,6 +52,7 @@ class SimThread:
     def __init__(self, threads: Threads, function: Callable[[], object]) -> None:
         self.threads = threads
         self.is_over = self._runs = False
+        self.waits_for: SimLock | None = None
         self._loop = asyncio.get_running_loop()
         self._function = function
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
@@ -65,7 +66,7 @@ class SimThread:
         """Lets it run until it stops before a call, or ends. Returns True if it has ended."""
         global _current
         if not self.is_over:
-            assert not self._runs, "two threads wait for each other's locks"
+            assert not self._runs, "it waits for another thread"
             before, _current = _current, self
             self._runs = True
             self._go.release()
@@ -152,15 +153,28 @@ class SimLock:
 
     def __enter__(self) -> bool:
         while not self._lock.acquire(blocking=False):
-            if self._owner is not None:
-                self._owner.resume()
+            if _current is not None:
+                _current.waits_for = self
+            ahead = self._thread_ahead()
+            if ahead is not None:
+                ahead.resume()
             elif _current is not None:
-                _current.stop()
+                _current.stop()  # the loop has what it waits for
             else:
                 self._lock.acquire()
                 break
+        if _current is not None:
+            _current.waits_for = None
         self._owner = _current
         return True
+
+    def _thread_ahead(self) -> SimThread | None:
+        """Returns the thread that has to go on first: the one with this lock, or with the lock which that one waits for."""
+        owner = self._owner
+        while owner is not None and (lock := owner.waits_for) is not None and lock._lock.locked():
+            assert lock._owner is not _current, "two threads wait for each other's locks"
+            owner = lock._owner
+        return owner
 
     def __exit__(self, *exc: object) -> None:
         self._owner = None

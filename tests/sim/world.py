@@ -49,10 +49,16 @@ class SimClock:
 class SimWorkers:
     """Lets the caller wait as long as a disk might, and runs the work at once, or in pieces between its file system calls."""
 
-    def __init__(self, rng: random.Random, seconds_max: Callable[[], float], threads: Threads) -> None:
-        self._rng, self._seconds_max = rng, seconds_max
+    def __init__(
+        self,
+        rng: random.Random,
+        seconds_max: Callable[[], float],
+        threads: Threads,
+        hangs: Callable[[str], asyncio.Event | None] = lambda directory: None,
+    ) -> None:
+        self._rng, self._seconds_max, self._hangs = rng, seconds_max, hangs
         self._threads = threads
-        self._disks = DiskQueues(lambda directory: self.run)
+        self._disks = DiskQueues(lambda directory: partial(self._run_in, directory))
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         await asyncio.sleep(self._rng.uniform(0.0001, self._seconds_max()))
@@ -70,6 +76,11 @@ class SimWorkers:
 
     async def on_disk(self, directory: str, priority: Priority, function: Callable[..., T], *args: object) -> T:
         return await self._disks.run(directory, priority, function, *args)
+
+    async def _run_in(self, directory: str, function: Callable[..., T], *args: object) -> T:
+        if (repaired := self._hangs(directory)) is not None:
+            await repaired.wait()
+        return await self.run(function, *args)
 
     def process(self) -> SimProcess:
         return SimProcess(self)
@@ -106,6 +117,8 @@ class SimHost:
         self.tasks: Tasks | None = None
         #: How long work on another thread takes at most, which is a flush in most cases.
         self.disk_seconds_max = DISK_SECONDS_MAX
+        #: The log directories whose disks hang, and what ends that.
+        self.hanging: dict[str, asyncio.Event] = {}
         #: How long a turn of its processes' loop takes: other things happen between two slices of some work.
         self.turn_ms = 0.0
 
@@ -113,6 +126,11 @@ class SimHost:
         disk = SimDisk(rng, lambda: self.clock.wall_ms())
         disk.on_killed = self._process_ended
         return disk
+
+    def repair(self) -> None:
+        for repaired in self.hanging.values():
+            repaired.set()
+        self.hanging.clear()
 
     def _process_ended(self) -> None:
         """Tasks of it that still run, until `crash`, can reach no other process."""
@@ -128,7 +146,7 @@ class SimHost:
         self.tasks = Tasks(loop)
         rng = random.Random(self.rng.getrandbits(64))
         self.disk.threads = Threads(random.Random(rng.getrandbits(64)))
-        workers = SimWorkers(rng, lambda: self.disk_seconds_max, self.disk.threads)
+        workers = SimWorkers(rng, lambda: self.disk_seconds_max, self.disk.threads, self.hanging.get)
         return World(self.clock, rng, self.disk, self.hub.host(self.name), workers, self.tasks.spawn)
 
     def pause(self) -> None:

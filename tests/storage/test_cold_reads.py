@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.config import LogConfig
+from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log
 from ottla.storage.mapped_file import OsMappedFile
 from ottla.storage.segment_file import COLD_READ_BYTES, READ_AHEAD_BYTES
 from tests.storage.logs_for_tests import NOW_MS, append, open_at
+from tests.storage.test_logs import A, formatted, opened
 
 BATCH_BYTES = 40_000
 BATCHES = 300
@@ -94,3 +97,31 @@ def test_a_reader_gets_everything_whatever_is_in_memory(log: Log) -> None:
         assert got.next_offset > offset
         offset, reads = got.next_offset, reads + 1
     assert offset == BATCHES and reads >= BATCHES * BATCH_BYTES // (2 << 20)
+
+
+def test_what_was_written_a_while_ago_to_the_active_segment_may_have_left_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel drops pages that it has written. Access to one that the disk cannot give back would kill the process."""
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    log = logs.create("orders", 0, A, LogConfig())
+    for i in range(BATCHES // 10):
+        append(log, build_batch([(b"%d" % i, os.urandom(BATCH_BYTES), NOW_MS)]))
+    cache = Cache(monkeypatch)
+    assert len(log.read(0, max_bytes=50 << 20).records) > 1 << 20
+    assert cache.waited_for == [], "all of it has just been written"
+    logs.flush_due(NOW_MS)
+    append(log, build_batch([(b"k", b"v", NOW_MS)]))
+    assert 0 < len(log.read(0, max_bytes=50 << 20).records) <= COLD_READ_BYTES
+    assert 0 < max(cache.waited_for) <= COLD_READ_BYTES
+    cache.waited_for.clear()
+    assert log.read(log.log_end_offset - 1, max_bytes=50 << 20).records
+    assert cache.waited_for == []
+
+    def fail(mapped: OsMappedFile, start: int, end: int) -> None:
+        raise StorageFailure(mapped.path, OSError(errno.EIO, "cannot be read"))
+
+    monkeypatch.setattr(OsMappedFile, "populate", fail)
+    with pytest.raises(StorageFailure):
+        log.read(3, max_bytes=1)

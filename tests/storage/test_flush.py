@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.storage import producer_snapshot, snapshot_files
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
@@ -84,6 +85,30 @@ def test_a_snapshot_that_was_written_of_a_truncated_end_is_removed(tmp_path: Pat
     log.truncate_to(end - 1)
     assert not log.end_flush(job, NOW_MS)
     assert end not in log.snapshots and not (Path(log.directory) / f"{end:020}.snapshot").exists()
+
+
+def test_a_snapshot_that_another_flush_has_written_again_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two flushes wrote it of a truncated end, and ends while the file is already the second one's."""
+    monkeypatch.setattr(snapshot_files, "PRODUCERS_AT_ONCE", 0)
+    log = open_at(tmp_path)
+    jobs = []
+    for sequence in range(2):
+        grow(log, 1, producer_id=7, producer_epoch=sequence, base_sequence=0)
+        log.snapshot_producers()
+        job = log.begin_flush()
+        assert job is not None
+        job.run()
+        jobs.append(job)
+        if not sequence:
+            log.truncate_to(0)
+    first, second = jobs
+    assert not log.end_flush(first, NOW_MS)
+    assert log.end_flush(second, NOW_MS)
+    file = Path(log.directory) / f"{1:020}.snapshot"
+    assert log.snapshots == [1] and file.exists()
+    [state] = producer_snapshot.decode(str(file), file.read_bytes())
+    assert (state.producer_id, state.epoch) == (7, 1)
+    log.close(clean=True)
 
 
 def test_a_failure_of_the_disk_takes_the_log_offline_when_the_flush_ends(tmp_path: Path) -> None:

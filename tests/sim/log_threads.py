@@ -1,0 +1,150 @@
+"""One log on the simulated disk whose threads stop before their file system calls (tests/chaos/log_threads.py), and mistakes of it.
+
+Beside what that compares, all that the recovery point covers must be on the platters after each flush.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from ottla.storage import flush, snapshot_files
+from ottla.storage.flush import FlushJob
+from ottla.storage.log_state import LogState
+from ottla.storage.segment import Segment
+from ottla.storage.segments import Segments
+from tests.chaos.log_threads import NOW_MS, ThreadedLog
+from tests.sim.disk import SimDisk
+from tests.sim.loop import run
+from tests.sim.threads import Threads, simulated_locks
+
+DIRECTORY = "/data/t-0"
+WANTED = Counter({"restart": 8, "flush": 50, "segment retired": 25})
+
+#: object, attribute, what is there instead
+Patches = tuple[tuple[object, str, object], ...]
+
+
+class SimJob:
+    """A job on a simulated thread, which goes on when it is asked whether it is done, and in the middle of the loop's calls."""
+
+    def __init__(self, threads: Threads, function: Callable[[], None]) -> None:
+        self._threads = threads
+        self._thread = threads.begin(function)
+
+    def done(self) -> bool:
+        return self._thread.resume()
+
+    def result(self) -> object:
+        try:
+            while not self._thread.resume():
+                pass
+            return self._thread.result()
+        finally:
+            self._threads.end(self._thread)
+
+
+class SimulatedLog(ThreadedLog):
+    def __init__(self, seed: int) -> None:
+        self._disk = SimDisk(random.Random(seed), lambda: NOW_MS)
+        self._disk.make_dirs(DIRECTORY)
+        self._disk.threads = threads = Threads(random.Random(seed))
+        super().__init__(DIRECTORY, seed, self._disk, lambda function: SimJob(threads, function))
+
+    def _end_flush(self, job: FlushJob) -> None:
+        super()._end_flush(job)
+        log = self._log
+        for segment in log.segments:
+            covered = segment.position_of(log.recovery_point) if log.recovery_point > segment.base_offset else 0
+            end = segment.size if covered is None else covered
+            inode = self._disk._must(segment.log_path)
+            assert inode.durable[:end] == inode.data[:end], f"{segment.log_path} is not on the disk up to {end}"
+
+
+def play(seed: int) -> None:
+    async def main() -> None:
+        log = SimulatedLog(seed)
+        log.run(WANTED)
+        assert log.done >= WANTED
+
+    with pytest.MonkeyPatch.context() as patch, simulated_locks():
+        patch.setattr(snapshot_files, "PRODUCERS_AT_ONCE", 2)  # flushes write the snapshots
+        run(main())
+
+
+_run = FlushJob.run
+_begin = flush.begin
+
+
+def begin_on_the_worker(job: FlushJob) -> None:
+    """What a flush covers is read while the loop may be in the middle of a change."""
+    late = flush.begin(job.log)
+    if late is not None:
+        job.end, job.truncations, job.rolls, job.segments, job.mark = (
+            late.end, late.truncations, late.rolls, late.segments, late.mark,
+        )  # fmt: skip
+        job.frozen = {**job.frozen, **late.frozen}
+    _run(job)
+
+
+def look_for_segments_on_the_worker(job: FlushJob) -> None:
+    if job.segments:
+        job.segments = tuple(job.log.segments.from_offset(max(job.log.recovery_point - 1, 0)))
+    _run(job)
+
+
+_replace = Segments.replace
+
+
+def replace_in_two_steps(self: Segments, segments: list[Segment]) -> None:
+    """A thread is switched between the list and its base offsets, as the interpreter may do."""
+    self._segments = segments
+    segments[-1]._files.exists(segments[-1].log_path)
+    _replace(self, segments)
+
+
+def begin_without_taking(log: LogState, **options: bool) -> FlushJob | None:
+    """The frozen states stay in the log, where another flush finds them, too."""
+    job = _begin(log, **options)
+    if job is not None:
+        log.frozen.update(job.frozen)
+    return job
+
+
+def remove_what_another_has_counted(job: FlushJob) -> None:
+    log = job.log
+    for offset, states in job.frozen.items():
+        if offset in job.written:
+            if log.frozen.get(offset) is states:
+                del log.frozen[offset]
+                log.snapshots.append(offset)
+                log.unsynced_snapshot = offset
+            else:
+                snapshot_files.remove_file(log, offset)
+
+
+MUTANTS: dict[str, Patches] = {
+    "a flush begins in the middle of a truncation": ((FlushJob, "run", begin_on_the_worker),),
+    "segments are replaced in two steps beside a flush": (
+        (FlushJob, "run", look_for_segments_on_the_worker),
+        (Segments, "replace", replace_in_two_steps),
+    ),
+    "two flushes write one snapshot and the second removes it": (
+        (flush, "begin", begin_without_taking),
+        (flush, "_count_snapshots", remove_what_another_has_counted),
+    ),
+}
+
+
+def is_noticed(name: str, seed: int) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        for where, attribute, instead in MUTANTS[name]:
+            patch.setattr(where, attribute, instead)
+        try:
+            play(seed)
+        except AssertionError:
+            return True
+    return False
