@@ -134,7 +134,8 @@ def groups(data: bytes) -> None:
     names = [*shard.groups, *shard.consumer_groups, *shard.streams_groups]
     consumer_describe.describe(shard, names)
     describe.describe(shard, names, True)
-    describe.list_groups(shard, set(), set())
+    for group in describe.groups_of(shard, set()):
+        describe.listed(group, set())
     for name in names:
         with suppress(KafkaError):  # of an unreadable group
             offsets.fetch(shard, OffsetFetchRequestGroup(group_id=name, topics=None), True)
