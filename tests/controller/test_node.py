@@ -19,12 +19,12 @@ from tests.ports import free_ports
 async def test_a_fresh_directory_is_formatted_and_the_broker_let_in(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         image = node.metadata.loader.image
-        assert image.features.metadata_version == 30
+        assert image.features.metadata_version == 33
         assert dict(image.features.levels) == {
-            "metadata.version": 30,
+            "metadata.version": 33,
             "eligible.leader.replicas.version": 1,
             "group.version": 1,
-            "share.version": 1,
+            "share.version": 2,
             "streams.version": 1,
             "transaction.version": 2,
         }

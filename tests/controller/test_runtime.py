@@ -271,7 +271,7 @@ def test_an_error_of_a_decision_is_the_callers_and_leaves_no_trace() -> None:
 
 def test_an_empty_log_is_begun_and_another_is_not_begun_twice() -> None:
     quorum = active()
-    assert quorum.loader.image.features.metadata_version == 30
+    assert quorum.loader.image.features.metadata_version == 33
     end = quorum.log.log_end_offset
     quorum.controller.leader_changed(-1, 1)
     quorum.elect(2)

@@ -10,8 +10,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ottla.protocol.compile import encode
+from ottla.protocol.features import DEFAULT
 from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.releases import Advertised
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.context import RequestContext
 from ottla.server.network.dispatch import Dispatcher
@@ -112,12 +114,13 @@ async def tiny_node(
     endpoint: Endpoint | None = None,
     tls: Callable[[World], ServerTls] | None = None,
     login_rules: LoginRules | None = None,
+    advertised: Advertised = DEFAULT,
 ) -> AsyncIterator[TinyNode]:
     """Heartbeat and ApiVersions, and what else the test brings. With `login_rules` its clients have to log in."""
     real = RealWorld(asyncio.get_running_loop())
     heartbeats = Heartbeats()
     api_versions = ApiVersionsHandler(lambda: Features({}, {}))
-    table = RouteTable([Route(HEARTBEAT, heartbeats), Route(API_VERSIONS, api_versions), *routes])
+    table = RouteTable([Route(HEARTBEAT, heartbeats), Route(API_VERSIONS, api_versions), *routes], advertised)
     api_versions.set_routes(table.rows)
     limits = limits or ConnectionLimits()
     wheel = TimerWheel(real.world.clock)

@@ -11,7 +11,6 @@ from typing import NoReturn
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.cli.errors import CommandFailed
-from ottla.protocol.releases import RELEASES
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -40,6 +39,8 @@ class Parser(argparse.ArgumentParser):
     def parse(self, arguments: list[str]) -> argparse.Namespace:
         if "--version" in arguments:
             from importlib.metadata import version
+
+            from ottla.protocol.releases import RELEASES
 
             print(f"{next(iter(RELEASES))} (Ottla {version('ottla')})")
             raise SystemExit(0)

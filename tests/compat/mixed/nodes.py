@@ -45,6 +45,8 @@ STOP_SECONDS_MAX = 60
 TOOL_SECONDS_MAX = 120
 POLL_SECONDS = 0.1
 METADATA = "__cluster_metadata-0"
+#: Beside Kafka's nodes: what they could not read is neither advertised nor formatted.
+RELEASE = {"ottla.advertised.release": "4.3.1"}
 
 Found = TypeVar("Found")
 
@@ -119,7 +121,7 @@ class Node:
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.dir),
             **({"controller.quorum.voters": voters} if voters else {}),
-            **({"ottla.metrics.port": str(self.admin_port)} if self.kind == OTTLA else {}),
+            **({"ottla.metrics.port": str(self.admin_port), **RELEASE} if self.kind == OTTLA else {}),
             **self.mixed.properties,
             **self.own,
         }

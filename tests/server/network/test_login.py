@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decoder
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import response_header_version
@@ -21,6 +22,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.releases import KAFKA_4_3, Advertised
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.network import login
 from ottla.server.network.frames import LARGE_FRAME_BYTES
@@ -179,6 +181,27 @@ async def test_versions_can_be_asked_for_once() -> None:
         client.send(request(API_VERSIONS, 3, ApiVersionsRequest("c", "1")) * 2)
         await client.frame()
         assert await client.is_closed_by_peer()
+
+
+async def test_the_versions_are_the_advertised_releases_before_a_login_and_after_it() -> None:
+    init = Route(ApiKey.INIT_PRODUCER_ID, lambda request, context: None)
+    routes = (Route(HANDSHAKE, sasl_handshake.handle), Route(AUTHENTICATE, sasl_authenticate.handle), init)
+    advertised = Advertised(KAFKA_4_3, unstable_apis=True)
+    async with tiny_node(*routes, login_rules=rules(), advertised=advertised) as tiny:
+        client = await tiny.client()
+        found = []
+        for log_in in (True, False):
+            client.send(request(API_VERSIONS, 5, ApiVersionsRequest("c", "1")))
+            refused = await answer(client, ApiVersionsResponse, API_VERSIONS, 0)
+            assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+            client.send(request(API_VERSIONS, 4, ApiVersionsRequest("c", "1")))
+            listed = (await answer(client, ApiVersionsResponse, API_VERSIONS, 4)).api_keys
+            found.append({row.api_key: row.max_version for row in listed})
+            if log_in:
+                await handshake(client)
+                assert (await authenticate(client)).error_code == 0
+        assert found[0] == found[1]
+        assert (found[0][API_VERSIONS], found[0][ApiKey.INIT_PRODUCER_ID]) == (4, 6)
 
 
 async def test_another_request_in_place_of_a_token_is_answered_illegal_sasl_state() -> None:
