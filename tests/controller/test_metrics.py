@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from ottla.controller.decisions.brokers import fence_records
 from ottla.controller.decisions.elections import elect_unclean_leaders
 from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metrics import CONTROLLER, ControllerMetrics
+from ottla.controller.metrics import CONTROLLER, TOPICS_A_TURN, ControllerMetrics
 from tests.controller.harness import DecisionHarness
 
 
@@ -78,3 +78,14 @@ def test_partitions_without_leader_and_fenced_brokers_are_reported_by_each_contr
     assert scraped.value(f"{CONTROLLER}_globalpartitioncount") == 6
     names = {family.name for family in scraped.metrics()}
     assert "kafka_brokers" not in names, "one controller reports the names of kafka_exporter"
+
+
+def test_a_scrape_of_a_standby_can_end_its_turn_after_a_hundred_topics() -> None:
+    scraped = Scraped()
+    for number in range(TOPICS_A_TURN + 1):
+        scraped.cluster.topic(f"t{number}", "1")
+    scraped.controller = SimpleNamespace(is_active=False, loader=SimpleNamespace(image=scraped.cluster.image))
+    scraped.metrics = ControllerMetrics(scraped.controller)
+    name = f"{CONTROLLER}_offlinepartitionscount"
+    families = [family for family in scraped.metrics() if family.name == name]
+    assert [len(family.samples) for family in families] == [0, 0, 1]
