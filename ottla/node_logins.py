@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import logging
 
 from ottla.controller.metadata.image import MetadataImage
@@ -26,14 +24,13 @@ from ottla.server.security.sasl.listener import (
     peer_tokens,
 )
 from ottla.server.security.sasl.oauth_listener import OAuthTokens
-from ottla.server.security.sasl.scram import Credential, ScramUsers, TokenCredential
+from ottla.server.security.sasl.scram import SALT_BYTES, Credential, Decoy, ScramUsers, TokenCredential, decoy
 from ottla.server.security.sasl.scram_messages import NUMBERS
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 
 log = logging.getLogger("ottla.node")
 
-SALT_BYTES = 16
 NONCE_BITS = 130
 
 
@@ -46,9 +43,10 @@ class NodeUsers:
 
     def __init__(self, node: NodeState) -> None:
         self._node = node
+        #: While there are no users.
         self._decoy_key = node.world.rng.randbytes(SALT_BYTES)
         self.tokens = OAuthTokens(node.world)
-        self.for_scram = ScramUsers(self._credential, self._token, self._decoy_salt, self._nonce)
+        self.for_scram = ScramUsers(self._credential, self._token, self._decoy, self._nonce)
 
     @property
     def _image(self) -> MetadataImage:
@@ -65,8 +63,8 @@ class NodeUsers:
         secrets = tuple(hmac_of(key, token_id) for key in keys)
         return TokenCredential(principal_of(token.owner), token.expiration_timestamp_ms, secrets)
 
-    def _decoy_salt(self, user: str) -> bytes:
-        return hmac.digest(self._decoy_key, user.encode("utf-8", "replace"), hashlib.sha256)[:SALT_BYTES]
+    def _decoy(self, mechanism: str, user: str) -> Decoy:
+        return decoy(self._image.scram.first(NUMBERS[mechanism]), self._decoy_key, user)
 
     def _nonce(self) -> str:
         return f"{self._node.world.rng.getrandbits(NONCE_BITS):x}"

@@ -29,6 +29,11 @@ class ScramImage:
     def credential(self, mechanism: int, user: str) -> ScramCredential | None:
         return self.credentials.get((mechanism, user))
 
+    def first(self, mechanism: int) -> ScramCredential | None:
+        """Returns the credential of the user with the first name; None if the mechanism has none."""
+        names = [user for each, user in self.credentials if each == mechanism]
+        return self.credentials[mechanism, min(names)] if names else None
+
     def to_records(self) -> Iterator[MetadataRecord]:
         for (mechanism, user), credential in sorted(self.credentials.items(), key=lambda item: item[0]):
             yield UserScramCredentialRecord(

@@ -17,7 +17,12 @@ from tests.deploy.nodes import ROOT
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 SYSTEMD = ROOT / "deploy" / "systemd"
-API_VERSIONS = {"Service": "v1", "StatefulSet": "apps/v1", "PodDisruptionBudget": "policy/v1"}
+API_VERSIONS = {
+    "Service": "v1",
+    "StatefulSet": "apps/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+}
 
 
 def documents() -> list[dict[str, Any]]:
@@ -60,6 +65,19 @@ def test_selectors_find_the_pods(stateful_set: dict[str, Any]) -> None:
     rule = stateful_set["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
     (required,) = rule["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required["labelSelector"]["matchLabels"] == labels
+
+
+def test_pods_have_no_account_and_only_nodes_reach_their_controllers(
+    stateful_set: dict[str, Any], container: dict[str, Any]
+) -> None:
+    pod = stateful_set["spec"]["template"]
+    assert pod["spec"]["automountServiceAccountToken"] is pod["spec"]["enableServiceLinks"] is False
+    (policy,) = of_kind("NetworkPolicy")
+    assert policy["spec"]["podSelector"]["matchLabels"] == pod["metadata"]["labels"]
+    sources = {port["port"]: rule.get("from") for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert sources.keys() == {port["name"] for port in container["ports"]}
+    assert sources["controller"] == [{"podSelector": {"matchLabels": pod["metadata"]["labels"]}}]
+    assert sources["admin"]
 
 
 def test_probes_ask_the_admin_port_and_stopping_has_time(
@@ -116,6 +134,11 @@ def test_the_service_unit_starts_a_node_and_gives_it_time_to_stop() -> None:
     assert int(service["TimeoutStopSec"]) >= 30
     assert service["KillSignal"] == "SIGTERM"
     assert int(service["LimitNOFILE"]) >= 100_000
+
+
+def test_the_service_unit_keeps_records_and_keys_from_other_users() -> None:
+    service = read_unit(SYSTEMD / "ottla.service")["Service"]
+    assert (service["UMask"], service["StateDirectoryMode"], service["LimitCORE"]) == ("0077", "0700", "0")
 
 
 def test_kernel_settings_are_numbers_with_reasons() -> None:

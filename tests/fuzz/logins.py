@@ -33,7 +33,7 @@ from ottla.server.security.sasl.exchange import Mechanism, SaslFailure, Slow
 from ottla.server.security.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, UnsecuredTokens
 from ottla.server.security.sasl.plain import PlainExchange
-from ottla.server.security.sasl.scram import ScramExchange, ScramUsers, TokenCredential
+from ottla.server.security.sasl.scram import ScramExchange, ScramUsers, TokenCredential, decoy
 from ottla.server.security.sasl.scram_messages import HASHES, keys_of, salted_password
 from ottla.server.timer_wheel import TimerWheel
 from tests.fuzz.target import Target, Wrong, equal
@@ -54,7 +54,7 @@ _CREDENTIALS = {name: Credential(name) for name in HASHES}
 _USERS = ScramUsers(
     lambda mechanism, user: _CREDENTIALS[mechanism] if user == "alice" else None,
     lambda token_id: TokenCredential(ANONYMOUS, 1, (b"secret",)) if token_id == "token" else None,
-    lambda user: hashlib.sha256(user.encode("utf-8", "replace")).digest(),
+    lambda mechanism, user: decoy(_CREDENTIALS[mechanism], b"", user),
     lambda: "nonce",
 )
 MECHANISMS: dict[str, Mechanism] = {

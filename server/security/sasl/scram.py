@@ -11,6 +11,7 @@ the token's owner.
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,6 +34,10 @@ from ottla.server.security.sasl.scram_messages import (
 )
 
 TOKEN_AUTH = "tokenauth"
+
+
+#: Of a decoy where there is no user to be like.
+SALT_BYTES = 16
 
 
 class Credential(Protocol):
@@ -72,8 +77,8 @@ class ScramUsers(NamedTuple):
     credential: Callable[[str, str], Credential | None]
     #: Returns the credential of a token by its id.
     token: Callable[[str], TokenCredential | None]
-    #: A salt for a user that does not exist, the same at every attempt.
-    decoy_salt: Callable[[str], bytes]
+    #: Returns the credential of a user that does not exist, by mechanism and name, the same at every attempt.
+    decoy: Callable[[str, str], Credential]
     nonce: Callable[[], str]
 
 
@@ -84,6 +89,17 @@ class Decoy(NamedTuple):
     iterations: int = ITERATIONS_MIN
     stored_key: bytes = b""
     server_key: bytes = b""
+
+
+def decoy(like: Credential | None, own_key: bytes, name: str) -> Decoy:
+    """Returns one like the credential of another user, and with a salt that follows from its key: it is the same at all nodes.
+
+    `own_key` is for a node without users.
+    """
+    key, size, iterations = (own_key, SALT_BYTES, ITERATIONS_MIN)
+    if like is not None:
+        key, size, iterations = like.server_key, len(like.salt), like.iterations
+    return Decoy(hashlib.shake_256(b"decoy" + key + name.encode("utf-8", "replace")).digest(size), iterations)
 
 
 class ScramExchange:
@@ -119,7 +135,7 @@ class ScramExchange:
             return Slow(partial(self._derive, first, found.secrets))
         self._principal = user(first.name)
         credential = self._users.credential(self._mechanism, first.name)
-        return self._challenge(first, [credential or Decoy(self._users.decoy_salt(first.name))])
+        return self._challenge(first, [credential or self._users.decoy(self._mechanism, first.name)])
 
     def _derive(self, first: ClientFirst, secrets: tuple[bytes, ...]) -> bytes:
         """The password of a delegation token is its HMAC in Base64."""

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from ottla.broker.handlers._share_members import MEMBER_ID_MAX
+from ottla.broker.share.session import PARTITIONS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -328,10 +329,10 @@ def test_more_partitions_than_a_session_may_have_are_refused_before_any_is_looke
     share.produce(b"a")
     member = share.member()
     assert until(lambda: records_of(member, share.at)) == {0: b"a"}
-    topics = [FetchTopic(share.at[0], [FetchPartition(index) for index in range(100_000)])]
+    topics = [FetchTopic(share.at[0], [FetchPartition(index) for index in range(PARTITIONS_MAX + 1)])]
     fields = {"group_id": share.group, "member_id": member.member_id, "share_session_epoch": member.epoch}
     assert member.wire.request(ShareFetchRequest(**fields, topics=topics)).error_code == ErrorCode.INVALID_REQUEST
-    acknowledged = [AcknowledgeTopic(share.at[0], [AcknowledgePartition(index) for index in range(100_000)])]
+    acknowledged = [AcknowledgeTopic(share.at[0], [AcknowledgePartition(index) for index in range(PARTITIONS_MAX + 1)])]
     answer = member.wire.request(ShareAcknowledgeRequest(**fields, topics=acknowledged))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert member.acknowledge(share.at, (0, 0, [ACCEPT])) == NONE, "the session goes on"

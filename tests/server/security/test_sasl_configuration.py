@@ -12,7 +12,7 @@ from ottla.server.security.sasl.exchange import Authenticated, SaslFailure
 from ottla.server.security.sasl.listener import client_exchange, login_rules
 from ottla.server.security.sasl.login_tokens import unsecured_token
 from ottla.server.security.sasl.oauth_listener import JWKS_URL, UNSECURED_VALIDATOR, OAuthTokens
-from ottla.server.security.sasl.scram import ScramUsers
+from ottla.server.security.sasl.scram import Decoy, ScramUsers
 from ottla.server.world import RealWorld, World
 
 NODE = {
@@ -24,7 +24,7 @@ NODE = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.clients.plain.sasl.jaas.config": 'PlainLoginModule required username="u" password="p" user_u="planted";',
 }
-NO_USERS = ScramUsers(lambda mechanism, user: None, lambda token: None, lambda user: b"", lambda: "n")
+NO_USERS = ScramUsers(lambda mechanism, user: None, lambda token: None, lambda mechanism, user: Decoy(b""), lambda: "n")
 NO_TOKENS = OAuthTokens(World(None, None, None, None, None, None))
 JAAS = "listener.name.clients.plain.sasl.jaas.config"
 OAUTH_JAAS = "listener.name.clients.oauthbearer.sasl.jaas.config"

@@ -14,7 +14,7 @@ from ottla.server.security.sasl.client import ITERATIONS_ACCEPTED_MAX, LoginReje
 from ottla.server.security.sasl.exchange import Authenticated, SaslFailure, Slow
 from ottla.server.security.sasl.jaas import JaasError, read_module, read_sections
 from ottla.server.security.sasl.plain import PlainExchange
-from ottla.server.security.sasl.scram import ScramExchange, ScramUsers, TokenCredential
+from ottla.server.security.sasl.scram import SALT_BYTES, Decoy, ScramExchange, ScramUsers, TokenCredential, decoy
 from ottla.server.security.sasl.scram_messages import HASHES, keys_of, salted_password
 
 ALICE = Principal("User", "alice")
@@ -92,7 +92,7 @@ def exchange(mechanism: str = "SCRAM-SHA-256", iterations: int = 4096, nonce: st
     users = ScramUsers(
         lambda _, name: stored(mechanism, b"secret", iterations) if name in ("alice", "a=b,c") else None,
         token,
-        lambda name: hashlib.sha256(name.encode()).digest()[:16],
+        lambda mechanism, name: decoy(stored(mechanism, b"secret", iterations), b"", name),
         lambda: nonce,
     )
     return ScramExchange(mechanism, users)
@@ -133,7 +133,7 @@ def test_the_exchange_of_rfc_7677_is_reproduced() -> None:
     users = ScramUsers(
         lambda mechanism, name: Stored(salt, keys.stored, keys.server, 4096),
         lambda token_id: None,
-        lambda name: b"",
+        lambda mechanism, name: Decoy(b""),
         lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
     )
     server = ScramExchange("SCRAM-SHA-256", users)
@@ -144,6 +144,19 @@ def test_the_exchange_of_rfc_7677_is_reproduced() -> None:
     )
     assert isinstance(outcome, Authenticated)
     assert outcome.token == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def test_a_user_that_does_not_exist_is_challenged_like_the_others_and_alike_by_each_node() -> None:
+    """Decoys of 16 bytes and 4,096 iterations, from a key of each node, showed which users exist."""
+    like = Stored(b"s" * 32, b"stored", b"server", 8192)
+    first, other = (decoy(like, own_key, "unknown") for own_key in (b"node 1", b"node 2"))
+    assert first == other
+    assert (len(first.salt), first.iterations, first.stored_key) == (32, 8192, b"")
+    assert decoy(like, b"", "other").salt != first.salt
+    assert decoy(like._replace(server_key=b"another"), b"", "unknown").salt != first.salt, (
+        "it can't be computed from outside"
+    )
+    assert len(decoy(None, b"node 1", "unknown").salt) == SALT_BYTES
 
 
 def test_scram_with_a_wrong_password_fails_without_saying_why() -> None:
