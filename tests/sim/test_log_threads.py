@@ -8,7 +8,7 @@ from tests.effort import seeds
 from tests.sim.log_threads import MUTANTS, is_noticed, play
 from tests.sim.noticed import seeds_for
 
-SEEDS = seeds(40, long=3000)
+SEEDS = seeds(20, long=3000)
 
 
 def test_what_was_appended_is_there_and_what_was_flushed_is_on_the_disk() -> None:
