@@ -21,7 +21,7 @@ from tests.sim.noticed import seeds_for
 from tests.sim.test_mutants import Patch, is_noticed
 
 #: Without a mutant.
-SEEDS_CONTROL = seeds(50, long=100)
+SEEDS_CONTROL = seeds(15, long=100)
 
 _make_plan = cleaner.make_plan
 _create = Logs.create
