@@ -200,9 +200,7 @@ def _head(broker: BrokerComponents, request: MetadataRequest, context: RequestCo
     metadata = broker.metadata
     addresses = metadata.addresses(context)
     live = metadata.live(context.connection.listener_name)
-    # Admin clients ask for no topics, and then each broker that is listed: a tool of groups would wait for a stopped one.
-    asks_for_topics = asks_for_all(request, context.api_version) or bool(request.topics)
-    listed = addresses + (_just_fenced(broker, context) if asks_for_topics else [])
+    listed = addresses + _just_fenced(broker, context)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=a.node_id, host=a.host, port=a.port, rack=a.rack) for a in listed],
         cluster_id=metadata.cluster_id,
