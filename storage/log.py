@@ -341,15 +341,11 @@ class Log(LogState):
                 raise
 
     def flush_due(self, now_ms: int) -> bool:
-        """Returns True if flush.messages or flush.ms require a flush now, or if the next roll would otherwise wait for one."""
+        """Returns True if flush.messages or flush.ms require a flush now."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
-        return (
-            unflushed >= self.config.flush_messages
-            or now_ms - self.flushed_ms >= self.config.flush_ms
-            or self.segments.active.awaits_roll
-        )
+        return unflushed >= self.config.flush_messages or now_ms - self.flushed_ms >= self.config.flush_ms
 
     def flush(self, now_ms: int = 0) -> None:
         """Syncs all batches appended so far and advances the recovery point to their end, on the log's own thread.

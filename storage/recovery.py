@@ -216,10 +216,10 @@ def _find_end(
     empty_behind: list[int | None] = [
         None
     ] * first  # for each segment without batches after a gap: where the gap begins
-    for segment in segments[first:-1]:
-        # A roll syncs the file before it trims, so that one that has lost its end ends with zeros. The process may have been killed
-        # before that sync: without it a lost end would look like a gap.
-        segment.sync_log()
+    if first + 1 < len(segments):
+        # A roll syncs the directory before it trims, so that a file that has lost its end is too short for what follows. The
+        # process may have been killed before that sync: without it a lost end would look like a gap.
+        files.sync_dir(directory)
     for i, segment in enumerate(segments[first:], first):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         valid, before = check_segment(segment, history, recovery_point, clean), expected

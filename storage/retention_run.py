@@ -23,7 +23,7 @@ from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_files import rename_deleted
 from ottla.storage.log_state import LogState, Retiring
 from ottla.storage.retention import SegmentFacts, reasons, segments_to_delete
-from ottla.storage.roll import roll, run_errand, sync_length
+from ottla.storage.roll import roll, run_errand, sync_lengths
 from ottla.storage.segment import segment_path
 from ottla.storage.walk import DamagedLog
 
@@ -106,7 +106,7 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
         return None
     active = log.segments.active
     if count == len(facts) and not errand_done and active.size and not active.length_synced:
-        return Errand(log.log_dir, partial(run_errand, log, sync_length))
+        return Errand(log.log_dir, partial(run_errand, log, sync_lengths))
     whys = reasons(facts, count, log.config, log.log_start_offset, now_ms)
     try:
         if count == len(facts):

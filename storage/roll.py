@@ -66,11 +66,9 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
     base_offset = max(base_offset, log.log_end_offset)
     if old.base_offset == base_offset:
         return old  # empty: nothing to seal
-    # The sync comes before the old segment is trimmed and before the new one has an entry: a file that lost its end in a power
-    # loss then ends with zeros. Otherwise its lost end would look like a gap, and later batches would be kept.
-    if old.size and not old.length_synced:
-        old.sync_length()
-    new = new_segment(log, base_offset, now_ms, sync=base_offset > log.log_end_offset)
+    # The sync comes before the old segment is trimmed and before the new one has batches: a file that lost its end in a power
+    # loss is then too short or ends with zeros. Otherwise its lost end would look like a gap, and later batches would be kept.
+    new = new_segment(log, base_offset, now_ms, sync=base_offset > log.log_end_offset or not old.length_synced)
     log.rolls += 1
     if old.size:
         try:
@@ -105,7 +103,7 @@ def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_m
         return None
     if not roll_reason(segment, log.config, size, last_offset, max_timestamp, now_ms, log.roll_jitter_ms()):
         return None
-    return Errand(log.log_dir, partial(run_errand, log, sync_length))
+    return Errand(log.log_dir, partial(run_errand, log, sync_lengths))
 
 
 def _create_files_ahead(log: LogState) -> None:
@@ -133,6 +131,9 @@ def run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
             log.fail(failure)
 
 
-def sync_length(log: LogState) -> None:
-    """Syncs the active segment's file before a roll. A sync of the directory does nothing if no name has changed."""
-    log.segments.active.sync_length()
+def sync_lengths(log: LogState) -> None:
+    """Syncs the log's directory, and the current lengths of its files, before a roll."""
+    active = log.segments.active
+    allocated = active.allocated
+    log.files.sync_dir(log.directory)
+    active.on_disk = allocated

@@ -190,11 +190,6 @@ class Segment(IndexedSegment):
         """Returns True if the file keeps its length in a power loss."""
         return self.on_disk == self.allocated
 
-    @property
-    def awaits_roll(self) -> bool:
-        """Returns True if the file has its last length, and a roll would have to sync it."""
-        return self.allocated >= self._config.segment_bytes and not self.length_synced
-
     def update_config(self, config: LogConfig) -> None:
         self._config = config
         self.indexes.interval_bytes = config.index_interval_bytes
@@ -291,16 +286,12 @@ class Segment(IndexedSegment):
         """
         saved = self._save_indexes()
         self.trimmed = False
-        self.sync_length()
-        names = saved and self.indexes.flush()
-        return self.txn_index.flush(self._files) or names
-
-    def sync_length(self) -> None:
-        """Syncs the file, and with it the length that it has now. Appends may run meanwhile."""
         allocated = self.allocated
         self.sync_log()
         if self.allocated == allocated:
             self.on_disk = allocated
+        names = saved and self.indexes.flush()
+        return self.txn_index.flush(self._files) or names
 
     def unmap(self) -> None:
         """Closes the mapping, which ends with its last view. The next access opens it again."""

@@ -5,8 +5,8 @@ What survives a power loss:
   512-byte sectors (pages reach the disk in any order, and may be torn); its length is the old one, the new one, or one
   in between, at the end of a page;
 - of a directory: the entries of its last sync, and any prefix of the creations, renames and removals since then
-  (file systems journal them in order). A new directory is such an entry of its parent. A directory's sync says nothing
-  of the lengths of its files: ext4 and XFS do nothing at all if no entry has changed, and btrfs writes no other file.
+  (file systems journal them in order). A new directory is such an entry of its parent. A directory's sync writes the
+  journal, and with it the lengths that its files had then.
 After a failed sync the kernel takes the dirty pages for clean ("fsyncgate"): a second sync succeeds and saves only what
 was written after the first.
 """
@@ -55,6 +55,12 @@ class Inode:
         self.durable = bytes(self._reachable())
         self.believed = bytes(self.data) if self.durable != self.data else None
         self.touched.clear()
+
+    def commit_length(self) -> None:
+        """The journal was written: it has the length too, but not the bytes, which read as zeros then."""
+        length = len(self.data)
+        if len(self.durable) != length:
+            self.durable = self.durable[:length].ljust(length, b"\0")
 
     def fail_sync(self, rng: random.Random) -> None:
         """Some pages made it, and from now on all count as clean."""
@@ -161,6 +167,9 @@ class Directory:
 
     def sync(self) -> None:
         self.durable, self.journal = dict(self.entries), []
+        for node in self.entries.values():
+            if isinstance(node, Inode):
+                node.commit_length()
 
     def after_power_loss(self, rng: random.Random) -> None:
         for step in self.journal[: rng.randint(0, len(self.journal))]:

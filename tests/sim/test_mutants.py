@@ -207,7 +207,6 @@ MUTANTS: dict[str, Patch] = {
     "the high watermark may be ahead of the log": (Log, "advance_high_watermark", raise_without_limit),
     "a flush syncs no log": (Segment, "sync_log", nothing),
     "a flush syncs no epochs": (LeaderEpochs, "flush", write_epochs_without_sync),
-    "a roll leaves the length of the old segment to chance": (Segment, "length_synced", ALWAYS),
     "a truncation is not synced": (Segment, "erase", erase_without_sync),
     "a truncation leaves the checkpoints as they are": (OffsetCheckpoints, "lower", nothing),
     "a restart leaves checkpoints beyond the log's end": (OffsetCheckpoints, "lower_to_ends", nothing),

@@ -13,7 +13,6 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log import Log
-from ottla.storage.mapped_file import OsMappedFile
 from ottla.storage.preparation import Prepared
 from ottla.storage.producer_snapshot import decode
 from ottla.storage.roll import FILES_AHEAD
@@ -23,29 +22,13 @@ from tests.storage.test_logs import FILES, A, B, formatted, opened
 NO_TIMESTAMP = -1
 
 
-class SyncedFile(OsMappedFile):
-    """Counts its syncs."""
-
-    __slots__ = ("syncs",)
-    syncs: Syncs
-
-    def flush(self) -> None:
-        self.syncs.files += 1
-        super().flush()
-
-
 class Syncs(OsFiles):
     """Counts what the calling thread waits for."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.directories = self.files = 0
+        self.directories = 0
         self.created: list[str] = []
-
-    def map(self, path: str, capacity: int, writable: bool) -> SyncedFile:
-        mapped = SyncedFile(path, capacity, writable, self._descriptors)
-        mapped.syncs = self
-        return mapped
 
     def sync_dir(self, path: str) -> None:
         self.directories += 1
@@ -131,21 +114,21 @@ def test_a_clients_roll_syncs_nothing_on_the_loop_and_the_next_flush_syncs_its_n
     log = open_at(tmp_path, SMALL, files=files)
     written, asked = b"", 0
     for i in range(60):
-        records, before = batch(fill=i), files.files
+        records, before = batch(fill=i), files.directories
         try:
             from_a_client(log, records, Turn())
         except TooLong:
             asked += 1
             done = prepared_by_errand(log, records)
-            assert files.files == before + 1
+            assert files.directories == before + 1
             from_a_client(log, records, done)
             before += 1
-        assert files.files == before
+        assert files.directories == before
         written = read_all(log)
     assert asked == len(log.segments) - 1 > 3
-    assert files.directories == 0
+    before = files.directories
     log.flush()
-    assert (files.directories > 0, log.rolls_synced) == (True, log.rolls)
+    assert (files.directories > before, log.rolls_synced) == (True, log.rolls)
     assert read_all(open_at(tmp_path)) == written
 
 
@@ -154,13 +137,13 @@ def test_a_clients_roll_by_time_syncs_nothing_on_the_loop_either(tmp_path: Path)
     files = Syncs()
     log = open_at(tmp_path, LogConfig(segment_ms=60_000), files=files)
     append(log, batch())
-    late, before = batch(timestamp=NOW_MS + 120_000), files.files
+    late, before = batch(timestamp=NOW_MS + 120_000), files.directories
     with pytest.raises(TooLong):
         from_a_client(log, late, Turn())
     done = prepared_by_errand(log, late)
-    assert files.files == before + 1
+    assert files.directories == before + 1
     assert from_a_client(log, late, done) == 1
-    assert (len(log.segments), files.files, files.directories) == (2, before + 1, 0)
+    assert (len(log.segments), files.directories) == (2, before + 1)
 
 
 def test_a_roll_that_could_not_ask_syncs_by_itself(tmp_path: Path) -> None:
@@ -168,7 +151,7 @@ def test_a_roll_that_could_not_ask_syncs_by_itself(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL, files=files)
     while len(log.segments) < 3:
         append(log, batch())
-    assert files.files == 2
+    assert files.directories == 2
 
 
 def test_a_length_that_was_synced_before_the_file_grew_does_not_count(tmp_path: Path) -> None:
@@ -180,22 +163,6 @@ def test_a_length_that_was_synced_before_the_file_grew_does_not_count(tmp_path: 
     while log.segments.active.size < 20_000:
         append(log, batch(size=1000))
     assert not log.segments.active.length_synced
-
-
-def test_a_segment_that_grows_no_more_is_flushed_so_that_its_roll_waits_for_nothing(tmp_path: Path) -> None:
-    formatted(tmp_path)
-    logs = opened(tmp_path)
-    log = logs.create("orders", 0, A, LogConfig(segment_bytes=100_000))
-    append(log, batch(size=1000))
-    assert logs.flush_due(NOW_MS) == []
-    while not log.flush_due(NOW_MS):
-        append(log, batch(size=1000))
-    assert log.segments.active.size < 80_000 and logs.flush_due(NOW_MS) == [log]
-    log.flush()
-    assert logs.flush_due(NOW_MS) == []
-    while len(log.segments) == 1:
-        assert log.errand(1_100, log.log_end_offset, NO_TIMESTAMP, NOW_MS) is None
-        append(log, batch(size=1000))
 
 
 def test_a_reopened_segment_has_no_length_that_was_synced(tmp_path: Path) -> None:

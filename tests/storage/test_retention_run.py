@@ -11,7 +11,6 @@ import pytest
 from ottla.protocol.work import Errand
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
-from ottla.storage.mapped_file import OsMappedFile
 from ottla.storage.retention_run import SEGMENTS_AT_ONCE, RetentionJob
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, open_at
 
@@ -132,9 +131,9 @@ def test_a_log_that_has_to_roll_asks_for_its_sync_first(tmp_path: Path) -> None:
     errand = log.begin_retention(LATER_MS, errand_done=False)
     assert isinstance(errand, Errand) and errand.directory == log.log_dir
     synced: list[str] = []
+    sync_dir = log.files.sync_dir
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OsFiles, "sync_dir", lambda files, path: synced.append(path))
-        patch.setattr(OsMappedFile, "flush", lambda mapped: synced.append(mapped.path))
+        patch.setattr(OsFiles, "sync_dir", lambda files, path: (synced.append(path), sync_dir(path))[1])
         errand.run()
         assert len(synced) == 1
         assert isinstance(log.begin_retention(LATER_MS, errand_done=False), RetentionJob), "it is done"
