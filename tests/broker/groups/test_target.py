@@ -10,6 +10,7 @@ import pytest
 
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.consumer.state import GroupState
+from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
 from ottla.broker.groups.target import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN, assign
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupTargetAssignmentMemberKey as TargetKey
@@ -246,7 +247,7 @@ def test_a_large_target_of_a_share_group_is_computed_beside_the_heartbeats() -> 
     first = harness.join("a")
     harness.advance()
     # Names count, too: the topics of most of them do not exist.
-    second = harness.join("b", "orders", *(f"t{n}" for n in range(LARGE)))
+    second = harness.join("b", "orders", *(f"t{n}" for n in range(SUBSCRIBED_TOPICS_MAX - 1)))
     assert not second.assigned
     harness.advance(10)
     for member in (first, second):

@@ -35,13 +35,13 @@ from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistratio
 from ottla.controller.metadata.publisher import UNITS_A_TURN
 from ottla.controller.metadata.topics import CHANGE_UNITS, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import METADATA_VERSION_UNSTABLE
 from ottla.protocol.internal_topics import metadata_records as r
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord, PartitionChangeRecord, RemoveTopicRecord
 from ottla.protocol.messages import alter_partition as alter
 from ottla.protocol.messages import alter_partition_reassignments as reassign
 from ottla.protocol.messages import assign_replicas_to_dirs as assign
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.releases import KAFKA_4_4
 from tests.controller.harness import DecisionHarness, directory, topic_id
 from tests.controller.test_runtime import Batch
 
@@ -291,7 +291,7 @@ def test_a_record_touches_a_bounded_number_of_partitions_in_a_turn(kind: type[Me
         delta.apply(1, 1)
         cluster.state.index.update(delta)
         turns.append(Counted.touched)
-    work = loader.handle_commit([Batch(0, encode_metadata([record], METADATA_VERSION_UNSTABLE), 1)])
+    work = loader.handle_commit([Batch(0, encode_metadata([record], KAFKA_4_4.unstable_metadata_version), 1)])
     Counted.touched = 0
     for _ in work:
         turns.append(Counted.touched)

@@ -36,7 +36,7 @@ from tests.broker.wire import Wire
 GROUP = "count"
 GROUP_RESOURCE, SET, SAFE_DOWNGRADE = 32, 0, 2
 MISSING_INTERNAL_TOPICS = 3
-MANY = 100_000
+MANY = 9_000
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ BAD = {
         {"topology": stateless(*(f"name{index}" for index in range(MANY)))},
         ErrorCode.INVALID_REQUEST,
     ),
-    "many subtopologies": (0, {"topology": chain(10_000, "t", backwards=True)}, ErrorCode.INVALID_REQUEST),
+    "many subtopologies": (0, {"topology": chain(3_000, "t", backwards=True)}, ErrorCode.INVALID_REQUEST),
     "the same tag twice": (
         0,
         {"client_tags": [KeyValue("k", "1"), KeyValue("k", "2")]},
@@ -161,10 +161,10 @@ def test_a_bad_request_has_kafkas_error_and_changes_nothing(node: Node, name: st
 def test_a_topology_of_many_topics_is_answered_and_recorded(node: Node) -> None:
     """Half a megabyte fits into a batch of the log; what does not is refused, and no group is made."""
     with node.wire() as wire:
-        few = stateless(*(f"name{index}" for index in range(MANY // 4)))
+        few = stateless(*(f"name{index:0>60}" for index in range(MANY)))
         (status,) = beat(wire, "many", 0, topology=few).status
         assert status.status_detail.endswith("additional topics are missing.")
-        many = stateless(*(f"name{index:0>10}" for index in range(MANY)))
+        many = stateless(*(f"name{index:0>130}" for index in range(MANY)))
         assert beat(wire, "too-many", 0, topology=many).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert described(wire, "too-many").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
