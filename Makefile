@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 $(VENV)/core: pyproject.toml
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "python venv is missing: install it (Debian: apt install python3-venv)"; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check -e .
-	@$(PY) -m compileall -q protocol storage server controller broker ottla  # else the first start pays for it
+	@$(PY) -m compileall -q ottla  # else the first start pays for it
 	@touch $@
 
 # An extra's packages alone, and not this project again: others may be using it meanwhile, and it would be built again.

@@ -12,13 +12,7 @@ RUN apt-get update \
     && chown 1000:0 /out
 WORKDIR /src
 COPY pyproject.toml README.md ./
-COPY protocol ./protocol
-COPY storage ./storage
-COPY server ./server
-COPY controller ./controller
-COPY broker ./broker
 COPY ottla ./ottla
-COPY pipeline ./pipeline
 RUN python3 -m venv /opt/pipeline \
     && /opt/pipeline/bin/pip install --no-cache-dir --disable-pip-version-check '.[pipeline]'
 ENV PATH=/opt/pipeline/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

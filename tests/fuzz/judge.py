@@ -26,6 +26,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from tests.fuzz.target import Target
+from tests.rules.sources import short_path
 
 ROOT = Path(__file__).parent.parent.parent
 CPU_NS_MAX = 100_000_000
@@ -35,7 +36,6 @@ NOTICED_BYTES = 8 * 1024 * 1024
 TICK_S = 0.25
 RERUNS = 3
 PRODUCT = ("ottla",)
-FOLDERS = ("protocol", "storage", "server", "controller", "broker", "ottla")
 TOO_LONG, TOO_MUCH = "takes too long", "takes too much memory"
 CLEAR_REFS = "/proc/self/clear_refs"
 
@@ -217,7 +217,7 @@ def product_places(error: BaseException) -> list[str]:
         (Path(code.co_filename).resolve(), code.co_name) for code in frames if code.co_filename.startswith(str(ROOT))
     ]
     inside = [(path.relative_to(ROOT), name) for path, name in places]
-    return [f"{path}:{name}" for path, name in inside if path.parts[0] in FOLDERS] or [
+    return [f"{short_path(str(path))}:{name}" for path, name in inside if path.parts[0] == "ottla"] or [
         f"{path}:{name}" for path, name in inside if path.parts[0] == "tests" and path.name != "judge.py"
     ]
 

@@ -117,3 +117,8 @@ def test_ctrl_c_ends_quietly(silent: socket.socket) -> None:
         ottla.send_signal(signal.SIGINT)
         _, said = ottla.communicate(timeout=30)
     assert (ottla.returncode, said) == (INTERRUPTED, "")
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "ottla", "--version"], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout.split()[0], done.stderr) == (0, "ottla", "")

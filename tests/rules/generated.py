@@ -24,7 +24,7 @@ from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
-from tests.rules.sources import ROOT
+from tests.rules.sources import ROOT, short_path
 
 _NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it again. -->"
 
@@ -100,7 +100,7 @@ def path_of(code: Any) -> str:
         code = code.func
     file = inspect.getsourcefile(inspect.unwrap(code))
     assert file is not None
-    return str((ROOT / file).resolve().relative_to(ROOT))
+    return short_path(str((ROOT / file).resolve().relative_to(ROOT)))
 
 
 def label(state: Any) -> str:

@@ -299,6 +299,7 @@ COVERED_BY: dict[str, str] = {
     "controller/raft/wire/requests_out.py": "tests/controller/raft/test_driver.py",
     "controller/registration.py": "tests/controller/test_node.py",
     "controller/routes.py": "tests/controller/handlers/test_handlers.py",
+    "ottla/__main__.py": "tests/ottla/test_main.py",
     "ottla/admin.py": "tests/deploy/test_readiness.py",
     "ottla/processes/admin.py": "tests/ottla/processes/test_supervisor.py",
     "ottla/child_node.py": "tests/ottla/cli/test_dev.py",

@@ -10,6 +10,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent.parent
 #: Each may import only what is left of it.
 LAYERS = ("protocol", "storage", "server", "controller", "broker", "ottla")
+#: Folders of `ottla/` that have a link of their name at the top.
+PARTS = (*LAYERS[:-1], "pipeline")
 
 
 class Source(NamedTuple):
@@ -25,17 +27,28 @@ class Source(NamedTuple):
         return layer_of(self.module)
 
 
+def folder_of(layer: str) -> str:
+    return layer if layer == "ottla" else f"ottla/{layer}"
+
+
 @cache
 def sources() -> tuple[Source, ...]:
     found = []
     for layer in LAYERS:
-        for file in sorted((ROOT / layer).rglob("*.py")):
+        for file in sorted((ROOT / folder_of(layer)).rglob("*.py")):
             path = file.relative_to(ROOT)
+            if layer == "ottla" and path.parts[1] in PARTS:
+                continue
             text = file.read_text()
-            parts = path.with_suffix("").parts
-            module = ".".join(parts if layer == "ottla" else ("ottla", *parts)).removesuffix(".__init__")
-            found.append(Source(str(path), module, text.splitlines(), ast.parse(text)))
+            module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+            found.append(Source(short_path(str(path)), module, text.splitlines(), ast.parse(text)))
     return tuple(found)
+
+
+def short_path(path: str) -> str:
+    """`broker/node.py` for `ottla/broker/node.py`: as pages and tables name it. The links at the top lead there."""
+    top, _, rest = path.partition("/")
+    return rest if top == "ottla" and rest.partition("/")[0] in PARTS else path
 
 
 def layer_of(module: str) -> str:

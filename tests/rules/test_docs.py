@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.rules.generated import PAGES
-from tests.rules.sources import ROOT, sources
+from tests.rules.sources import ROOT, short_path, sources
 
 #: Folders that the repository does not have, or that are others' (what was built, installed, or cached).
 NOT_OURS = re.compile(r"build|dist|.*\.egg-info|__pycache__|\.(?!github).*")
@@ -48,7 +48,8 @@ def files() -> tuple[str, ...]:
     found = []
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if not NOT_OURS.fullmatch(name)]
-        found += [str((Path(folder) / name).relative_to(ROOT)) for name in names]
+        paths = [str((Path(folder) / name).relative_to(ROOT)) for name in names]
+        found += dict.fromkeys((*paths, *map(short_path, paths)))
     return tuple(found)
 
 

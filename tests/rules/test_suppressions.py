@@ -13,7 +13,7 @@ from tests.rules.sources import ROOT, dotted
 
 #: How many there are. It may only fall.
 SUPPRESSIONS = 27
-FOLDERS = ("protocol", "storage", "server", "controller", "broker", "ottla", "pipeline", "tests", "benchmarks", "tools")
+FOLDERS = ("ottla", "tests", "benchmarks", "tools")
 SUPPRESSION = re.compile(r"#\s*(?:noqa|type:\s*ignore)")
 #: A rule in its place, then two spaces and the reason.
 WITH_REASON = re.compile(r"# (?:noqa: [A-Z]+\d+  \S|type: ignore\[[a-z, -]+\]  # \S)")

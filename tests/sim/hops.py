@@ -17,7 +17,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from tests.rules.sources import LAYERS, ROOT
+from tests.rules.sources import LAYERS, ROOT, short_path
 from tests.sim.loop import Handle, Lane, SimLoop
 
 #: Frames of their own in Python, lines of their function for a reader.
@@ -77,7 +77,7 @@ def file_of(code: CodeType) -> str | None:
     """From the root; None for code that is not the node's. Compiled codecs count as the compiler's."""
     if code.co_filename.startswith("<"):
         return "protocol/compile.py" if "ottla.protocol." in code.co_filename else None
-    path = os.path.relpath(os.path.realpath(code.co_filename), ROOT)
+    path = short_path(os.path.relpath(os.path.realpath(code.co_filename), ROOT))
     return path if path.split("/")[0] in LAYERS else None
 
 

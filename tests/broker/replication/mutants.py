@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
-COPIED = ("protocol", "storage", "server", "controller", "broker", "ottla", "tests")
+COPIED = ("ottla", "tests")
 
-PARTITION, FETCH = "broker/replication/partition.py", "broker/replication/fetching.py"
-SESSION, FETCHER = "broker/replication/fetch_session.py", "broker/replication/fetcher.py"
+PARTITION, FETCH = "ottla/broker/replication/partition.py", "ottla/broker/replication/fetching.py"
+SESSION, FETCHER = "ottla/broker/replication/fetch_session.py", "ottla/broker/replication/fetcher.py"
 UNITS = "tests/broker/replication/"
 
 #: Without all other plugins and without rewritten assertions, of which nothing is kept: 0.4 s of processor in place of 1.6 s.
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "a divergence below the log start is no error",
-        "broker/replication/read.py",
+        "ottla/broker/replication/read.py",
         "if epoch < 0 or end_offset < 0 or request.fetch_offset < log.log_start_offset:",
         "if epoch < 0 or end_offset < 0:",
         UNITS + "test_read.py"
@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer of another session is taken for one of the own",
-        "broker/replication/follower_session.py",
+        "ottla/broker/replication/follower_session.py",
         "        elif session_id != self.session_id:\n            self.reset()\n",
         "",
         UNITS
@@ -113,14 +113,14 @@ MUTANTS = (
     ),
     Mutant(
         "an answer to AlterPartition of an older leader epoch counts",
-        "broker/replication/isr_proposals.py",
+        "ottla/broker/replication/isr_proposals.py",
         "    if leader_epoch != partition.leader_epoch or partition_epoch < partition.partition_epoch",
         "    if partition_epoch < partition.partition_epoch",
         UNITS + "test_isr_changes.py::test_an_answer_to_a_proposal_of_an_older_leader_epoch_changes_nothing",
     ),
     Mutant(
         "a throttled follower in the ISR is held back",
-        "broker/replication/read.py",
+        "ottla/broker/replication/read.py",
         "throttle is not None and reader.replica_id not in partition.isr and throttle.pause_ms() > 0",
         "throttle is not None and throttle.pause_ms() > 0",
         UNITS + "test_read.py::test_a_throttle_holds_back_only_replicas_outside_of_the_isr",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "a follower keeps its log above the leader's end",
-        "broker/replication/follower_truncation.py",
+        "ottla/broker/replication/follower_truncation.py",
         "    if end < own_log.log_end_offset:\n",
         "    if False:\n",
         UNITS + "test_fetcher_answers.py"
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "a consumer is sent to a replica outside of the ISR",
-        "broker/replication/read.py",
+        "ottla/broker/replication/read.py",
         "        if follower.broker_id in partition.isr\n        and follower.log_start_offset",
         "        if follower.log_start_offset",
         UNITS + "test_read.py::test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_isr",
@@ -174,14 +174,14 @@ MUTANTS = (
     ),
     Mutant(
         "callbacks are not isolated from each other",
-        "server/isolation.py",
+        "ottla/server/isolation.py",
         '        log.exception("A callback failed: %r%r", callback, arguments)\n',
         "        raise\n",
         UNITS + "test_partition.py::test_one_waiter_that_fails_keeps_no_other_of_its_turn_from_being_woken",
     ),
     Mutant(
         "closing a session leaves its waiting request without anything that wakes it",
-        "broker/replication/fetch_session_cache.py",
+        "ottla/broker/replication/fetch_session_cache.py",
         "                isolated(session.waiting.expire)\n            session.close()\n",
         "                pass\n            session.close()\n",
         "tests/sim/test_fetch_regressions.py"
