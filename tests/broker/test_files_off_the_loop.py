@@ -90,17 +90,17 @@ def test_a_roll_waits_for_no_journal_on_the_loop(node: CountedNode, monkeypatch:
         create(wire, "rolls", segment_bytes=str(1 << 20))
         assert offsets(wire.request(produced("rolls", [0], bytes(600_000)), 9)) == [0]
         syncs: list[str] = []
-        flush = OsMappedFile.flush
+        sync_dir = OsFiles.sync_dir
 
-        def noted(mapped: OsMappedFile) -> None:
-            if "/rolls-0/" in mapped.path:
+        def noted(files: OsFiles, path: str) -> None:
+            if path.endswith("/rolls-0"):
                 syncs.append(threading.current_thread().name)
-            flush(mapped)
+            sync_dir(files, path)
 
-        monkeypatch.setattr(OsMappedFile, "flush", noted)
+        monkeypatch.setattr(OsFiles, "sync_dir", noted)
         for number in range(1, 6):
             assert offsets(wire.request(produced("rolls", [0], bytes(600_000)), 9)) == [number]
-        assert len(syncs) >= 5 and all(name.startswith("disk") for name in syncs), syncs
+        assert len(syncs) == 5 and all(name.startswith("disk") for name in syncs), syncs
 
 
 def test_retention_renames_and_syncs_nothing_on_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

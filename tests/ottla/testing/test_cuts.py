@@ -21,6 +21,8 @@ from tests.effort import SHORT_SESSIONS
 
 pytestmark = pytest.mark.timeout(180)
 TOPIC = "cut"
+#: Where three nodes share two cores with other tests, another controller may be elected in the middle of one.
+CUTS_MAX = 3
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +129,16 @@ def test_a_leader_cut_off_from_clients_too_answers_none_of_them(cluster: Cluster
 
 
 def test_a_follower_that_reaches_only_the_controller_leaves_the_isr_and_stays_in_the_cluster(cluster: Cluster) -> None:
-    third = controller(cluster)
-    one, other = (node_id for node_id in cluster.nodes if node_id != third)
-    create(cluster, one, other, third)
-    cluster.partition(one, other)
-    write(cluster, by=third)
+    for _ in range(CUTS_MAX):
+        third = controller(cluster)
+        one, other = (node_id for node_id in cluster.nodes if node_id != third)
+        create(cluster, one, other, third)
+        cluster.partition(one, other)
+        write(cluster, by=third)
+        if controller(cluster) == third and leader(cluster, seen_by=third) == one:
+            break
+        cluster.heal(one, other)
+        clear(cluster)
     assert isr(cluster, seen_by=third) == sorted([one, third])
     assert len(cluster.metadata([TOPIC], third).brokers) == 3
     cluster.heal(one, other)
