@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.scram import ScramCredential, ScramImage
 from ottla.node_state import NodeState
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig
@@ -43,6 +44,9 @@ class NodeUsers:
 
     def __init__(self, node: NodeState) -> None:
         self._node = node
+        self._decoys_of: ScramImage | None = None
+        #: By mechanism, the credential that decoys are like.
+        self._models: dict[str, ScramCredential | None] = {}
         #: While there are no users.
         self._decoy_key = node.world.rng.randbytes(SALT_BYTES)
         self.tokens = OAuthTokens(node.world)
@@ -64,7 +68,11 @@ class NodeUsers:
         return TokenCredential(principal_of(token.owner), token.expiration_timestamp_ms, secrets)
 
     def _decoy(self, mechanism: str, user: str) -> Decoy:
-        return decoy(self._image.scram.first(NUMBERS[mechanism]), self._decoy_key, user)
+        scram = self._image.scram
+        if scram is not self._decoys_of:
+            # A peer without a login may ask for many, and the first of all users is looked for among all of them.
+            self._decoys_of, self._models = scram, {name: scram.first(number) for name, number in NUMBERS.items()}
+        return decoy(self._models[mechanism], self._decoy_key, user)
 
     def _nonce(self) -> str:
         return f"{self._node.world.rng.getrandbits(NONCE_BITS):x}"

@@ -240,10 +240,8 @@ class _Decoding(Source):
         self.line(f"if {count}{factor} > end - pos or {count} > {primitives.ARRAY_ITEMS_MAX}:")
         self.line(f"    too_many({self.where!r}, {count})")
         if self.has_budget:
-            is_cheap = (item.name in NUMBERS or item.name == "uuid") and "partition" not in self.where.rpartition(".")[
-                2
-            ]
-            share = f"{count} >> 3" if is_cheap else count
+            is_number = item.name in NUMBERS or item.name == "uuid"
+            share = f"{count} >> 3" if is_number and is_cheap(self.where.rpartition(".")[2]) else count
             self.line(f"left -= {share}")
             self.line("if left < 0:")
             self.line(f"    too_many({self.where!r}, {count})")

@@ -342,7 +342,6 @@ COVERED_BY: dict[str, str] = {
     "ottla/container/secret_files.py": "tests/ottla/container/test_resolve.py",
     "ottla/container/settings.py": "tests/ottla/container/test_resolve.py",
     "ottla/node.py": "tests/sim/test_hops.py",
-    "ottla/node_logins.py": "tests/clients/test_sasl.py",
     "ottla/node_settings.py": "tests/broker/test_node_life.py",
     "ottla/node_state.py": "tests/broker/test_node_life.py",
     "ottla/parent_pipes.py": "tests/ottla/cli/test_dev.py",

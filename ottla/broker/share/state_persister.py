@@ -39,6 +39,7 @@ from ottla.server.network.reply import Reply
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
 #: Errors that pass, with the number of attempts that they are worth. A topic may be newer than the coordinator's metadata.
 ATTEMPTS = {
     ErrorCode.NOT_COORDINATOR: 40,
