@@ -1,0 +1,36 @@
+"""Tests lie where the behaviour is: each folder of the product has a folder of tests, or its parent's tests speak of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.rules.sources import ROOT, sources
+
+#: Folders without tests of their own name, and where the tests of what they hold lie.
+COVERED_IN = {
+    "broker/groups/classic": "tests/broker/groups",
+    "protocol/messages": "tests/protocol",
+    "server/config/tables": "tests/server/config",
+    "server/security/sasl": "tests/server/security",
+}
+
+
+def folders_with_code() -> list[Path]:
+    """Folders of the product whose modules define something, as the tests name them: `broker/groups`, `ottla/cli`."""
+    return sorted({Path(source.path).parent for source in sources() if not source.path.endswith("__init__.py")})
+
+
+def has_tests(folder: Path) -> bool:
+    return any((ROOT / "tests" / folder).glob("test_*.py"))
+
+
+def test_each_folder_of_the_product_has_tests() -> None:
+    untested = [str(f) for f in folders_with_code() if not has_tests(f) and str(f) not in COVERED_IN]
+    assert not untested, "write tests for these folders, or say in COVERED_IN where they are:\n" + "\n".join(untested)
+
+
+def test_the_rows_of_covered_in_are_needed_and_true() -> None:
+    for folder, tests in COVERED_IN.items():
+        assert Path(folder) in folders_with_code(), f"{folder} is gone: remove its row"
+        assert not has_tests(Path(folder)), f"{folder} has tests of its own: remove its row"
+        assert any((ROOT / tests).glob("test_*.py")), f"{tests} has no tests"
