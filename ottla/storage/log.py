@@ -33,6 +33,7 @@ from ottla.storage.log_state import LogState, Retiring
 from ottla.storage.preparation import Prepared, prepare
 from ottla.storage.producer_state import BatchMetadata, Origin
 from ottla.storage.results import NO_BYTES, Appended, Read
+from ottla.storage.segment_file import COLD_READ_BYTES
 from ottla.storage.segment_indexes import TimestampAndOffset
 from ottla.storage.txn_index import AbortedTxn
 
@@ -226,11 +227,14 @@ class Log(LogState):
             limit, limit_offset = (segment.size if boundary is None else boundary), up_to_offset
         if start >= limit:
             return Read(NO_BYTES, offset, offset)
+        in_memory = segment.size
         if start < segment.fresh_from:
-            max_bytes = segment.reach_now(start, min(max_bytes, limit - start), min_one)
+            size = min(max_bytes, limit - start)
+            in_memory = segment.in_memory_until(start, size)
+            max_bytes = max(in_memory - start, min(size, COLD_READ_BYTES) if min_one else 0)
             if not (max_bytes or min_one):
                 return Read(NO_BYTES, offset, offset)
-        end = segment.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one))
+        end = segment.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one), in_memory)
         if end == start:
             return Read(NO_BYTES, offset, offset)
         view = segment.view()[start:end].toreadonly()

@@ -13,7 +13,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import Log
 from ottla.storage.mapped_file import OsMappedFile
-from ottla.storage.segment_file import COLD_READ_BYTES, READ_AHEAD_BYTES
+from ottla.storage.segment_file import COLD_READ_BYTES, REACH_BYTES, READ_AHEAD_BYTES
 from tests.storage.logs_for_tests import NOW_MS, append, open_at
 from tests.storage.test_logs import A, formatted, opened
 
@@ -27,6 +27,7 @@ class Cache:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.until = 0
         self.waited_for: list[int] = []
+        self.populated: list[int] = []
         self.ahead: list[tuple[int, int]] = []
         monkeypatch.setattr(
             OsMappedFile, "in_memory_until", lambda mapped, start, end: max(start, min(end, self.until))
@@ -35,6 +36,7 @@ class Cache:
         populate = OsMappedFile.populate
 
         def waiting(mapped: OsMappedFile, start: int, end: int) -> None:
+            self.populated.append(end - start)
             self.waited_for.append(max(0, end - max(start, self.until)))
             populate(mapped, start, end)
 
@@ -97,6 +99,17 @@ def test_a_reader_gets_everything_whatever_is_in_memory(log: Log) -> None:
         assert got.next_offset > offset
         offset, reads = got.next_offset, reads + 1
     assert offset == BATCHES and reads >= BATCHES * BATCH_BYTES // (2 << 20)
+
+
+def test_the_kernel_is_asked_once_a_read_whether_the_bytes_are_in_memory(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(monkeypatch)
+    cache.until = 1 << 30
+    log.read(0, max_bytes=1 << 20)  # finds the position, and checks what an earlier process wrote
+    cache.populated.clear()
+    assert len(log.read(0, max_bytes=1 << 20).records) > 900_000
+    assert max(cache.populated, default=0) <= REACH_BYTES, "a lookup of a position walks so far"
 
 
 def test_what_was_written_a_while_ago_to_the_active_segment_may_have_left_the_memory(
