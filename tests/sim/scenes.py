@@ -91,9 +91,12 @@ def staged(plan: Plan, seed: int) -> Plan:
         **scene.settings,
     }
     slices = scene.small_slices or plan.small_slices
+    roles = chance.choice(scene.roles)
+    # A quorum of one formats its empty directories by itself: without its disk it is another cluster.
+    has_other_voters = sum("controller" in role for role in roles.values()) > 1
     return replace(
         plan,
-        roles=chance.choice(scene.roles),
+        roles=roles,
         settings=settings,
         min_isr=2,
         metadata_version=None,
@@ -101,6 +104,7 @@ def staged(plan: Plan, seed: int) -> Plan:
         small_slices=slices,
         moves=False,
         dead_letters=False,
+        unmounts=plan.unmounts and has_other_voters,
     )
 
 
