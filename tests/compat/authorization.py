@@ -101,6 +101,10 @@ COMPARED = {
 LEFT_OUT = {"configs", "brokers", "controllers", "nodes", "api_keys", "supported_features", "node_endpoints", "log_dir"}
 
 
+#: Of our node alone.
+BESIDE_KAFKA = {"group.initial.rebalance.delay.ms": "0", "ottla.advertised.release": "4.3.1"}
+
+
 def properties(port: int) -> dict[str, str]:
     users = " ".join(f'user_{name}="{name}"' for name in USERS)
     login = f'{PLAIN} username="{ADMIN}" password="{ADMIN}" {users};'
@@ -444,7 +448,7 @@ def both(directory: Path) -> Iterator[tuple[Server, Server]]:
     own = properties(PORT)
     with (
         ApacheKafka(KAFKA_PORT, data=directory / "kafka", properties=properties(KAFKA_PORT)),
-        running_node(PORT, directory / "node.log", node_id=1, **own, **{"group.initial.rebalance.delay.ms": "0"}),
+        running_node(PORT, directory / "node.log", node_id=1, **own, **BESIDE_KAFKA),
     ):
         servers = Server(KAFKA_PORT), Server(PORT)
         for server in servers:
