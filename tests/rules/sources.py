@@ -27,6 +27,17 @@ class Source(NamedTuple):
         return layer_of(self.module)
 
 
+@cache
+def text_of(file: Path) -> str:
+    return file.read_text()
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    """A thousand files are parsed once, whichever rules look at them."""
+    return ast.parse(text_of(file))
+
+
 def folder_of(layer: str) -> str:
     return layer if layer == "ottla" else f"ottla/{layer}"
 
@@ -39,9 +50,8 @@ def sources() -> tuple[Source, ...]:
             path = file.relative_to(ROOT)
             if layer == "ottla" and path.parts[1] in PARTS:
                 continue
-            text = file.read_text()
             module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-            found.append(Source(short_path(str(path)), module, text.splitlines(), ast.parse(text)))
+            found.append(Source(short_path(str(path)), module, text_of(file).splitlines(), tree_of(file)))
     return tuple(found)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from tests.rules.sources import ROOT, dotted, imported_modules, sources
+from tests.rules.sources import ROOT, dotted, imported_modules, sources, text_of, tree_of
 
 PACKAGES = ("protocol", "storage", "server", "controller", "broker")
 BOUND = re.compile(r"\w*(?:_MAX|_PER_TURN|_PER_STEP|_A_TURN)|TURN_\w+|(?:POOLED|KEPT_PER)_\w+")
@@ -51,13 +52,13 @@ def bounds() -> list[Bound]:
 @cache
 def texts_of_tests() -> dict[str, str]:
     files = [file for file in (ROOT / "tests").rglob("*.py") if "rules" not in file.parts]
-    return {str(file): file.read_text() for file in files}
+    return {str(file): text_of(file) for file in files}
 
 
 @cache
 def named_in(file: str) -> frozenset[str]:
     """Full names of what a test file imports, of attributes of modules that it imports, and of what it sets with setattr."""
-    tree = ast.parse(texts_of_tests()[file])
+    tree = tree_of(Path(file))
     imported = {name for _, name in imported_modules(tree)}
     alias = {name.rpartition(".")[2]: name for name in imported}
     alias |= {

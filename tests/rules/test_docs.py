@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.rules.generated import PAGES
-from tests.rules.sources import ROOT, short_path, sources
+from tests.rules.sources import ROOT, short_path, sources, text_of, tree_of
 
 #: Folders that the repository does not have, or that are others' (what was built, installed, or cached).
 NOT_OURS = re.compile(r"build|dist|.*\.egg-info|__pycache__|\.(?!github).*")
@@ -53,14 +53,13 @@ def files() -> tuple[str, ...]:
     return tuple(found)
 
 
-@cache
 def read(path: str) -> str:
-    return (ROOT / path).read_text()
+    return text_of(ROOT / path)
 
 
-@cache
-def parsed(path: str) -> ast.Module:
-    return ast.parse(read(path))
+def modules() -> Iterator[str]:
+    """Paths of the files of code, each once: `broker/node.py` is `ottla/broker/node.py`."""
+    return (file for file in files() if file.endswith(".py") and (ROOT / file).resolve() == ROOT / file)
 
 
 @cache
@@ -78,11 +77,10 @@ def ends_of_paths() -> frozenset[str]:
 def known_names() -> frozenset[str]:
     """Every name in the code of the repository; words of its texts count, docstrings and comments do not."""
     found: set[str] = set()
-    for file in files():
-        if file.endswith(".py"):
-            found.update(Path(file).with_suffix("").parts)
-            for node in ast.walk(parsed(file)):
-                found.update(names_of(node))
+    for file in modules():
+        found.update(Path(file).with_suffix("").parts)
+        for node in ast.walk(tree_of(ROOT / file)):
+            found.update(names_of(node))
     return frozenset(found)
 
 
@@ -90,18 +88,17 @@ def known_names() -> frozenset[str]:
 def classes() -> dict[str, tuple[set[str], set[str]]]:
     """What the classes of the repository have, and their bases; those of one name together."""
     found: dict[str, tuple[set[str], set[str]]] = {}
-    for file in files():
-        if file.endswith(".py"):
-            for node in ast.walk(parsed(file)):
-                if isinstance(node, ast.ClassDef):
-                    members, bases = found.setdefault(node.name, (set(), set()))
-                    bases |= {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
-                    members |= {
-                        getattr(each, "name", None) or getattr(each, "attr", None) or getattr(each, "id", "")
-                        for each in ast.walk(node)
-                        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-                        or isinstance(getattr(each, "ctx", None), ast.Store)
-                    }
+    for file in modules():
+        for node in ast.walk(tree_of(ROOT / file)):
+            if isinstance(node, ast.ClassDef):
+                members, bases = found.setdefault(node.name, (set(), set()))
+                bases |= {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+                members |= {
+                    getattr(each, "name", None) or getattr(each, "attr", None) or getattr(each, "id", "")
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+                    or isinstance(getattr(each, "ctx", None), ast.Store)
+                }
     return found
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
-from tests.rules.sources import ROOT, Source, sources
+from tests.rules.sources import ROOT, Source, sources, text_of, tree_of
 
 #: Packages and folders whose code says which error a client gets.
 ANSWERING = ("storage", "server", "controller", "broker")
@@ -63,9 +63,8 @@ def expected() -> tuple[Expected, ...]:
     found = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if not str(path.relative_to(ROOT)).startswith(NOT_EXPECTING):
-            text = path.read_text()
-            there = frozenset(name for node in _expectations(ast.parse(text)) for name in names(node))
-            found.append(Expected(text, there))
+            there = frozenset(name for node in _expectations(tree_of(path)) for name in names(node))
+            found.append(Expected(text_of(path), there))
     transcripts = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("transcripts/*.txt")))
     found.append(Expected("", frozenset(re.findall(r"[A-Z_]{6,}", transcripts))))
     return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.rules.sources import LAYERS, PARTS, ROOT, Source, dotted, imported_modules, layer_of, sources
+from tests.rules.sources import LAYERS, PARTS, ROOT, Source, dotted, imported_modules, layer_of, sources, tree_of
 
 #: What a broker may see of the controller.
 SEEN_BY_BROKER = tuple(f"ottla.controller.{name}" for name in ("metadata", "raft", "node", "runtime"))
@@ -83,7 +83,7 @@ def test_every_import_of_ours_begins_with_ottla() -> None:
     wrong = []
     for folder in ("ottla", "tests", "benchmarks", "tools"):
         for file in sorted((ROOT / folder).rglob("*.py")):
-            for line, name in imported_modules(ast.parse(file.read_text())):
+            for line, name in imported_modules(tree_of(file)):
                 if name.partition(".")[0] in PARTS:
                     wrong.append(f"{file.relative_to(ROOT)}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)

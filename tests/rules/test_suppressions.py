@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.rules.sources import ROOT, dotted
+from tests.rules.sources import ROOT, dotted, text_of, tree_of
 
 #: How many there are. It may only fall.
 SUPPRESSIONS = 27
@@ -33,9 +33,10 @@ def silenced(text: str) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
 
 
-def skipped(text: str) -> Iterator[ast.Call]:
+def skipped(file: Path) -> Iterator[ast.Call]:
+    text = text_of(file)
     if "skip" in text or "xfail" in text:
-        calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+        calls = (node for node in ast.walk(tree_of(file)) if isinstance(node, ast.Call))
         yield from (call for call in calls if SKIPS.fullmatch(dotted(call.func)))
 
 
@@ -49,11 +50,10 @@ def has_reason(skip: ast.Call) -> bool:
 def test_suppressions_have_reasons_and_become_less() -> None:
     count, wrong = 0, []
     for file in files():
-        text = file.read_text()
-        for line, comment in silenced(text):
+        for line, comment in silenced(text_of(file)):
             count += 1
             wrong += [f"{file}:{line}: {comment}"] if not WITH_REASON.match(comment) else []
-        for skip in skipped(text):
+        for skip in skipped(file):
             count += 1
             wrong += [f"{file}:{skip.lineno}: a skip without a reason"] if not has_reason(skip) else []
     assert not wrong, "each needs the rule that it silences, and its reason after two spaces and a #:\n" + "\n".join(

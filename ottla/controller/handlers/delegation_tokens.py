@@ -84,7 +84,7 @@ def handle_expire(
 def handle_describe(
     components: ControllerComponents, request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    """Kafka's controllers list this API without a handler for it, and answer UNKNOWN_SERVER_ERROR (`ControllerApis`, 4.3.1)."""
+    """Kafka's controllers list this API without a handler for it, and answer UNKNOWN_SERVER_ERROR (4.3.1)."""
     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "brokers describe delegation tokens")
 
 
