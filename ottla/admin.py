@@ -15,6 +15,7 @@ from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
 from ottla.controller.metrics import ControllerMetrics, RaftMetrics
 from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.controller.work_metrics import ControllerWorkMetrics
 from ottla.in_sync import InSyncOnce
 from ottla.node_state import NodeState
 from ottla.server.admin import AdminServer, Check, read_address
@@ -49,6 +50,7 @@ def add_metadata_sources(
         source = ControllerMetrics(controller.controller)
         metadata.loader.add_publisher(source)
         registry.add(source)
+        registry.add(ControllerWorkMetrics(controller.controller, metadata))
 
 
 def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> None:
