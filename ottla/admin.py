@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.cluster.broker_state import BrokerState
+from ottla.broker.coordinator.partitions import hashes
 from ottla.broker.metrics.clients import client_metrics
 from ottla.broker.metrics.coordinator import coordinator_metrics, transaction_metrics
 from ottla.broker.metrics.groups import group_metrics
@@ -20,6 +21,7 @@ from ottla.in_sync import InSyncOnce
 from ottla.node_state import NodeState
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.config.errors import ConfigError
+from ottla.server.kept import kept_metrics
 from ottla.server.loop_metrics import LoopMetrics
 from ottla.server.metrics import Registry
 from ottla.server.world import World
@@ -64,6 +66,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: client_metrics(broker.components.telemetry, world.clock.mono_ms()))
     registry.add(lambda: coordinator_metrics(broker.groups))
     registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
+    registry.add(lambda: kept_metrics([hashes, broker.components.share_leaders.group_settings.kept]))
     registry.add(lambda: share_metrics(broker.components.share_leaders, broker.components.share.coordinator))
 
 
