@@ -136,7 +136,7 @@ class Node(NodeState):
             if config.is_broker:
                 await self._start_broker(self.logs)
             if (metrics_port := config.own["ottla.metrics.port"]) is not None:
-                self._prometheus = PrometheusExporter(self.metrics, "0.0.0.0", metrics_port)
+                self._prometheus = PrometheusExporter(self.metrics, "127.0.0.1", metrics_port)
                 await self._prometheus.start()
         except (Exception, asyncio.CancelledError):
             # GeneratorExit is not caught: the loop has dropped this coroutine, and nothing can be awaited.
