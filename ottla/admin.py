@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.cluster.broker_state import BrokerState
+from ottla.broker.coordinator.partitions import hashes
 from ottla.broker.metrics.clients import client_metrics
 from ottla.broker.metrics.coordinator import coordinator_metrics, transaction_metrics
 from ottla.broker.metrics.groups import group_metrics
@@ -15,10 +16,12 @@ from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
 from ottla.controller.metrics import ControllerMetrics, RaftMetrics
 from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.controller.work_metrics import ControllerWorkMetrics
 from ottla.in_sync import InSyncOnce
 from ottla.node_state import NodeState
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.config.errors import ConfigError
+from ottla.server.kept import kept_metrics
 from ottla.server.loop_metrics import LoopMetrics
 from ottla.server.metrics import Registry
 from ottla.server.world import World
@@ -49,6 +52,7 @@ def add_metadata_sources(
         source = ControllerMetrics(controller.controller)
         metadata.loader.add_publisher(source)
         registry.add(source)
+        registry.add(ControllerWorkMetrics(controller.controller, metadata))
 
 
 def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> None:
@@ -62,6 +66,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: client_metrics(broker.components.telemetry, world.clock.mono_ms()))
     registry.add(lambda: coordinator_metrics(broker.groups))
     registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
+    registry.add(lambda: kept_metrics([hashes, broker.components.share_leaders.group_settings.kept]))
     registry.add(lambda: share_metrics(broker.components.share_leaders, broker.components.share.coordinator))
 
 

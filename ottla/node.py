@@ -43,6 +43,7 @@ from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig, log_ignored
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
+from ottla.server.kept import kept_metrics
 from ottla.server.network.client_gate import ClientGate
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
@@ -99,6 +100,9 @@ class Node(NodeState):
         self._update_limits()
         self.metrics.add(lambda: listener_metrics(self.listeners))
         self.metrics.add(lambda: memory_metrics(self._inbox.requests))
+        if isinstance(self.authorizer, StandardAuthorizer):
+            decisions = self.authorizer.decisions
+            self.metrics.add(lambda: kept_metrics([decisions]))
         self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
         self._prometheus: PrometheusExporter | None = None
         self._request_metrics: list[Route] = []
@@ -132,7 +136,7 @@ class Node(NodeState):
             if config.is_broker:
                 await self._start_broker(self.logs)
             if (metrics_port := config.own["ottla.metrics.port"]) is not None:
-                self._prometheus = PrometheusExporter(self.metrics, "0.0.0.0", metrics_port)
+                self._prometheus = PrometheusExporter(self.metrics, "127.0.0.1", metrics_port)
                 await self._prometheus.start()
         except (Exception, asyncio.CancelledError):
             # GeneratorExit is not caught: the loop has dropped this coroutine, and nothing can be awaited.

@@ -71,6 +71,9 @@ class SecureFiles:
     def client_file(self, user: str = ADMIN) -> str:
         return os.path.join(self.directory, "clients", f"{user}.properties")
 
+    def librdkafka_file(self, user: str = ADMIN) -> str:
+        return os.path.join(self.directory, "clients", f"{user}.librdkafka")
+
     def librdkafka(self, user: str = ADMIN) -> dict[str, str]:
         """Settings of confluent-kafka."""
         return {
@@ -169,8 +172,8 @@ def _make_client(files: SecureFiles, user: str) -> None:
         "sasl_plain_password": password,
     }
     clients = os.path.join(files.directory, "clients")
-    _write(os.path.join(clients, f"{user}.properties"), _lines(java))
-    _write(os.path.join(clients, f"{user}.librdkafka"), _lines(files.librdkafka(user)))
+    _write(files.client_file(user), _lines(java))
+    _write(files.librdkafka_file(user), _lines(files.librdkafka(user)))
     _write(
         os.path.join(clients, f"{user}.py"),
         '"""KafkaProducer(bootstrap_servers=..., **SECURITY) of kafka-python; aiokafka takes ssl_context for ssl_cafile."""\n\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,8 @@ def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
     try:
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert b"kafka_server_replicamanager_partitioncount" in answer.read()
+        with pytest.raises(ConnectionRefusedError):  # a node at all addresses would accept at this one too
+            socket.create_connection(("127.0.0.2", port), timeout=10).close()
     finally:
         stop_node(node)
 

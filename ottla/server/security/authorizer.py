@@ -152,7 +152,7 @@ class StandardAuthorizer:
     def __init__(self, super_users: Iterable[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self._rules = FileRules(frozenset(super_users), allow_if_no_acl)
         self._index = AclIndex()
-        self._decisions: Kept[_Key, bool] = Kept(DECISIONS_BYTES_MAX)
+        self.decisions: Kept[_Key, bool] = Kept("decisions", DECISIONS_BYTES_MAX)
         #: Set once all entries have been read. Listeners outside of early.start.listeners open then.
         self.loaded = asyncio.Event()
 
@@ -164,7 +164,7 @@ class StandardAuthorizer:
             self._index.remove(entry)
         for entry in added:
             self._index.add(entry)
-        self._decisions.clear()
+        self.decisions.clear()
         if not self.loaded.is_set():
             self.loaded.set()
             log.info("Completed initial ACL load process: %d entries", len(self._index))
@@ -185,13 +185,13 @@ class StandardAuthorizer:
     ) -> bool:
         peer = context.connection
         key = (peer.principal, peer.peer_host, operation, resource_type, name)
-        known = self._decisions.get(key)
+        known = self.decisions.get(key)
         if known is not None:
             return known
         judgement = self._judge(peer.principal, peer.peer_host, operation, resource_type, name)
         if audited:
             self._audit(context, operation, resource_type, name, judgement)
-        return self._decisions.keep(key, judgement.allowed, name)
+        return self.decisions.keep(key, judgement.allowed, name)
 
     def _judge(self, principal: Principal, host: str, operation: int, resource_type: int, name: str) -> Judgement:
         if not self.loaded.is_set() and not self.is_super_user(principal):
@@ -206,13 +206,13 @@ class StandardAuthorizer:
     def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:
         peer = context.connection
         key = (peer.principal, peer.peer_host, operation, resource_type, None)
-        known = self._decisions.get(key)
+        known = self.decisions.get(key)
         if known is not None:
             return known
         decision = self._allows(context, operation, resource_type, ANY_NAME, audited=False) or self._index.allows_any(
             str(peer.principal), java_host(peer.peer_host), operation, resource_type
         )
-        return self._decisions.keep(key, decision, "")
+        return self.decisions.keep(key, decision, "")
 
     def authorized_operations(self, context: RequestContext, resource_type: int, name: str) -> int:
         """Returns the bit field of KIP-430. These decisions are not written to the audit log."""

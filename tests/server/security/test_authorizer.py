@@ -90,7 +90,7 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
     for number in range(100):
         authorizer.allows(caller(), READ, TOPIC, f"made-up-{number}")
         assert not authorizer.allows(caller(), READ, TOPIC, f"{number}" * 30_000)
-    assert 0 < len(authorizer._decisions) <= 12 and authorizer._decisions.bytes <= 4_000
+    assert 0 < len(authorizer.decisions) <= 12 and authorizer.decisions.bytes <= 4_000
     assert authorizer.allows(caller(ALICE), READ, TOPIC, "t")
 
 
