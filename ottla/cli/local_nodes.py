@@ -1,6 +1,6 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
-The nodes are `ottla start` processes (ottla/child_node.py); this only plans, starts and ends them. It imports nothing of the
+The nodes are `ottla start` processes (ottla/node/child.py); this only plans, starts and ends them. It imports nothing of the
 server, so that the nodes' own start is all the start there is.
 """
 
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.child_node import spawn
 from ottla.cli.commands.start import PROGRAM as START
 from ottla.cli.commands.start import default_properties
+from ottla.node.child import spawn
 
 HOST = "127.0.0.1"
 #: A node that ends is noticed at once; the timeout is for busy machines.

@@ -29,7 +29,7 @@ def accepts(port: int) -> bool:
 
 def start(directory: Path, properties: dict[str, str], ready: str) -> subprocess.Popen[bytes]:
     """Returns once the node's log says `ready`."""
-    command = [sys.executable, "-P", "-m", "ottla.main", "start"]
+    command = [sys.executable, "-P", "-m", "ottla", "start"]
     for name, value in (properties | {"log.dirs": str(directory / "data")}).items():
         command += ["--override", f"{name}={value}"]
     with (directory / "log").open("w") as output:

@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         from ottla.processes.supervisor import supervise
 
         return supervise(properties, arguments.processes, where)
-    from ottla.process import run
+    from ottla.node.process import run
 
     return run(properties, where)
 

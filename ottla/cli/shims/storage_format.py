@@ -16,7 +16,7 @@ from ottla.cli.shims.add_scram import read_add_scram
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
-from ottla.formatting import new_directory_id, own_voter
+from ottla.node.formatting import new_directory_id, own_voter
 from ottla.protocol.features import (
     DEFAULT,
     FEATURES,

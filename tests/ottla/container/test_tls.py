@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.certificates import Authority
+from ottla.cli.certificates import Authority
 from ottla.container.properties_text import write_file
 from ottla.container.resolve import resolve
 from ottla.server.config.load import NodeConfig, read_properties

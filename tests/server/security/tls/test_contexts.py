@@ -7,7 +7,7 @@ import ssl
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ottla.certificates import Authority
+from ottla.cli.certificates import Authority
 from ottla.server.config.errors import ConfigError
 from ottla.server.security.tls.ciphers import openssl_names
 from ottla.server.security.tls.contexts import check_each_other, client_context, server_context

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ottla.certificates import Authority
+from ottla.cli.certificates import Authority
 from ottla.server.config.load import NodeConfig
 from ottla.server.security.principal import ANONYMOUS
 from ottla.server.security.tls import node_tls

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, NoEncryption, pkcs12
 
-from ottla.certificates import Authority
+from ottla.cli.certificates import Authority
 from ottla.server.config.errors import ConfigError
 from ottla.server.security.tls.stores import key_store, pem_blocks, store_files, trusted_certificates
 from tests.needs import skip_because

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.loop_watch import LoopWatch
-from ottla.node import FAILED_TO_START, Node
-from ottla.parent_pipes import inherited_pipes
+from ottla.node.child import inherited_pipes
+from ottla.node.loop_watch import LoopWatch
+from ottla.node.node import FAILED_TO_START, Node
 from ottla.server import log_setup
 from ottla.server.config.errors import ConfigError
 from ottla.server.world import RealWorld
@@ -69,18 +69,18 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
     ready_fd, alive_fd = inherited_pipes()
     if alive_fd >= 0:
         loop.add_reader(alive_fd, _on_parent, loop, alive_fd, stop)
-    server: Node | None = None
+    node: Node | None = None
     _tune_collector()
     watch = LoopWatch(loop)
     watch.start()
     try:
-        server = Node(real.world, properties, where)
-        server.metrics.add(watch)
-        starting = real.world.spawn(_started(server), "start")
+        node = Node(real.world, properties, where)
+        node.metrics.add(watch)
+        starting = real.world.spawn(_started(node), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")
-        ends: list[asyncio.Future[Any]] = [starting, stopping, server.failed]
+        ends: list[asyncio.Future[Any]] = [starting, stopping, node.failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done() and not server.failed.done():
+        if starting.done() and not node.failed.done():
             if (failure := starting.result()) is not None:
                 _explain(failure)
                 return 1
@@ -88,10 +88,10 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
             if ready_fd >= 0:
                 os.write(ready_fd, b"ready\n")
             await asyncio.wait(ends[1:], return_when=asyncio.FIRST_COMPLETED)
-        if server.failed.done():
-            _explain(server.failed.result())
-        await server.stop()
-        if server.failed.done():
+        if node.failed.done():
+            _explain(node.failed.result())
+        await node.stop()
+        if node.failed.done():
             return 1
     except FAILED_TO_START as failure:
         _explain(failure)
@@ -104,10 +104,10 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
     return 0
 
 
-async def _started(server: Node) -> BaseException | None:
+async def _started(node: Node) -> BaseException | None:
     """Starts the node; returns an expected error as a result, because a task's exception would be logged as a bug."""
     try:
-        await server.start()
+        await node.start()
     except FAILED_TO_START as failure:
         return failure
     return None

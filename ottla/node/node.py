@@ -12,24 +12,24 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from ottla.admin import add_broker_sources, add_metadata_sources, admin_server
 from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.cluster.registration import BrokerIdentity, RegistrationRejected
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metrics.replicas import broker_metrics
 from ottla.broker.node import BrokerNode
-from ottla.closing import close_logs
 from ottla.controller.decisions.config_schema import TableSchema
 from ottla.controller.metadata.acl_publisher import AclPublisher
 from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.quota_publisher import QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
-from ottla.formatting import prepare
-from ottla.node_logins import NodeUsers, logins_of
-from ottla.node_security import NodeSecurity
-from ottla.node_settings import (
+from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_server
+from ottla.node.closing import close_logs
+from ottla.node.formatting import prepare
+from ottla.node.logins import NodeUsers, logins_of
+from ottla.node.security import NodeSecurity
+from ottla.node.settings import (
     authorizer,
     client_quotas,
     control_settings,
@@ -37,7 +37,7 @@ from ottla.node_settings import (
     raft_config,
     registered,
 )
-from ottla.node_state import NodeState
+from ottla.node.state import NodeState
 from ottla.protocol.api import ApiKey
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig, log_ignored
@@ -146,7 +146,7 @@ class Node(NodeState):
         config = self.config
         if directory.failure is not None:
             raise directory.failure
-        self.metadata = MetadataNode(
+        self._metadata = MetadataNode(
             self.world,
             raft_config(config, self.cluster_id, directory.directory_id),
             directory.path,
@@ -364,8 +364,8 @@ class Node(NodeState):
     async def _leave_quorum(self) -> None:
         if self.controller is not None:
             await self.controller.stop()
-        if hasattr(self, "metadata"):
-            await self.metadata.stop()
+        if self._metadata is not None:
+            await self._metadata.stop()
         for listener in self.listeners:
             if listener.endpoint in self.config.controller_endpoints:
                 await listener.stop()

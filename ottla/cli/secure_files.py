@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.errors import USAGE, CommandFailed
 
 if TYPE_CHECKING:
-    from ottla.certificates import Authority
+    from ottla.cli.certificates import Authority
 
 MECHANISM, NODE_MECHANISM = "SCRAM-SHA-512", "PLAIN"
 NODE_USER, ADMIN = "node", "admin"
@@ -88,7 +88,7 @@ def make(directory: str, nodes: Mapping[str, Sequence[str]], users: Sequence[str
     Raises:
         CommandFailed: the directory is not empty, a name has invalid characters, or the directory cannot be written.
     """
-    from ottla.certificates import Authority
+    from ottla.cli.certificates import Authority
 
     for name in [*nodes, *users]:
         if not name or not NAME_CHARACTERS.issuperset(name) or name == NODE_USER:
@@ -183,7 +183,7 @@ def _lines(properties: Mapping[str, str]) -> str:
 
 
 def _key(authority: Authority) -> str:
-    from ottla.certificates import key_pem
+    from ottla.cli.certificates import key_pem
 
     return key_pem(authority.key)
 

@@ -1,6 +1,9 @@
-"""A node as a child process: `ottla start` with two pipes to its parent (parent_pipes.py).
+"""A node as a child process: `ottla start` with two pipes to the process that started it (`ottla dev`, `ottla start --processes`).
 
-It imports nothing of the server, so that the node's own start is all the start there is.
+ready     the node writes one line once it serves clients
+alive     the node stops when the other end is closed: however its parent ends, no node outlives it
+
+This module imports nothing of the server, so that the node's own start is all the start there is.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import ottla
-from ottla.parent_pipes import PIPES_VARIABLE
+
+#: "<fd of ready>,<fd of alive>"
+PIPES_VARIABLE = "OTTLA_DEV_PIPES"
 
 
 class ChildNode(NamedTuple):
@@ -53,3 +58,10 @@ def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[byt
         os.close(ready_write)
         os.close(alive_read)
     return ChildNode(process, ready_fd, alive_fd)
+
+
+def inherited_pipes() -> tuple[int, int]:
+    """Return the file descriptors of ready and alive; (-1, -1) for a node that was not started this way."""
+    text = os.environ.pop(PIPES_VARIABLE, "")
+    ready, _, alive = text.partition(",")
+    return (int(ready), int(alive)) if alive else (-1, -1)

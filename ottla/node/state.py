@@ -18,8 +18,13 @@ class NodeState:
         self.world = world
         self.metrics = Registry()
         self.logs: Logs | None = None
-        self.metadata: MetadataNode
-        #: True if `metadata` is set.
+        self._metadata: MetadataNode | None = None
+        #: True once the metadata log is open and its replica runs.
         self.started_metadata = False
         self.controller: ControllerNode | None = None
         self.broker: BrokerNode | None = None
+
+    @property
+    def metadata(self) -> MetadataNode:
+        assert self._metadata is not None, "a node has no metadata before its start"
+        return self._metadata

@@ -15,8 +15,8 @@ from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
 from ottla.controller.metrics import ControllerMetrics, RaftMetrics
 from ottla.controller.node import ControllerNode, MetadataNode
-from ottla.in_sync import InSyncOnce
-from ottla.node_state import NodeState
+from ottla.node.in_sync import InSyncOnce
+from ottla.node.state import NodeState
 from ottla.server.admin import AdminServer, Check, read_address
 from ottla.server.config.errors import ConfigError
 from ottla.server.loop_metrics import LoopMetrics

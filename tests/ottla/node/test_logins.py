@@ -10,7 +10,7 @@ import pytest
 from immutables import Map
 
 from ottla.controller.metadata.scram import ScramCredential, ScramImage
-from ottla.node_logins import NodeUsers
+from ottla.node.logins import NodeUsers
 from ottla.server.security.sasl.scram_messages import NUMBERS
 
 MECHANISM = "SCRAM-SHA-512"
@@ -32,7 +32,7 @@ def node() -> Any:
 def test_the_user_that_decoys_are_like_is_looked_for_once_for_each_image(
     node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.node_logins.OAuthTokens", lambda world: None)
+    monkeypatch.setattr("ottla.node.logins.OAuthTokens", lambda world: None)
     looked: list[int] = []
     first = ScramImage.first
     monkeypatch.setattr(ScramImage, "first", lambda scram, number: (looked.append(number), first(scram, number))[1])

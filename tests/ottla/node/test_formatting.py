@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.formatting import NotFormatted, is_alone, prepare
+from ottla.node.formatting import NotFormatted, is_alone, prepare
 from ottla.server.config.load import NodeConfig
 from ottla.storage.files import OsFiles
 from ottla.storage.log_dirs import read_meta_properties

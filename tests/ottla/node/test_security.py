@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.certificates import Authority
+from ottla.cli.certificates import Authority
 from tests.rules.sources import ROOT
 
 SECRET = "secret-of-the-key"
@@ -29,7 +29,7 @@ def started(tmp_path: Path, **properties: str) -> subprocess.CompletedProcess[st
     } | {name.replace("_", "."): text for name, text in properties.items()}
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{name}={text}\n" for name, text in lines.items()))
-    command = [sys.executable, "-m", "ottla.main", "start", str(file)]
+    command = [sys.executable, "-m", "ottla", "start", str(file)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
 
 

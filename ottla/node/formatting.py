@@ -22,7 +22,7 @@ from random import Random
 from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
-from ottla.node_settings import registered_host
+from ottla.node.settings import registered_host
 from ottla.protocol.primitives import ZERO_UUID, new_uuid
 from ottla.server.config.load import NodeConfig
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure

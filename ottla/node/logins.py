@@ -6,7 +6,7 @@ import logging
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.scram import ScramCredential, ScramImage
-from ottla.node_state import NodeState
+from ottla.node.state import NodeState
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.dispatch import Dispatcher

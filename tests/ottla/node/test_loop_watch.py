@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.loop_watch import LoopWatch
+from ottla.node.loop_watch import LoopWatch
 from tests.server.tiny_node import until
 
 LIMIT_S = 10
@@ -42,7 +42,7 @@ async def test_a_function_that_holds_the_loop_is_named_in_the_log(
         await until(lambda: watch.held == 1)
     [line] = [record.getMessage() for record in caplog.records]
     assert "The event loop was held for" in line
-    assert "ottla/test_loop_watch.py" in line and "holds_the_loop" in line
+    assert "node/test_loop_watch.py" in line and "holds_the_loop" in line
 
 
 async def test_a_task_that_holds_the_loop_is_named_too(watch: LoopWatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.node_logins import peer_login
+from ottla.node.logins import peer_login
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.listener import ServerTls
 from ottla.server.network.peer_security import PeerSecurity
