@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.cli.commands.start import PROGRAM as START
-from ottla.cli.commands.start import default_properties
+from ottla.cli.default_node import PROGRAM, default_properties
 from ottla.node.child import spawn
 
 HOST = "127.0.0.1"
@@ -185,10 +184,10 @@ def why_it_ended(node: Node, lines_max: int = 15) -> str:
             lines = file.readlines()[-lines_max:]
     except OSError:
         return "it has no log"
-    own = [number for number, line in enumerate(lines) if line.startswith(f"{START}: ")]
+    own = [number for number, line in enumerate(lines) if line.startswith(f"{PROGRAM}: ")]
     if not own:
         return f"its log ends so:\n{''.join(lines).rstrip()}"
-    return "".join(lines[own[-1] :]).removeprefix(f"{START}: ").rstrip()
+    return "".join(lines[own[-1] :]).removeprefix(f"{PROGRAM}: ").rstrip()
 
 
 def stop(nodes: Sequence[Node]) -> list[Node]:

@@ -10,7 +10,7 @@ from random import SystemRandom
 from ottla.cli import secure_files
 from ottla.cli.local_nodes import HOST, Node
 from ottla.cli.secure_files import SecureFiles
-from ottla.cli.shims.storage_format import format_directories
+from ottla.cli.storage_format import format_directories
 from ottla.storage.files import OsFiles
 from ottla.storage.log_dirs import read_meta_properties
 

@@ -8,14 +8,12 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.scram import ScramCredential, ScramImage
 from ottla.node.state import NodeState
 from ottla.server.config.errors import ConfigError
+from ottla.server.config.listeners import Endpoint
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.dispatch import Dispatcher
-from ottla.server.network.listener import Endpoint
-from ottla.server.network.login import Logins
-from ottla.server.network.peer_login import PeerLogin
-from ottla.server.security.delegation_tokens import KEY, OTHER_KEY, hmac_of, principal_of
-from ottla.server.security.sasl.client import ClientExchange, OAuthBearerClient
-from ottla.server.security.sasl.listener import (
+from ottla.server.sasl.client import ClientExchange, OAuthBearerClient
+from ottla.server.sasl.delegation_tokens import KEY, OTHER_KEY, hmac_of, principal_of
+from ottla.server.sasl.listener import (
     GSSAPI,
     MECHANISMS,
     OAUTHBEARER,
@@ -24,9 +22,11 @@ from ottla.server.security.sasl.listener import (
     login_rules,
     peer_tokens,
 )
-from ottla.server.security.sasl.oauth_listener import OAuthTokens
-from ottla.server.security.sasl.scram import SALT_BYTES, Credential, Decoy, ScramUsers, TokenCredential, decoy
-from ottla.server.security.sasl.scram_messages import NUMBERS
+from ottla.server.sasl.login import Logins
+from ottla.server.sasl.oauth_listener import OAuthTokens
+from ottla.server.sasl.peer_login import PeerLogin
+from ottla.server.sasl.scram import SALT_BYTES, Credential, Decoy, ScramUsers, TokenCredential, decoy
+from ottla.server.sasl.scram_messages import NUMBERS
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 

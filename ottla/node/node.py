@@ -39,7 +39,9 @@ from ottla.node.settings import (
 )
 from ottla.node.state import NodeState
 from ottla.protocol.api import ApiKey
+from ottla.server.authorization.authorizer import StandardAuthorizer
 from ottla.server.config.errors import ConfigError
+from ottla.server.config.listeners import Endpoint
 from ottla.server.config.load import NodeConfig, log_ignored
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
@@ -47,14 +49,13 @@ from ottla.server.network.client_gate import ClientGate
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.listener import Endpoint, Listener
+from ottla.server.network.listener import Listener
 from ottla.server.network.network_metrics import listener_metrics, memory_metrics, request_metrics
 from ottla.server.network.request_bytes import RequestBytes
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.prometheus import PrometheusExporter
 from ottla.server.quotas.connections import ConnectionQuotas
 from ottla.server.quotas.metrics import quota_metrics
-from ottla.server.security.authorizer import StandardAuthorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure

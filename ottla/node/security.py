@@ -12,7 +12,7 @@ from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
 
 if TYPE_CHECKING:
-    from ottla.server.security.tls.node_tls import NodeTls
+    from ottla.server.tls.node_tls import NodeTls
 
 
 class NodeSecurity:
@@ -62,6 +62,6 @@ class NodeSecurity:
 
 def _node_tls(world: World, config: NodeConfig) -> NodeTls:
     # Not at the top: most nodes of developers have no TLS, and its libraries take 60 ms to import.
-    from ottla.server.security.tls.node_tls import NodeTls
+    from ottla.server.tls.node_tls import NodeTls
 
     return NodeTls(world, config)

@@ -11,16 +11,16 @@ from ottla.controller.decisions.settings import ControlSettings, DelegationToken
 from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.raft.config import NO_VOTERS, RaftConfig
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
+from ottla.server.authorization.authorizer import AllowAll, StandardAuthorizer, make_authorizer
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import LONG_MAX
+from ottla.server.config.listeners import Endpoint
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.detours import Detours, read_ways
-from ottla.server.network.listener import Endpoint
+from ottla.server.principal import ANONYMOUS
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.quotas.rate import Windows
-from ottla.server.security.authorizer import AllowAll, StandardAuthorizer, make_authorizer
-from ottla.server.security.delegation_tokens import KEY, OTHER_KEY
-from ottla.server.security.principal import ANONYMOUS
+from ottla.server.sasl.delegation_tokens import KEY, OTHER_KEY
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)

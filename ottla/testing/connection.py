@@ -17,7 +17,7 @@ from ottla.protocol.headers import decode_response_header, encode_request_header
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.primitives import Pieces
-from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.client import ClientExchange, PlainClient, ScramClient
 
 CLIENT_ID = "ottla.testing"
 TIMEOUT_SECONDS = 5.0

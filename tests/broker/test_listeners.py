@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.security.authorizer import STANDARD_AUTHORIZER
+from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 from tests.ports import free_ports

@@ -11,7 +11,7 @@ from immutables import Map
 
 from ottla.controller.metadata.scram import ScramCredential, ScramImage
 from ottla.node.logins import NodeUsers
-from ottla.server.security.sasl.scram_messages import NUMBERS
+from ottla.server.sasl.scram_messages import NUMBERS
 
 MECHANISM = "SCRAM-SHA-512"
 
