@@ -23,8 +23,8 @@ from ottla.broker.share.wiring import ShareGroups
 from ottla.broker.telemetry.service import Telemetry
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
+from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 

@@ -38,10 +38,10 @@ from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.wiring import ShareGroups, ShareStateLeadership, persister, share_coordinator
 from ottla.broker.telemetry.service import Telemetry
 from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
+from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.logs import Logs

@@ -122,11 +122,11 @@ from ottla.broker.many_names import (
 )
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
+from ottla.server.authorization.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Encode, Handler, Route
 from ottla.server.network.short_path import ShortPath
-from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
 FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
 LocalHandler = Callable[[BrokerComponents, Any, RequestContext], Any]

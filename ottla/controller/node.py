@@ -49,13 +49,13 @@ from ottla.protocol.internal_topics.metadata_records import (
 from ottla.protocol.primitives import new_uuid
 from ottla.protocol.releases import Advertised
 from ottla.protocol.work import Work
+from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.handlers.api_versions import Features
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.security.authorizer import AllowAll, Authorizer
-from ottla.server.security.delegation_tokens import TokensByHmac
+from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 LeaderWatcher = Callable[[int, int], None]

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from ottla.node_settings import control_settings
+from ottla.node.settings import control_settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.crc import crc32c
@@ -74,7 +74,7 @@ def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_served_stops_the_start_with_one_sentence(tmp_path: Path, override: str, says: str) -> None:
-    command = [sys.executable, "-m", "ottla.main", "start"]
+    command = [sys.executable, "-m", "ottla", "start"]
     for setting in (
         f"log.dirs={tmp_path / 'data'}",
         "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
@@ -92,7 +92,7 @@ def test_a_damaged_vote_file_stops_the_start_and_says_which_file_it_is(tmp_path:
     vote = next((tmp_path / "data").rglob("quorum-state"))
     vote.write_text("{not json")
     port = "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
-    command = [sys.executable, "-m", "ottla.main", "start"]
+    command = [sys.executable, "-m", "ottla", "start"]
     for setting in (f"log.dirs={vote.parent.parent}", port):
         command += ["--override", setting]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=ROOT)

@@ -11,7 +11,6 @@ COVERED_IN = {
     "broker/groups/classic": "tests/broker/groups",
     "protocol/messages": "tests/protocol",
     "server/config/tables": "tests/server/config",
-    "server/security/sasl": "tests/server/security",
 }
 
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla import formatting
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.groups.consumer import subscribe
 from ottla.broker.groups.consumer.group import ConsumerGroup
@@ -28,6 +27,7 @@ from ottla.controller.decisions.state import ControlState
 from ottla.controller.raft import driver, roles
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
+from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage import future_copy, replay
 from ottla.storage.epochs import LeaderEpochs

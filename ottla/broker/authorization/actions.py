@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ottla.broker.components import BrokerComponents
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.describe_configs import guard_of
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     CLUSTER,
     CLUSTER_ACTION,
     CLUSTER_NAME,

@@ -14,9 +14,9 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
-from ottla.server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 
 BROKERS_ONLY_SINCE = 4
 

@@ -10,8 +10,7 @@ from ottla.protocol.messages.describe_transactions import DescribeTransactionsRe
 from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
 from ottla.protocol.messages.list_groups import ListGroupsResponse
 from ottla.protocol.messages.list_transactions import ListTransactionsResponse
-from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     CLUSTER,
     CLUSTER_NAME,
     DELEGATION_TOKEN,
@@ -22,6 +21,7 @@ from ottla.server.security.operations import (
     TRANSACTIONAL_ID,
     USER,
 )
+from ottla.server.network.context import RequestContext
 
 
 def operations_on_cluster(broker: BrokerComponents, context: RequestContext) -> int:

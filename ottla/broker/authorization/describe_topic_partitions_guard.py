@@ -11,8 +11,8 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
+from ottla.server.authorization.operations import DESCRIBE, TOPIC
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import DESCRIBE, TOPIC
 
 
 def guard(broker: BrokerComponents, handler: Handler) -> Handler:

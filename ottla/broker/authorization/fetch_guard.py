@@ -11,9 +11,9 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.read import failed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
-from ottla.server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 
 
 def guard(broker: BrokerComponents, handler: Handler) -> Handler:

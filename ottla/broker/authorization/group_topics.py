@@ -11,9 +11,9 @@ from typing import Any, Protocol, TypeVar
 from ottla.broker.authorization.guard import HandlerOf
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.authorization.operations import DESCRIBE, GROUP, READ, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
-from ottla.server.security.operations import DESCRIBE, GROUP, READ, TOPIC
 
 
 class OfGroup(Protocol):

@@ -21,11 +21,11 @@ from ottla.broker.authorization.actions import Action, ActionOf
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.ranges import Versions, parse
+from ottla.server.authorization.operations import AUTHORIZATION_ERRORS
 from ottla.server.network import reply
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Answer
-from ottla.server.security.operations import AUTHORIZATION_ERRORS
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -6,9 +6,7 @@ from ottla.broker.authorization.guard import HandlerOf
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Answer
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     CLUSTER,
     CLUSTER_NAME,
     IDEMPOTENT_WRITE,
@@ -17,6 +15,8 @@ from ottla.server.security.operations import (
     TWO_PHASE_COMMIT,
     WRITE,
 )
+from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer
 
 
 def guard(

@@ -23,9 +23,9 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
-from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
 
 
 def guard(

@@ -11,9 +11,9 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from ottla.server.authorization.operations import DELETE, GROUP, READ, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
-from ottla.server.security.operations import DELETE, GROUP, READ, TOPIC
 
 
 def guard(

@@ -19,9 +19,9 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.server.authorization.operations import DESCRIBE, GROUP, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
-from ottla.server.security.operations import DESCRIBE, GROUP, TOPIC
 
 GROUPS_SINCE = 8
 REJECTED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

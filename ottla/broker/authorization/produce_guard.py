@@ -11,10 +11,10 @@ from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, TRANSACTIONAL_BIT
+from ottla.server.authorization.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import then
-from ottla.server.security.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 
 
 def guard(

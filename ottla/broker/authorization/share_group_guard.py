@@ -29,9 +29,9 @@ from ottla.protocol.messages.share_group_describe import (
     DescribedGroup,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.server.authorization.operations import DELETE, DESCRIBE, GROUP, READ, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
-from ottla.server.security.operations import DELETE, DESCRIBE, GROUP, READ, TOPIC
 
 REJECTED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

@@ -13,9 +13,9 @@ from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers import share_acknowledge, share_fetch
 from ottla.broker.share.acknowledging import MayRead
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.authorization.operations import GROUP, READ, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
-from ottla.server.security.operations import GROUP, READ, TOPIC
 
 Serve = Callable[[BrokerComponents, Any, RequestContext, MayRead], Answer[Any]]
 

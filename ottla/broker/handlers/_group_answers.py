@@ -8,8 +8,8 @@ from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.shard import Client
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import GROUP_VERSION, STREAMS_VERSION
+from ottla.server.authorization.operations import DESCRIBE, TOPIC
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import DESCRIBE, TOPIC
 
 
 def client_of(broker: BrokerComponents, context: RequestContext) -> Client:

@@ -20,12 +20,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages import alter_configs, incremental_alter_configs
 from ottla.server import loggers
+from ottla.server.authorization.operations import ALTER_CONFIGS, CLUSTER, CLUSTER_NAME
 from ottla.server.config.broker import base_name
 from ottla.server.config.changes import POOL_NAMES, TOPIC_DEFAULTS, check_changes
 from ottla.server.config.dynamic import broker_values
 from ottla.server.config.errors import ConfigError
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import ALTER_CONFIGS, CLUSTER, CLUSTER_NAME
 
 #: AlterConfigOp.OpType.
 SET, DELETE = 0, 1

@@ -33,12 +33,12 @@ from ottla.broker.replication.fetch_session import (
 from ottla.broker.replication.read import RACK_AWARE_SELECTOR
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.fetch import FetchRequest
+from ottla.server.authorization.authorizer import Authorizer
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.frames import Buffer
 from ottla.server.network.short_path import MISSES_MAX
-from ottla.server.security.authorizer import Authorizer
-from ottla.server.security.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 
 if TYPE_CHECKING:
     from ottla.server.network.dispatch import Dispatcher

@@ -21,12 +21,12 @@ from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.primitives import ZERO_UUID, Pieces, read_uvarint_rest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, TRANSACTIONAL_BIT
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
+from ottla.server.authorization.authorizer import Authorizer
+from ottla.server.authorization.operations import TOPIC, WRITE
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.frames import Buffer
 from ottla.server.network.short_path import MISSES_MAX
-from ottla.server.security.authorizer import Authorizer
-from ottla.server.security.operations import TOPIC, WRITE
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 

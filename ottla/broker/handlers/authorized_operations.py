@@ -6,8 +6,8 @@ With one, what the handlers put here is overwritten for the caller (broker/autho
 
 from __future__ import annotations
 
-from ottla.server.security.authorizer import EVERY_OPERATION
-from ottla.server.security.operations import CLUSTER, GROUP, TOPIC
+from ottla.server.authorization.authorizer import EVERY_OPERATION
+from ottla.server.authorization.operations import CLUSTER, GROUP, TOPIC
 
 #: The field's value if the request did not ask for it.
 NOT_ASKED = -(2**31)

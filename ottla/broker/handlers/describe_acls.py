@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.server.authorization.describe_acls import describe_acls
 from ottla.server.network.context import RequestContext
-from ottla.server.security.describe_acls import describe_acls
 
 
 def handle(broker: BrokerComponents, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:

@@ -12,7 +12,7 @@ from ottla.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from ottla.server.network.context import RequestContext
-from ottla.server.security.delegation_tokens import hmac_of, may_handle_tokens, principal_of
+from ottla.server.sasl.delegation_tokens import hmac_of, may_handle_tokens, principal_of
 
 #: Before, the response has no fields for the requester (KIP-373).
 REQUESTER_SINCE = 3

@@ -19,9 +19,9 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, CREATE, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
-from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, TOPIC
 
 #: The status names this many of the topics that could not be created.
 NAMED_ERRORS_MAX = 3

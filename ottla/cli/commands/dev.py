@@ -19,7 +19,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
 
 if TYPE_CHECKING:
-    from ottla.secure_files import SecureFiles
+    from ottla.cli.secure_files import SecureFiles
 
 PROGRAM = "ottla dev"
 BASE_PORT_DEFAULT = 9092

@@ -9,10 +9,10 @@ from typing import Protocol
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
+from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.network.context import Peer
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.security.authorizer import AllowAll, Authorizer
-from ottla.server.security.delegation_tokens import TokensByHmac
+from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 

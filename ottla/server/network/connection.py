@@ -26,7 +26,7 @@ from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, re
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.short_path import ShortPath
 from ottla.server.network.turn import SLOW_NS, Turn
-from ottla.server.security.principal import ANONYMOUS, Principal
+from ottla.server.principal import ANONYMOUS, Principal
 
 log = logging.getLogger(__name__)
 

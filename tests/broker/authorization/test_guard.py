@@ -16,10 +16,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from ottla.server.network.reply import Reply
-from ottla.server.security.acl import AccessControlEntry
-from ottla.server.security.authorizer import AllowAll, StandardAuthorizer
-from ottla.server.security.operations import (
+from ottla.server.authorization.acl import AccessControlEntry
+from ottla.server.authorization.authorizer import AllowAll, StandardAuthorizer
+from ottla.server.authorization.operations import (
     ALL,
     ALLOW,
     CLUSTER,
@@ -30,7 +29,8 @@ from ottla.server.security.operations import (
     LITERAL,
     READ,
 )
-from tests.server.security.callers import caller
+from ottla.server.network.reply import Reply
+from tests.server.authorization.callers import caller
 
 EACH = (Each("groups_names", "results", on_each_group(DELETE)),)
 
