@@ -47,6 +47,7 @@ from ottla.protocol.messages import share_acknowledge, share_fetch
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.reply import Reply
+from ottla.server.security.authorizer import AllowAll
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import LogConfig
 from ottla.storage.files import OsFiles
@@ -110,6 +111,7 @@ class ShareTranscript:
             metadata=metadata,
             share_leaders=self.leaders,
             quotas=SimpleNamespace(active=False),
+            authorizer=AllowAll(),
             wheel=wheel,
             fetch_max_bytes=1 << 20,
         )
