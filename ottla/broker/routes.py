@@ -53,6 +53,8 @@ from ottla.broker.authorization.guard import After, Each, Rules, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
+from ottla.broker.fetch import handler as fetch
+from ottla.broker.fetch.repeated import RepeatedFetches
 from ottla.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -77,7 +79,6 @@ from ottla.broker.handlers import (
     describe_transactions,
     describe_user_scram_credentials,
     end_txn,
-    fetch,
     find_coordinator,
     get_telemetry_subscriptions,
     heartbeat,
@@ -94,7 +95,6 @@ from ottla.broker.handlers import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
-    produce,
     push_telemetry,
     read_share_group_state,
     read_share_group_state_summary,
@@ -111,8 +111,6 @@ from ottla.broker.handlers import (
     write_txn_markers,
 )
 from ottla.broker.handlers._own_configs import forward_checked
-from ottla.broker.handlers._short_fetch import ShortFetches
-from ottla.broker.handlers._short_produce import ShortProduces
 from ottla.broker.many_names import (
     RESOURCES_AT_ONCE,
     ManyNames,
@@ -120,12 +118,14 @@ from ottla.broker.many_names import (
     in_parts,
     topics,
 )
+from ottla.broker.produce import handler as produce
+from ottla.broker.produce.repeated import RepeatedProduces
 from ottla.protocol.api import ApiKey
 from ottla.protocol.ranges import parse
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
+from ottla.server.network.fast_path import FastPath
 from ottla.server.network.route import Encode, Handler, Route
-from ottla.server.network.short_path import ShortPath
 from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
 FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
@@ -142,8 +142,8 @@ class Answered(NamedTuple):
     encoder: Callable[[int], Encode] | None = None
     #: The names in a request, if there may be many of them.
     names: ManyNames | None = None
-    #: Makes the short paths of connections, see server/network/short_path.py.
-    short_path: Callable[[BrokerComponents], Callable[..., ShortPath[Connection] | None]] | None = None
+    #: Makes the fast paths of connections, see server/network/fast_path.py.
+    fast_path: Callable[[BrokerComponents], Callable[..., FastPath[Connection] | None]] | None = None
 
 
 class Forwarded(NamedTuple):
@@ -162,8 +162,8 @@ _GROUP_MEMBER = (Whole((on_group(READ),)),)
 _BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard, short_path=ShortProduces),
-    Answered(ApiKey.FETCH, fetch.handle, fetch_guard.guard, short_path=ShortFetches),
+    Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard, fast_path=RepeatedProduces),
+    Answered(ApiKey.FETCH, fetch.handle, fetch_guard.guard, fast_path=RepeatedFetches),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, metadata_guard.guard, encoder=metadata_encoder),
     Answered(
@@ -373,7 +373,7 @@ def broker_routes(broker: BrokerComponents) -> list[Route]:
             row.api_key,
             _handler(broker, row),
             encoder=row.encoder,
-            short_path=row.short_path and row.short_path(broker),
+            fast_path=row.fast_path and row.fast_path(broker),
         )
         for row in ROUTES
     ]

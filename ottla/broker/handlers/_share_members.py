@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.replication.fetch_response import LEADER_MOVED
+from ottla.broker.metadata_cache import LEADER_MOVED, NodeAddress
 from ottla.broker.share.acknowledging import TopicOf
 from ottla.broker.share.session import SessionKey, check_count
 from ottla.protocol.errors import ErrorCode, KafkaError
