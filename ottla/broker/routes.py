@@ -29,6 +29,8 @@ from ottla.broker.authorization.guard import Each, Every, InHandler, Made, Rule,
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
+from ottla.broker.fetch import handler as fetch
+from ottla.broker.fetch.repeated import RepeatedFetches
 from ottla.broker.handlers import (
     _fetch_guard,
     _produce_guard,
@@ -49,7 +51,6 @@ from ottla.broker.handlers import (
     describe_topic_partitions,
     describe_transactions,
     end_txn,
-    fetch,
     find_coordinator,
     get_telemetry_subscriptions,
     init_producer_id,
@@ -64,7 +65,6 @@ from ottla.broker.handlers import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
-    produce,
     push_telemetry,
     share_acknowledge,
     share_fetch,
@@ -77,8 +77,6 @@ from ottla.broker.handlers import (
 )
 from ottla.broker.handlers._groups import check_consumer_groups, check_share_groups, client_of
 from ottla.broker.handlers._own_configs import forward_checked
-from ottla.broker.handlers._short_fetch import ShortFetches
-from ottla.broker.handlers._short_produce import ShortProduces
 from ottla.broker.many_names import (
     RESOURCES_AT_ONCE,
     ManyNames,
@@ -86,6 +84,8 @@ from ottla.broker.many_names import (
     in_parts,
     topics,
 )
+from ottla.broker.produce import handler as produce
+from ottla.broker.produce.repeated import RepeatedProduces
 from ottla.broker.share.coordinator.service import ShareCoordinator
 from ottla.controller.metadata.describe_configs import describe_configs
 from ottla.controller.metadata.describe_scram import describe_scram_credentials
@@ -105,9 +105,9 @@ from ottla.server.authorization.describe_acls import describe_acls
 from ottla.server.authorization.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
+from ottla.server.network.fast_path import FastPath
 from ottla.server.network.reply import Answer, then
 from ottla.server.network.route import Encode, Handler, Route
-from ottla.server.network.short_path import ShortPath
 
 FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
 LocalHandler = Callable[[BrokerComponents, Any, RequestContext], Any]
@@ -124,8 +124,8 @@ class Answered(NamedTuple):
     encoder: Callable[[int], Encode] | None = None
     #: The names in a request, if there may be many of them.
     names: ManyNames | None = None
-    #: Makes the short paths of connections, see server/network/short_path.py.
-    short_path: Callable[[BrokerComponents], Callable[..., ShortPath[Connection] | None]] | None = None
+    #: Makes the fast paths of connections, see server/network/fast_path.py.
+    fast_path: Callable[[BrokerComponents], Callable[..., FastPath[Connection] | None]] | None = None
 
 
 class Forwarded(NamedTuple):
@@ -193,8 +193,8 @@ def _no_topology_descriptions(
 
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, (Made(_produce_guard.guard),), short_path=ShortProduces),
-    Answered(ApiKey.FETCH, fetch.handle, (Made(_fetch_guard.guard),), short_path=ShortFetches),
+    Answered(ApiKey.PRODUCE, produce.handle, (Made(_produce_guard.guard),), fast_path=RepeatedProduces),
+    Answered(ApiKey.FETCH, fetch.handle, (Made(_fetch_guard.guard),), fast_path=RepeatedFetches),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, IN_HANDLER, encoder=metadata_encoder),
     Answered(
@@ -401,7 +401,7 @@ def broker_routes(broker: BrokerComponents) -> list[Route]:
             row.api_key,
             _handler(broker, row),
             encoder=row.encoder,
-            short_path=row.short_path and row.short_path(broker),
+            fast_path=row.fast_path and row.fast_path(broker),
         )
         for row in ROUTES
     ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ottla.broker.authorization.guard import Handler
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers.fetch import serve
-from ottla.broker.replication.fetch_session import FetchPartition
-from ottla.broker.replication.fetching import Fetching
+from ottla.broker.fetch.fetching import Fetching
+from ottla.broker.fetch.handler import serve
+from ottla.broker.fetch.reader import failed
+from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.read import failed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC

@@ -6,7 +6,7 @@ import copy
 
 from ottla.broker.authorization.guard import HandlerOf
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._large_produce import ProduceAnswer
+from ottla.broker.produce.prepared import ProduceAnswer
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
 from ottla.broker.handlers._groups import check_share_groups
-from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.replication.fetch_response import LEADER_MOVED
+from ottla.broker.metadata_cache import LEADER_MOVED, NodeAddress
 from ottla.broker.share.acknowledging import MayRead, TopicOf
 from ottla.broker.share.session import SessionKey, check_count
 from ottla.protocol.errors import ErrorCode, KafkaError

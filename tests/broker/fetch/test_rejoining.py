@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from ottla.broker.replication.fetch_session import FetchPartition, FetchSession
-from ottla.broker.replication.fetch_session_cache import FetchSessionCache
+from ottla.broker.fetch.rejoining import Rejoining
+from ottla.broker.fetch.session import FetchPartition, FetchSession
+from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.rejoining import Rejoining
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode

@@ -23,14 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
-from ottla.broker.replication.isr import ReplicaProgress
-from ottla.broker.replication.purgatory.gathering import DelayedOperation, Gathering, NoGathering
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.follower_session import INVALID_SESSION_ID
+from ottla.broker.replication.watches import Watches
 
-INVALID_SESSION_ID = 0
-INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-EPOCH_MAX = 2**31 - 1
 
 #: Topic id and index from Fetch v13 on, before it topic name and index.
 PartitionKey: TypeAlias = tuple[bytes | str, int]
@@ -216,70 +212,3 @@ class FetchSession:
         partition.session = None
         self.active.pop(partition, None)
         self.unnamed.pop(partition, None)
-
-
-class Watcher(Protocol):
-    """A partition of a fetch session, or a share partition."""
-
-    def changed(self) -> DelayedOperation | None: ...
-
-
-class Watches:
-    """The watches of one replica: it notifies each once of its next change, and they must be set again."""
-
-    __slots__ = ("_gathering", "_wakeups", "consumers", "followers")
-
-    def __init__(self, wakeups: Wakeups, gathering: Gathering | NoGathering) -> None:
-        self._wakeups = wakeups
-        self._gathering = gathering
-        self.followers: dict[FetchPartition, None] = {}
-        self.consumers: dict[Watcher, None] = {}
-
-    def add(self, fetch: FetchPartition) -> None:
-        session = fetch.session
-        assert session is not None
-        if session.is_followers:
-            self.followers[fetch] = None
-        else:
-            self.consumers[fetch] = None
-
-    def remove(self, fetch: FetchPartition) -> None:
-        self.followers.pop(fetch, None)
-        self.consumers.pop(fetch, None)
-
-    def fire(self) -> None:
-        self._fire(self.followers)
-        self._fire(self.consumers)
-
-    def appended(self, first_offset: int, last_offset: int, progress: dict[int, ReplicaProgress]) -> None:
-        """The leader has appended from `first_offset` to `last_offset`. An idle follower omits the partition, so its session knows when it was caught up."""
-        for fetch in self.followers:
-            session = fetch.session
-            if session is not None and fetch.fetch_offset == first_offset:
-                follower = progress.get(session.replica_id)
-                if follower is not None and follower.log_end_offset == first_offset:
-                    follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
-        wakeups, gathering, records = self._wakeups, self._gathering, last_offset - first_offset + 1
-        for fetch in self.followers:
-            waiting = fetch.changed()
-            if waiting is not None and not gathering.holds(waiting, records):
-                wakeups.schedule(waiting)
-        self.followers.clear()
-
-    def note_followers(self) -> None:
-        """The next fetch of each follower has the partition, whether it has changed for the follower or not."""
-        for fetch in self.followers:
-            fetch.note()
-
-    def watermark_raised(self) -> None:
-        """Consumers can read more; followers get the high watermark with the next records."""
-        self.note_followers()
-        if self.consumers:
-            self._fire(self.consumers)
-
-    def _fire(self, watches: dict[FetchPartition, None] | dict[Watcher, None]) -> None:
-        for fetch in watches:
-            waiting = fetch.changed()
-            if waiting is not None:
-                self._wakeups.schedule(waiting)
-        watches.clear()

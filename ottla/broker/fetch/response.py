@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
-from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.fetch_session import FetchPartition
-from ottla.protocol.errors import ErrorCode
+from ottla.broker.fetch.session import FetchPartition
+from ottla.broker.metadata_cache import LEADER_MOVED, MetadataCache
 from ottla.protocol.messages.fetch import FetchableTopicResponse, NodeEndpoint, PartitionData
 from ottla.server.network.context import RequestContext
-
-LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def is_sent_at_once(data: PartitionData) -> bool:
@@ -44,9 +40,3 @@ def endpoints_of_leaders(
         for node_id, address in found
         if address is not None
     ]
-
-
-def kept(data: PartitionData) -> PartitionData:
-    """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
-    data.records = bytes(cast("bytes | memoryview", data.records or b""))
-    return data

@@ -1,9 +1,9 @@
-"""The short path of Produce (server/network/short_path.py): one partition of a topic, of which a Produce has just been served.
+"""The fast path of Produce (server/network/fast_path.py): one partition of a topic, of which a Produce has just been served.
 
 Measured for a record of 100 bytes, without the kernel's part: 7.7 us by the handler, 4.2 us here (`python -m benchmarks.steps`).
 What it leaves to the handler: several topics or partitions, acks=0, transactions, quotas, flush.messages, and every error: an
 append that raises has changed nothing, so that the handler gets the same error.
-tests/broker/handlers/test_short_produce.py compares both with random requests.
+tests/broker/produce/test_repeated.py compares both with random requests.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._later_short_produce import DelayedShortProduce, FollowingShortProduce
-from ottla.broker.handlers._produce_forms import body_before_index, response_form
+from ottla.broker.produce.delayed_repeated import DelayedRepeatedProduce, FollowingProduce
+from ottla.broker.produce.frames import body_before_index, response_form
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from ottla.protocol.headers import encode_request_header, request_header_version
@@ -25,8 +25,8 @@ from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.authorization.operations import TOPIC, WRITE
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
+from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer
-from ottla.server.network.short_path import MISSES_MAX
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 
@@ -47,7 +47,7 @@ NO_PARTS: Pieces = []
 NO_TAGS = bytes(3)  # of the partition, the topic and the request
 
 
-class ShortProduce:
+class RepeatedProduce:
     """Requests that begin with the same bytes, up to the partition's index: version, client id, acks, timeout, topic.
 
     All connections whose requests begin so share it: with 64 of them, 64 would not stay in the processor's cache.
@@ -100,7 +100,7 @@ class ShortProduce:
                 self._misses += 1
                 if self._misses >= MISSES_MAX:
                     self._misses = 0
-                    connection.short_path = None
+                    connection.fast_path = None
             return False
         if self._quotas.active:
             return False
@@ -141,7 +141,7 @@ class ShortProduce:
         first, last, append_time, log_start, *_ = appended
         if self._acks == -1 and not partition.is_committed(last):
             body = (index, first, append_time, log_start)
-            DelayedShortProduce(self, connection, correlation_id, partition, last, body)
+            DelayedRepeatedProduce(self, connection, correlation_id, partition, last, body)
             connection.stamp_ns = self._mono_ns()
             return True
         frame = self._pack(
@@ -149,7 +149,7 @@ class ShortProduce:
         )
         wakeups = self._wakeups
         if self._acks == -1 and wakeups.pending and wakeups.afterwards is None:
-            wakeups.afterwards = FollowingShortProduce(self, connection, frame)
+            wakeups.afterwards = FollowingProduce(self, connection, frame)
             connection.stamp_ns = self._mono_ns()
             return True
         connection.reply(frame, NO_PARTS, len(frame))
@@ -175,17 +175,17 @@ class ShortProduce:
         )
 
 
-class ShortProduces:
-    """The short paths of a broker, by the bytes that they know."""
+class RepeatedProduces:
+    """The fast paths of a broker, by the bytes that they know."""
 
     def __init__(self, broker: BrokerComponents) -> None:
         self._broker = broker
-        self._known: dict[bytes, ShortProduce] = {}
+        self._known: dict[bytes, RepeatedProduce] = {}
 
     def __call__(
         self, dispatcher: Dispatcher, route: Route, request: ProduceRequest, context: RequestContext, frame: bytes
-    ) -> ShortProduce | None:
-        """Returns the short path for requests that begin as `frame` does; None if they need the handler."""
+    ) -> RepeatedProduce | None:
+        """Returns the fast path for requests that begin as `frame` does; None if they need the handler."""
         version, broker = context.api_version, self._broker
         if version < VERSION_MIN or request.acks not in (1, -1) or request.transactional_id is not None:
             return None
@@ -203,5 +203,5 @@ class ShortProduces:
         if known is None:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            known = self._known[prefix] = ShortProduce(broker, dispatcher, route, request, version, prefix[8:], name)
+            known = self._known[prefix] = RepeatedProduce(broker, dispatcher, route, request, version, prefix[8:], name)
         return known

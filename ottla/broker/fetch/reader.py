@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
 from ottla.controller.metadata.cluster import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError

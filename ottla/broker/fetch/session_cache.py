@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Container
 from random import Random
 
-from ottla.broker.replication.fetch_session import EPOCH_MAX, FetchSession
+from ottla.broker.fetch.session import FetchSession
+from ottla.broker.replication.follower_session import EPOCH_MAX
 from ottla.broker.replication.purgatory.delay_times import DelayTimes
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.isolation import isolated

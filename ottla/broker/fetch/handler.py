@@ -1,6 +1,6 @@
 """Fetch (1): record batches for consumers and followers. A hot path: answered at once, or when enough bytes are there.
 
-How it is served is broker/replication/fetching.py.
+How it is served is broker/fetch/fetching.py.
 
 v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 rack and preferred_read_replica (KIP-392) · v12 flexible,
 last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state · v16 node_endpoints (KIP-951) · v18 the follower's
@@ -9,14 +9,13 @@ high watermark. Records leave as views of the mapped segments, never copied here
 
 from __future__ import annotations
 
-from ottla.broker.components import BrokerComponents
-from ottla.broker.replication.fetching import Fetching
+from ottla.broker.fetch.fetching import FetchedBroker, Fetching
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
 
 
-def handle(broker: BrokerComponents, request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
+def handle(broker: FetchedBroker, request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
     return serve(Fetching(broker, request, context), request)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.fetch.reader import Reader, nearer_replica, read
+from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
-from ottla.broker.replication.read import Reader, nearer_replica, read
 from ottla.broker.replication.throttle import Throttle
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import LogConfig

@@ -1,6 +1,6 @@
 """Produce (0): append to the partitions this broker leads. A hot path: one plain function, no await, no record decoded.
 
-A batch whose topic needs the records, and that is too large for one turn of the loop, goes on in `_large_produce.py`.
+A batch whose topic needs the records, and that is too large for one turn of the loop, goes on in `prepared.py`.
 
     acks 0     no reply; if any partition failed the connection is closed, the only way to notify such a client
     acks 1     answered after the local append, and its flush if flush.messages asks for one
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._large_produce import (
+from ottla.broker.produce.prepared import (
     NONE_PREPARED,
     PreparedBatches,
     ProduceAnswer,
@@ -24,7 +24,7 @@ from ottla.broker.handlers._large_produce import (
     joined,
     rest_of,
 )
-from ottla.broker.handlers._rejected_produce import add_endpoints, reject_all, rejected
+from ottla.broker.produce.rejected import add_endpoints, reject_all, rejected
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
 from ottla.broker.topic_names import ADMIN_CLIENT_ID

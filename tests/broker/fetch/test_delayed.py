@@ -9,7 +9,7 @@ import pytest
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.fetch import FetchRequest
 from tests.broker.conftest import Node
-from tests.broker.handlers.test_fetch import NAMED, append, fetch, views
+from tests.broker.fetch.test_handler import NAMED, append, fetch, views
 from tests.broker.records import batch
 from tests.broker.wire import Wire
 

@@ -1,11 +1,11 @@
-"""The short path of Fetch (server/network/short_path.py): a session that goes on (KIP-227), or the same partitions without one.
+"""The fast path of Fetch (server/network/fast_path.py): a session that goes on (KIP-227), or the same partitions without one.
 
 From one request to the next only the correlation id, the session epoch and the positions differ, so the rest is compared. Positions
 are read into the session that is there, and the response is packed from the logs' offsets: no request, response or `Fetching` is made.
 Sessions, watches, positions of followers and high watermarks are those of broker/replication, used in the order that
-`Fetching` has. What the short path leaves to it: versions before topic ids (v13), fetch.min.bytes above 1, racks, quotas, throttled
+`Fetching` has. What the fast path leaves to it: versions before topic ids (v13), fetch.min.bytes above 1, racks, quotas, throttled
 replicas, partitions that come or go, aborted transactions, and every error.
-tests/broker/handlers/test_short_fetch.py compares both with random requests.
+tests/broker/fetch/test_repeated.py compares both with random requests.
 """
 
 from __future__ import annotations
@@ -13,32 +13,27 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._delayed_short_fetch import DelayedShortFetch
-from ottla.broker.handlers._session_reads import UNUSUAL, SessionReads
-from ottla.broker.replication.fetch_forms import (
-    PARTITION_BYTES,
-    TOPIC_BYTES,
-    read_partition,
-    read_topic,
-    request_form,
-)
-from ottla.broker.replication.fetch_session import (
+from ottla.broker.fetch.delayed_repeated import DelayedRepeatedFetch
+from ottla.broker.fetch.fetching import FetchedBroker
+from ottla.broker.fetch.frames import PARTITION_BYTES, TOPIC_BYTES, read_partition, read_topic
+from ottla.broker.fetch.reader import RACK_AWARE_SELECTOR
+from ottla.broker.fetch.session import (
     FINAL_EPOCH,
-    INITIAL_EPOCH,
     FetchPartition,
     FetchSession,
     PartitionKey,
 )
-from ottla.broker.replication.read import RACK_AWARE_SELECTOR
+from ottla.broker.fetch.session_reads import UNUSUAL, SessionReads
+from ottla.broker.replication.fetch_forms import request_form
+from ottla.broker.replication.follower_session import INITIAL_EPOCH
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
+from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer
-from ottla.server.network.short_path import MISSES_MAX
 
 if TYPE_CHECKING:
     from ottla.server.network.dispatch import Dispatcher
@@ -53,7 +48,7 @@ VERSION_MIN = 13
 Named: TypeAlias = tuple[FetchPartition, tuple[int, int, int, int, int, int, int]]
 
 
-class ShortFetch(SessionReads):
+class RepeatedFetch(SessionReads):
     """The requests of one connection for one session. Without a session it has one of its own, which is not in the cache."""
 
     __slots__ = (
@@ -62,7 +57,7 @@ class ShortFetch(SessionReads):
 
     def __init__(
         self,
-        broker: BrokerComponents,
+        broker: FetchedBroker,
         route: Route,
         request: FetchRequest,
         context: RequestContext,
@@ -89,12 +84,12 @@ class ShortFetch(SessionReads):
             if start >> 16 == ApiKey.FETCH:
                 self._misses += 1
                 if self._misses >= MISSES_MAX:
-                    connection.short_path = None
+                    connection.fast_path = None
             return False
         session, sessions = self.session, self._sessions
         session_id = session.id
         if session_id and sessions.get(session_id) is not session:
-            connection.short_path = None
+            connection.fast_path = None
             return False
         epoch, topics = read_epoch(buf, at)
         if (
@@ -116,7 +111,7 @@ class ShortFetch(SessionReads):
         if self._replica_id >= 0:
             found = self._record_positions(session, found, now_ms)
             if found is not None and self._has_wait and self._gathers(found):
-                delayed = DelayedShortFetch(self, connection, correlation_id, self._delays)
+                delayed = DelayedRepeatedFetch(self, connection, correlation_id, self._delays)
                 for wanted, partition, _ in found:
                     wanted.watch(partition.watches)
                 self.gathering.hold(delayed)
@@ -124,7 +119,7 @@ class ShortFetch(SessionReads):
                 return True
         total, rows = UNUSUAL if found is None else self._read(found)
         if total <= 0 and (total < 0 or self._has_wait):
-            delayed = DelayedShortFetch(self, connection, correlation_id, self._delays)
+            delayed = DelayedRepeatedFetch(self, connection, correlation_id, self._delays)
             if total < 0:
                 delayed.look_at_once(is_over=not self._has_wait)
             else:
@@ -188,16 +183,16 @@ class ShortFetch(SessionReads):
         return True
 
 
-class ShortFetches:
-    """Makes the short paths of a broker's connections."""
+class RepeatedFetches:
+    """Makes the fast paths of a broker's connections."""
 
-    def __init__(self, broker: BrokerComponents) -> None:
+    def __init__(self, broker: FetchedBroker) -> None:
         self._broker = broker
 
     def __call__(
         self, dispatcher: Dispatcher, route: Route, request: FetchRequest, context: RequestContext, frame: bytes
-    ) -> ShortFetch | None:
-        """Returns the short path for requests that go on as `frame` does; None if they need the handler."""
+    ) -> RepeatedFetch | None:
+        """Returns the fast path for requests that go on as `frame` does; None if they need the handler."""
         version, broker = context.api_version, self._broker
         if (
             version < VERSION_MIN
@@ -219,7 +214,7 @@ class ShortFetches:
         prefix, tail = form
         if frame[8 : 8 + len(prefix)] != prefix or frame[-len(tail) :] != tail:
             return None  # unknown tagged fields, forgotten topics, or a client id that is no UTF-8
-        return ShortFetch(broker, route, request, context, session, form)
+        return RepeatedFetch(broker, route, request, context, session, form)
 
     def _without_id(self, request: FetchRequest, replica_id: int) -> FetchSession | None:
         partitions: dict[PartitionKey, FetchPartition] = {}

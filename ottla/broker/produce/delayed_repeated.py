@@ -1,4 +1,4 @@
-"""The responses of the short path of Produce (_short_produce.py) that do not leave with the others of their turn."""
+"""The responses of the fast path of Produce (`repeated.py`) that do not leave with the others of their turn."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ottla.server.network.connection import Connection, Held
 from ottla.server.timer_wheel import TimerWheel
 
 
-class ShortProduce(Protocol):
-    """What a response needs of its short path (_short_produce.py)."""
+class RepeatedProduce(Protocol):
+    """What a response needs of its fast path (`repeated.py`)."""
 
     wheel: TimerWheel
     timeout_ms: int
@@ -21,14 +21,14 @@ class ShortProduce(Protocol):
     def response(self, correlation_id: int, body: tuple[int, int, int, int], error: ErrorCode) -> bytes: ...
 
 
-class DelayedShortProduce(Held):
+class DelayedRepeatedProduce(Held):
     """Waits for the high watermark, or for timeout.ms: `DelayedProduce` of one partition, and the place of its response."""
 
     __slots__ = ("_body", "_connection", "_correlation_id", "_short", "_slot", "_started_ns", "_wait")
 
     def __init__(
         self,
-        short: ShortProduce,
+        short: RepeatedProduce,
         connection: Connection,
         correlation_id: int,
         partition: Partition,
@@ -69,7 +69,7 @@ class DelayedShortProduce(Held):
         connection.ready(self, 0)
 
 
-class FollowingShortProduce(Held):
+class FollowingProduce(Held):
     """Leaves after the Fetches that wait for its records: the first of a turn only, so that producers do not wait for each other.
     Not with acks=1, which asks for the earliest acknowledgement, and where the Fetches may be those of followers.
 
@@ -79,7 +79,7 @@ class FollowingShortProduce(Held):
 
     __slots__ = ("_connection", "_frame", "_short", "_started_ns")
 
-    def __init__(self, short: ShortProduce, connection: Connection, frame: bytes) -> None:
+    def __init__(self, short: RepeatedProduce, connection: Connection, frame: bytes) -> None:
         self.parts = None
         self.nbytes = 0
         self._short = short

@@ -1,4 +1,4 @@
-"""The short path of Produce is a special case of its handler: both give the same responses and write the same logs."""
+"""The fast path of Produce is a special case of its handler: both give the same responses and write the same logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers._short_produce import KNOWN_MAX, PREFIX_BYTES_MAX, ShortProduce, ShortProduces
+from ottla.broker.produce.repeated import KNOWN_MAX, PREFIX_BYTES_MAX, RepeatedProduce, RepeatedProduces
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import encode
 from ottla.protocol.headers import encode_request_header
@@ -19,8 +19,8 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.builder import build_batch
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
+from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer
-from ottla.server.network.short_path import MISSES_MAX
 from tests.broker.records import batch
 from tests.fuzz.wire import SentBytes, deliver
 from tests.sim.cluster import SimNode
@@ -50,7 +50,7 @@ class Answers(SentBytes):
 
 @dataclass
 class Producer:
-    """Chooses the next frame: mostly one that repeats the one before, in all but what the short path reads each time."""
+    """Chooses the next frame: mostly one that repeats the one before, in all but what the fast path reads each time."""
 
     rng: random.Random
     topic_ids: dict[str, bytes]
@@ -94,7 +94,7 @@ class Producer:
         return struct.pack(">i", len(frame)) + frame
 
     def damaged(self, framed: bytes) -> bytes:
-        """A few of them have something that the short path must not overlook."""
+        """A few of them have something that the fast path must not overlook."""
         frame = framed[4:]
         if self.version >= 9 and self.rng.random() < 0.05:
             frame = frame[:-1] + b"\1\x63\1x"  # an unknown tagged field of the request
@@ -152,7 +152,7 @@ async def play(seed: int, is_short: bool) -> tuple[list[bytes], list[bytes]]:
         if client.closed:
             client, answers = connect(leader)
         if not is_short:
-            client.short_path = None
+            client.fast_path = None
     logs = [bytes(part.log.read(0, max_bytes=1 << 30).records) for part in replicas(harness) if part.log is not None]
     return responses, logs
 
@@ -169,29 +169,29 @@ def connect(node: SimNode) -> tuple[Connection, Answers]:
     return client, answers
 
 
-def test_random_requests_get_the_responses_of_the_handler_on_the_short_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_requests_get_the_responses_of_the_handler_on_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[bool] = []
-    serve = ShortProduce.serve
+    serve = RepeatedProduce.serve
 
-    def counted(short: ShortProduce, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
+    def counted(short: RepeatedProduce, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
         served.append(serve(short, connection, buf, pos, end))
         return served[-1]
 
-    monkeypatch.setattr(ShortProduce, "serve", counted)
-    monkeypatch.setattr("ottla.broker.handlers._short_produce.MISSES_MAX", 2)
+    monkeypatch.setattr(RepeatedProduce, "serve", counted)
+    monkeypatch.setattr("ottla.broker.produce.repeated.MISSES_MAX", 2)
     asked = 0
     for seed in range(SEEDS):
         by_handler, logs = run(play(seed, is_short=False))
         assert len(served) == asked
-        by_short_path, short_logs = run(play(seed, is_short=True))
-        for number, (expected, found) in enumerate(zip(by_handler, by_short_path, strict=True)):
+        by_fast_path, short_logs = run(play(seed, is_short=True))
+        for number, (expected, found) in enumerate(zip(by_handler, by_fast_path, strict=True)):
             assert found == expected, f"seed {seed}, response {number}"
         assert short_logs == logs, f"seed {seed}"
         asked = len(served)
     assert SEEDS * 5 < sum(served) < len(served)
 
 
-def test_a_connection_that_writes_to_two_topics_in_turn_gets_another_short_path_after_a_number_of_misses() -> None:
+def test_a_connection_that_writes_to_two_topics_in_turn_gets_another_fast_path_after_a_number_of_misses() -> None:
     async def main() -> None:
         harness = SimClusterHarness({1: "broker,controller"}, SETTINGS | {"default.replication.factor": "1"})
         harness.cluster.start()
@@ -209,7 +209,7 @@ def test_a_connection_that_writes_to_two_topics_in_turn_gets_another_short_path_
             answers.has_written.clear()
             leader.host.lane.context.run(deliver, client, producer.framed(topics), 1 << 20)
             await asyncio.wait_for(answers.has_written.wait(), ANSWER_S_MAX)
-            return client.short_path
+            return client.fast_path
 
         first = await send(TOPIC)
         assert first is not None
@@ -224,7 +224,7 @@ def test_a_connection_that_writes_to_two_topics_in_turn_gets_another_short_path_
     run(main())
 
 
-def test_short_paths_of_a_thousand_kinds_of_requests_are_kept_and_none_of_a_long_client_id() -> None:
+def test_fast_paths_of_a_thousand_kinds_of_requests_are_kept_and_none_of_a_long_client_id() -> None:
     async def main() -> None:
         harness = SimClusterHarness({1: "broker,controller"}, SETTINGS | {"default.replication.factor": "1"})
         harness.cluster.start()
@@ -232,13 +232,13 @@ def test_short_paths_of_a_thousand_kinds_of_requests_are_kept_and_none_of_a_long
         leader = harness.cluster.nodes[0]
         assert leader.server is not None
         client, _ = connect(leader)
-        produces = ShortProduces(leader.server.broker.components)
+        produces = RepeatedProduces(leader.server.broker.components)
         route = client._dispatcher.routes.get(ApiKey.PRODUCE)
         request = ProduceRequest(
             acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData()])]
         )
 
-        def known(client_id: str) -> ShortProduce | None:
+        def known(client_id: str) -> RepeatedProduce | None:
             context = RequestContext(ApiKey.PRODUCE, 9, client_id, client)
             frame = encode_request_header(ApiKey.PRODUCE, 9, 0, context.client_id) + encode(request, 9)
             return produces(client._dispatcher, route, request, context, frame)

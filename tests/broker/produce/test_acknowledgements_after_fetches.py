@@ -12,7 +12,7 @@ from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from ottla.server.network.connection import Connection
-from tests.broker.handlers.test_short_produce import SETTINGS, Answers, Producer, replicas
+from tests.broker.produce.test_repeated import SETTINGS, Answers, Producer, replicas
 from tests.broker.records import batch
 from tests.fuzz.wire import deliver
 from tests.sim.cluster import SimNode
@@ -73,7 +73,7 @@ def test_a_waiting_fetch_is_answered_before_the_first_produce_of_a_turn_and_afte
         first, first_writes = open_connection(leader, "first", order)
         second, second_writes = open_connection(leader, "second", order)
         reader, reader_writes = open_connection(leader, "fetch", order)
-        send(first, producing.framed(topics))  # the handler serves it, and makes the short path
+        send(first, producing.framed(topics))  # the handler serves it, and makes the fast path
         send(second, producing.framed(topics))
         await asyncio.wait_for(first_writes.has_written.wait(), 1)
         await asyncio.wait_for(second_writes.has_written.wait(), 1)

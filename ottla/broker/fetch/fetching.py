@@ -12,20 +12,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.fetch_response import LEADER_MOVED, by_topic, endpoints_of_leaders, is_sent_at_once
-from ottla.broker.replication.fetch_session import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    INVALID_SESSION_ID,
-    FetchPartition,
-    FetchSession,
-    PartitionKey,
-    Watches,
-)
-from ottla.broker.replication.fetch_session_cache import FetchSessionCache
-from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.read import (
+from ottla.broker.fetch.reader import (
     RACK_AWARE_SELECTOR,
     READ_COMMITTED,
     failed,
@@ -34,7 +21,19 @@ from ottla.broker.replication.read import (
     reader_of,
     record_position,
 )
+from ottla.broker.fetch.response import by_topic, endpoints_of_leaders, is_sent_at_once
+from ottla.broker.fetch.session import (
+    FINAL_EPOCH,
+    FetchPartition,
+    FetchSession,
+    PartitionKey,
+)
+from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.metadata_cache import LEADER_MOVED, MetadataCache
+from ottla.broker.replication.follower_session import INITIAL_EPOCH, INVALID_SESSION_ID
+from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.replication.watches import Watches
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
     FetchRequest,
@@ -43,6 +42,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.protocol.schema import maker
+from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 from ottla.server.quotas.clients import ClientQuotas
@@ -65,6 +65,7 @@ class FetchedBroker(Protocol):
     wheel: TimerWheel
     fetch_max_bytes: int
     quotas: ClientQuotas
+    authorizer: Authorizer
 
 
 class Fetching:
@@ -97,7 +98,7 @@ class Fetching:
         context: RequestContext,
         session: FetchSession | None = None,
     ) -> None:
-        """`session`: where a request's short path has found it, and nothing is metered (handlers/_short_fetch.py)."""
+        """`session`: where a request's fast path has found it, and nothing is metered (repeated.py)."""
         self._broker = broker
         self._context = context
         version = context.api_version

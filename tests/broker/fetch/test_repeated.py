@@ -1,4 +1,4 @@
-"""The short path of Fetch is a special case of `Fetching`: both give the same responses, and leave the same state behind."""
+"""The fast path of Fetch is a special case of `Fetching`: both give the same responses, and leave the same state behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers._short_fetch import ShortFetch, ShortFetches
+from ottla.broker.fetch.repeated import RepeatedFetch, RepeatedFetches
 from ottla.broker.replication.throttle import Throttle
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decoder, encode
@@ -28,7 +28,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.server.network.connection import Connection
 from ottla.server.network.frames import Buffer
 from ottla.storage.log import Origin
-from tests.broker.handlers.test_short_produce import Answers, connect
+from tests.broker.produce.test_repeated import Answers, connect
 from tests.broker.records import batch
 from tests.fuzz.wire import deliver
 from tests.sim.cluster import SimNode
@@ -222,7 +222,7 @@ async def answered(client: Connection, answers: Answers) -> None:
 
 
 def disturb(rng: random.Random, mine: list[Any]) -> None:
-    """Mostly appends; now and then what the short path has to leave to `Fetching`."""
+    """Mostly appends; now and then what the fast path has to leave to `Fetching`."""
     partition = rng.choice(mine)
     chosen = rng.randrange(12)
     if chosen < 7:
@@ -309,22 +309,22 @@ def test_random_requests_get_the_responses_of_the_handler_and_leave_the_same_sta
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served: list[bool] = []
-    serve = ShortFetch.serve
+    serve = RepeatedFetch.serve
 
-    def counted(short: ShortFetch, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
+    def counted(short: RepeatedFetch, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
         served.append(serve(short, connection, buf, pos, end))
         return served[-1]
 
-    monkeypatch.setattr(ShortFetch, "serve", counted)
-    monkeypatch.setattr("ottla.broker.handlers._short_fetch.MISSES_MAX", 2)
+    monkeypatch.setattr(RepeatedFetch, "serve", counted)
+    monkeypatch.setattr("ottla.broker.fetch.repeated.MISSES_MAX", 2)
     asked = 0
     for seed in range(SEEDS):
         with monkeypatch.context() as handler_only:
-            handler_only.setattr(ShortFetches, "__call__", lambda *_: None)
+            handler_only.setattr(RepeatedFetches, "__call__", lambda *_: None)
             by_handler, expected = run(play(seed))
         assert len(served) == asked
-        by_short_path, found = run(play(seed))
-        for number, pair in enumerate(zip(by_handler, by_short_path, expected, found, strict=True)):
+        by_fast_path, found = run(play(seed))
+        for number, pair in enumerate(zip(by_handler, by_fast_path, expected, found, strict=True)):
             assert pair[1] == pair[0], f"seed {seed}, response {number}"
             for what in pair[2]:
                 assert pair[3][what] == pair[2][what], f"seed {seed}, {what} after frame {number}"

@@ -1,16 +1,16 @@
-"""Reads the active partitions of a fetch session for the short path of Fetch, and packs their response (`_short_fetch.py`).
+"""Reads the active partitions of a fetch session for the fast path of Fetch, and packs their response (`repeated.py`).
 
-`Fetching` (broker/replication/fetching.py) does the same for every case, with a struct for each partition.
+`Fetching` (broker/fetch/fetching.py) does the same for every case, with a struct for each partition.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.components import BrokerComponents
-from ottla.broker.replication.fetch_forms import Answered, response_frame
-from ottla.broker.replication.fetch_session import FetchPartition, FetchSession
-from ottla.broker.replication.read import READ_COMMITTED
+from ottla.broker.fetch.fetching import FetchedBroker
+from ottla.broker.fetch.frames import Answered, response_frame
+from ottla.broker.fetch.reader import READ_COMMITTED
+from ottla.broker.fetch.session import FetchPartition, FetchSession
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.primitives import Buffer, Pieces
@@ -30,7 +30,7 @@ UNUSUAL: tuple[int, list[Row]] = (-1, [])
 
 
 class SessionReads:
-    """The base class of `ShortFetch`: access through another object would cost a part of what the short path saves."""
+    """The base class of `RepeatedFetch`: access through another object would cost a part of what the fast path saves."""
 
     __slots__ = (
         "_by_id", "_read_committed", "_replica_epoch", "_replica_id", "broker", "context", "gathering", "mono_ns", "request", "route", "session",
@@ -38,13 +38,13 @@ class SessionReads:
 
     def __init__(
         self,
-        broker: BrokerComponents,
+        broker: FetchedBroker,
         route: Route,
         request: FetchRequest,
         context: RequestContext,
         session: FetchSession,
     ) -> None:
-        """`request`: one of those that the short path serves, for all fields that do not differ."""
+        """`request`: one of those that the fast path serves, for all fields that do not differ."""
         self.broker, self.route, self.context = broker, route, context
         self.request, self.session = request, session
         self.gathering = broker.replicas.wakeups.gathering
@@ -88,7 +88,7 @@ class SessionReads:
         return found
 
     def _record_positions(self, session: FetchSession, found: list[Found], now_ms: int) -> list[Found] | None:
-        """All of them before any partition is read: see broker/replication/fetching.py."""
+        """All of them before any partition is read: see broker/fetch/fetching.py."""
         session.contact_ms = now_ms
         replica_id, replica_epoch = self._replica_id, self._replica_epoch
         for wanted, partition, _ in found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.replication.fetch_session_cache import FetchSessionCache
+from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import LOOK_UNITS
 from ottla.controller.metadata.delta import MetadataDelta

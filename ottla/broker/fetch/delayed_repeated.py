@@ -1,4 +1,4 @@
-"""A Fetch of the short path that waits in the purgatory: the next append, or the high watermark, completes it with one read.
+"""A Fetch of the fast path that waits in the purgatory: the next append, or the high watermark, completes it with one read.
 
 It is its response's place among the connection's responses as well, so nothing lies between the wake-up and the socket: no reply, no
 step of a reply, no request that is kept. What is out of the ordinary when it is looked at is read by `Fetching`.
@@ -6,9 +6,9 @@ step of a reply, no request that is kept. What is out of the ordinary when it is
 
 from __future__ import annotations
 
-from ottla.broker.handlers._session_reads import Row, SessionReads
-from ottla.broker.replication.fetch_session import FetchPartition
-from ottla.broker.replication.fetching import Fetching
+from ottla.broker.fetch.fetching import Fetching
+from ottla.broker.fetch.session import FetchPartition
+from ottla.broker.fetch.session_reads import Row, SessionReads
 from ottla.broker.replication.purgatory.delay_times import DelayTimes
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import Pieces
@@ -18,7 +18,7 @@ from ottla.server.network.pending_reply import cannot_encode, encode_frame, fail
 DONE = NOT_DELAYED = -1
 
 
-class DelayedShortFetch(Held):
+class DelayedRepeatedFetch(Held):
     """The delayed fetch of its session (`WaitingRequest`), and the place of its response."""
 
     __slots__ = (
@@ -92,7 +92,7 @@ class DelayedShortFetch(Held):
         fetching = Fetching(short.broker, short.request, short.context, short.session)
         if fetching.attempt() >= fetching.min_bytes or fetching.must_answer or is_over:
             if not short.session.id:
-                self._connection.short_path = None  # with this response its session ends
+                self._connection.fast_path = None  # with this response its session ends
             self._answer(fetching.response())
         else:
             self._watch_all()

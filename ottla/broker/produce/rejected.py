@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
+from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -26,7 +27,6 @@ EXPLAINED = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.POLICY_VIOLATION,
 )
-LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def reject_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
