@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.broker.coordinator.context import CoordinatorContext
+from ottla.broker.fetch import fetching
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.node import BrokerNode
-from ottla.broker.replication import fetching, isr_proposals, partition, read
+from ottla.broker.replication import isr_proposals, partition, read
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_state import PartitionState
