@@ -1,4 +1,4 @@
-"""docs/HOPS.md is true: each walk is made by a real request at simulated nodes, and its turns are recorded.
+"""docs/dev/HOPS.md is true: each walk is made by a real request at simulated nodes, and its turns are recorded.
 
 A walk's turn is the first turn of its node, after the one before, that calls the functions of its rows in their order.
 """
@@ -28,7 +28,7 @@ from tests.sim.cluster import BROKER_PORT, SimNode
 from tests.sim.harness import TOPIC, SimClusterHarness
 from tests.sim.loop import SimLoop, run
 
-PAGE = "docs/HOPS.md"
+PAGE = "docs/dev/HOPS.md"
 #: Two brokers: each partition has one follower. Three controllers, so that metadata is committed by a Fetch.
 ROLES = {1: "broker", 2: "broker", 3: "controller", 4: "controller", 5: "controller"}
 #: No NoOp record comes in between.
