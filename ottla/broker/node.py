@@ -20,6 +20,8 @@ from ottla.broker.cluster.streams_topics import StreamsTopics
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.fetch.rejoining import Rejoining
+from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.full_disks import FullDisks
 from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator, share_group_coordinator
 from ottla.broker.handlers.metadata import encoder_of_topics
@@ -28,8 +30,6 @@ from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.publisher import BrokerPublisher
-from ottla.broker.replication.fetch_session_cache import FetchSessionCache
-from ottla.broker.replication.rejoining import Rejoining
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
@@ -38,10 +38,10 @@ from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.wiring import ShareGroups, ShareStateLeadership, persister, share_coordinator
 from ottla.broker.telemetry.service import Telemetry
 from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
+from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.logs import Logs

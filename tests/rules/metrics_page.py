@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from ottla.loop_watch import LoopWatch
+from ottla.node.loop_watch import LoopWatch
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,

@@ -11,7 +11,7 @@ CACHED = {
     "protocol/internal_topics/metadata_records.py _frame": "records of Kafka, by number and version",
     "protocol/ranges.py parse": "versions that are written in this tree",
     "server/network/route.py begins_with_throttle": "APIs and their versions",
-    "server/security/hosts.py read_network": "entries of operators, 32 KB at most each",
+    "server/authorization/hosts.py read_network": "entries of operators, 32 KB at most each",
 }
 
 

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla import formatting
 from ottla.broker.coordinator.context import CoordinatorContext
+from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.node import BrokerNode
 from ottla.broker.replication import fetching, isr_proposals, partition, read
-from ottla.broker.replication.fetch_session import FetchSession
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_state import PartitionState
@@ -28,6 +27,7 @@ from ottla.controller.decisions.state import ControlState
 from ottla.controller.raft import driver, roles
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
+from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage import future_copy, replay
 from ottla.storage.epochs import LeaderEpochs

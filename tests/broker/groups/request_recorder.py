@@ -13,13 +13,13 @@ import re
 import socket
 import sys
 import time
-from importlib import import_module
 from struct import pack, unpack
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.routes import ROUTES, Answered
 from ottla.broker.share.state_persister import StatePersister
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY
@@ -57,6 +57,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.network.reply import Reply
 from tests.broker.groups.harness import GroupCoordinatorHarness, subscription
 
@@ -112,6 +113,9 @@ class OverTheWire:
         return decoder(APIS[ApiKey(key)].response, version)(frame, start, len(frame))[0]
 
 
+HANDLERS = {APIS[row.api_key].request: row.handler for row in ROUTES if isinstance(row, Answered)}
+
+
 class InProcess:
     """Our handlers; requests and answers pass through their bytes, as by the wire."""
 
@@ -126,7 +130,9 @@ class InProcess:
             StatePersister(self.harness.clock, lambda key: -1, lambda node_id, request: Reply(), lambda: None),
             Cluster(self.harness.topics_image, lambda partitions: Reply()),
         )
-        self._broker = SimpleNamespace(groups=self.harness.coordinator, share_groups=share_groups, metadata=metadata)
+        self._broker = SimpleNamespace(
+            groups=self.harness.coordinator, share_groups=share_groups, metadata=metadata, authorizer=AllowAll()
+        )
         self._answers: dict[str, list[tuple[Any, int]]] = {}
 
     def _image(self) -> Any:
@@ -145,11 +151,10 @@ class InProcess:
         return delta.apply(1, 1)
 
     def send(self, name: str, request: Any, version: int) -> None:
-        api = re.sub(r"(?<!^)(?=[A-Z])", "_", type(request).__name__.removesuffix("Request")).lower()
         peer = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT", local_host="localhost", local_port=1)
         context = SimpleNamespace(api_version=version, client_id=client_id_of(name), connection=peer)
         request = decode(request.__plain__, encode(request, version), version)
-        answer = import_module(f"ottla.broker.handlers.{api}").handle(self._broker, request, context)
+        answer = HANDLERS[request.__plain__](self._broker, request, context)
         answers = self._answers.setdefault(name, [])
         if type(answer).__name__ != "Reply":
             answers.append((answer, version))
