@@ -1,4 +1,4 @@
-"""Pages of docs/ that are made of tables in the code: docs/STATES.md and docs/APIS.md."""
+"""Pages of docs/ that are made of tables in the code: docs/dev/STATES.md, docs/APIS.md and docs/METRICS.md."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
+from tests.rules.metrics_page import metrics_page
 from tests.rules.sources import ROOT, short_path
 
-_NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it again. -->"
+_NOTICE = "<!-- Written by tests/rules/test_docs.py from tables in the code: with UPDATE=1 it writes it again. -->"
 
 #: In place of a handler.
 FORWARD = "forward"
@@ -167,4 +168,8 @@ def where(handler: Any) -> str:
     return f"*{FORWARD}*" if handler == FORWARD else f"`{path_of(handler)}`"
 
 
-PAGES: dict[str, Callable[[], str]] = {"docs/STATES.md": states_page, "docs/APIS.md": apis_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/dev/STATES.md": states_page,
+    "docs/APIS.md": apis_page,
+    "docs/METRICS.md": metrics_page,
+}

@@ -1,4 +1,4 @@
-"""What must hold at every moment, looked at from outside of all nodes. The numbers are in docs/INVARIANTS.md.
+"""What must hold at every moment, looked at from outside of all nodes. The numbers are in docs/dev/INVARIANTS.md.
 
 Two kinds of memory make the checks cheap. `Committed` is one partition's log as anybody ever saw it below a high watermark:
 each replica is read once from where it was looked at last. Everything else is a dictionary of what was seen once and may
