@@ -205,7 +205,7 @@ def clean(
         aborted=tuple(log.aborted_transactions(next(iter(segments)), plan.end)),
         last_of_producers=last_of_producers(log.producers),
     )
-    truncations, decided = log.truncations, log.high_watermark
+    truncations, decided = log.durability.truncations, log.high_watermark
     try:
         yield from _flushed(log, decided, now_ms)
         _check_unchanged(log, truncations, ())
@@ -245,7 +245,7 @@ def _check_unchanged(log: Log, truncations: int, segments: Iterable[Segment]) ->
         raise LogChanged("closed during compaction")
     if log.is_moving:
         raise LogChanged("compaction pauses while the log moves to another directory")
-    if log.truncations != truncations:
+    if log.durability.truncations != truncations:
         raise LogChanged("truncated during compaction")
     if not log.config.compact:
         raise LogChanged("no longer compacted")

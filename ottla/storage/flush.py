@@ -47,12 +47,12 @@ class FlushJob:
 
     def is_current(self) -> bool:
         """Whether what was to be synced is still in the log."""
-        return self.truncations == self.log.truncations and not self.log.closed
+        return self.truncations == self.log.durability.truncations and not self.log.closed
 
     def run(self) -> None:
         """The system calls. A failure is kept for `end`: only the log's own thread takes it offline."""
         log = self.log
-        with log.flush_lock:
+        with log.durability.flush_lock:
             if not self.is_current():
                 return
             try:
@@ -67,12 +67,12 @@ class FlushJob:
         log = self.log
         names = log.epochs.flush() or self.names
         if self.segments:
-            names |= not log.entry_synced
+            names |= not log.durability.entry_synced
             for segment in self.segments:
                 names |= _flush_segment(log, segment)
         if names:
             log.files.sync_dir(log.directory)
-        if self.segments and not log.entry_synced:
+        if self.segments and not log.durability.entry_synced:
             # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
             sync_topic_id(log.files, log.directory)
             if self.entry:
@@ -92,12 +92,12 @@ def begin(log: LogState, *, names: bool = False, entry: bool = True) -> FlushJob
     return FlushJob(
         log,
         end,
-        log.truncations,
-        log.rolls,
+        log.durability.truncations,
+        log.durability.rolls,
         tuple(segments),
         (active.base_offset, active.size),
         log.snapshots.begin_writing(),
-        names or log.rolls != log.rolls_synced,
+        names or log.durability.rolls != log.durability.rolls_synced,
         entry,
     )
 
@@ -116,12 +116,11 @@ def end(job: FlushJob, now_ms: int) -> bool:
     if not (job.synced and job.is_current()):
         return False
     assert job.end <= log.log_end_offset, "only a truncation lowers the end"
-    log.rolls_synced = job.rolls
+    log.durability.rolls_are_synced(job.rolls)
     if job.segments:
-        log.entry_synced |= job.entry
-        log.recovery_point = max(log.recovery_point, job.end)
-        log.flush_mark = job.mark
-        log.flushed_ms = now_ms
+        if job.entry:
+            log.durability.entry_is_synced()
+        log.durability.flushed(job.end, job.mark, now_ms)
     return True
 
 

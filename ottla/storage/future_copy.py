@@ -127,16 +127,14 @@ def take_over(current: Log, future: Log) -> None:
     """
     if future.log_end_offset < current.log_end_offset:
         # The current log ends with a gap, which a truncation or compaction left.
-        future.end_gap = (future.log_end_offset, current.log_end_offset)
+        future.durability.set_gap((future.log_end_offset, current.log_end_offset))
         future.log_end_offset = current.log_end_offset
     future.epochs.replace(current.epochs.entries, current.epochs.assigned)
     future.epochs.truncate_from_start(future.log_start_offset)
     future.producers = current.producers
     future.high_watermark = current.high_watermark
     future.cleaned_until, future.uncleanable = current.cleaned_until, current.uncleanable
-    # Until its new name is on the disk, a power loss leaves what is flushed in the current log.
-    future.recovery_point = min(future.recovery_point, current.recovery_point)
-    future.flush_mark, future.flushed_ms = (-1, 0), current.flushed_ms
+    future.durability.take_over(current.durability)
     if future.config is not current.config:
         future.update_config(current.config)
     future.is_moving = False

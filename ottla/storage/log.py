@@ -284,7 +284,7 @@ class Log(LogState):
 
         It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
         """
-        return self.snapshots.decoding(self.producers, self.log_start_offset, offset, self.truncations)
+        return self.snapshots.decoding(self.producers, self.log_start_offset, offset, self.durability.truncations)
 
     def truncate_to(self, offset: int, decoded: Decoded | None = None) -> bool:
         """Removes all batches that end at or after `offset`; returns False if there were none."""
@@ -330,11 +330,8 @@ class Log(LogState):
     @property
     def unflushed_bytes(self) -> int:
         """Returns the number of bytes that recovery must check after a crash."""
-        base, flushed = self.flush_mark
-        unflushed = 0
-        for segment in self.segments.from_offset(self.recovery_point):
-            unflushed += segment.size - (flushed if segment.base_offset == base else 0)
-        return max(unflushed, 0)
+        unflushed_of, segments = self.durability.unflushed_of, self.segments.from_offset(self.recovery_point)
+        return max(sum(unflushed_of(segment.base_offset, segment.size) for segment in segments), 0)
 
     def snapshot_producers(self) -> None:
         """Writes a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""
@@ -350,7 +347,7 @@ class Log(LogState):
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
-        return unflushed >= self.config.flush_messages or now_ms - self.flushed_ms >= self.config.flush_ms
+        return unflushed >= self.config.flush_messages or now_ms - self.durability.flushed_ms >= self.config.flush_ms
 
     def flush(self, now_ms: int = 0) -> None:
         """Syncs all batches appended so far and advances the recovery point to their end, on the log's own thread.

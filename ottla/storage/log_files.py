@@ -58,7 +58,7 @@ def remove_files(log: LogState, segment: Segment) -> None:
 
 
 def relocate(log: LogState, directory: str) -> None:
-    """Renames the log's directory. The entry is not synced: the next flush does that before the recovery point advances.
+    """Renames the log's directory, without a sync of its entry.
 
     Raises:
         StorageFailure: nothing has changed.
@@ -72,7 +72,7 @@ def relocate(log: LogState, directory: str) -> None:
     log.epochs.path = f"{directory}/{epochs.FILE}"
     for segment in log.segments:
         segment.relocate(directory)
-    log.entry_synced = False
+    log.durability.entry_is_new()
 
 
 def delete_segments(log: LogState, gone: list[Segment]) -> None:

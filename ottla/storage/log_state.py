@@ -14,6 +14,7 @@ from typing import Protocol
 from ottla.protocol.records.convert import TARGET_CODECS
 from ottla.protocol.records.validate import RecordRules
 from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.durability import Durability
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
@@ -63,10 +64,8 @@ class LogState:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
-        self.recovery_point = recovery_point
-        self.flushed_ms = 0
+        self.durability = Durability(recovery_point)
         self.grown: dict[LogState, None] = {}  # logs that the next flush check looks at (`Logs.flush_due`)
-        self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.failure: StorageFailure | None = None
         # The failure of the last append, also if the disk was only full.
         self.append_failure: StorageFailure | None = None
@@ -74,18 +73,10 @@ class LogState:
         self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
         self.closed = False
         self.has_files = True  # False for a log without appends: it has no directory yet
-        self.entry_synced = False  # True once the entry of its directory is synced
-        self.rolls = self.rolls_synced = 0  # the newest segment's entry is synced if both are equal
         self.files_lock = Lock()  # held while the first files are created, on any thread
         self.snapshots = ProducerSnapshots(files, directory, self.files_lock)
         self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
-        # During a truncation: the log end offset and log start offset after it. Checkpoints written meanwhile must not exceed them.
-        self.truncating_to = NEVER
-        self.truncating_start: int | None = None
-        self.end_gap = (0, 0)  # a truncation left no batch in these offsets, and the log continues after them
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
-        self.truncations = 0  # a flush that began before one does not advance the recovery point
-        self.flush_lock = Lock()  # held while a flush makes its system calls
         # Called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name.
         self.before_files: Callable[[], None] | None = None
         # Called before a truncation (with the new log start, if any), to lower the checkpoints.
@@ -106,29 +97,17 @@ class LogState:
         return sum(segment.size for segment in self.segments)
 
     @property
+    def recovery_point(self) -> int:
+        """All below this offset is flushed."""
+        return self.durability.recovery_point
+
+    @property
     def recovery_point_to_write(self) -> int:
-        """The recovery point for the checkpoint: a restart that finds no batches up to there treats the log as damaged."""
-        return self.before_gap(min(self.recovery_point, self.truncating_to, self.log_end_offset))
-
-    def before_gap(self, offset: int) -> int:
-        gap_from, gap_to = self.end_gap
-        return gap_from if gap_from < offset <= gap_to else offset
-
-    def leave_gap(self) -> tuple[int, int]:
-        """Moves a recovery point inside the gap at the log's end to the gap's start, before the gap is forgotten; returns the gap.
-
-        A power loss may take the batches that were appended after the gap. Recovery would then find the log to end below its
-        recovery point, and treat it as damaged.
-        """
-        gap_from, gap_to = self.end_gap
-        if gap_from < gap_to:
-            self.truncations += 1  # a flush that has begun must not advance the recovery point
-            self.recovery_point = self.before_gap(self.recovery_point)
-        return self.end_gap
+        return self.durability.recovery_point_to_write(self.log_end_offset)
 
     @property
     def log_start_to_write(self) -> int:
-        return self.log_start_offset if self.truncating_start is None else self.truncating_start
+        return self.durability.log_start_to_write(self.log_start_offset)
 
     @property
     def latest_epoch(self) -> int:

@@ -299,7 +299,7 @@ class Logs(FutureLogs):
         """Syncs the entries of partition directories created since the last flush, with one sync per log directory."""
         for directory in self.directories:
             logs = self.in_directory(directory)
-            if directory.online and any(log.has_files and not log.entry_synced for log in logs):
+            if directory.online and any(log.has_files and not log.durability.entry_synced for log in logs):
                 try:
                     self.files.sync_dir(directory.path)
                 except StorageFailure as failure:
@@ -307,7 +307,7 @@ class Logs(FutureLogs):
                     self.directory_failed(directory, failure)
                     continue
                 for log in logs:
-                    log.entry_synced = True
+                    log.durability.entry_is_synced()
 
     # Closing
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from ottla.storage import checkpoint
-from ottla.storage.config import NEVER
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log import Log
@@ -176,13 +175,8 @@ class LogsState:
         return directory.online
 
     def write_high_watermarks(self, only: LogDir | None = None) -> None:
-        # `min` of the two takes twice as long.
         self._write(
-            checkpoint.REPLICATION,
-            lambda log: (
-                log.high_watermark if log.truncating_to == NEVER else min(log.high_watermark, log.truncating_to)
-            ),
-            only,
+            checkpoint.REPLICATION, lambda log: log.durability.high_watermark_to_write(log.high_watermark), only
         )
 
     def write_cleaned(self, only: LogDir | None = None) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Errand
+from ottla.storage.durability import NO_GAP
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_files import create_files, delete_segments, new_segment, remove_files
 from ottla.storage.log_state import LogState
@@ -68,7 +69,7 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
     # The sync comes before the old segment is trimmed and before the new one has batches: a file that lost its end in a power
     # loss is then too short or ends with zeros. Otherwise its lost end would look like a gap, and later batches would be kept.
     new = new_segment(log, base_offset, now_ms, sync=base_offset > log.log_end_offset or not old.length_synced)
-    log.rolls += 1
+    log.durability.rolled()
     if old.size:
         try:
             old.seal()
@@ -85,8 +86,8 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
         delete_segments(log, [old])
     if old.size:
         logger.info("Rolled new log segment at offset %d in %s-%d", base_offset, log.topic, log.partition)
-    log.leave_gap()
-    log.end_gap = (0, 0)  # the new segment's base offset says where the log continues
+    log.durability.leave_gap()
+    log.durability.set_gap(NO_GAP)  # the new segment's base offset says where the log continues
     log.on_new_active()
     return new
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ottla.storage import replay, retention_run
-from ottla.storage.config import NEVER
+from ottla.storage.durability import NO_GAP
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_files import create_files, delete_segments, new_segment
 from ottla.storage.log_state import LogState
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 def truncate_to(log: LogState, offset: int, decoded: Decoded | None = None) -> bool:
     assert offset >= 0
     log.check_usable()
-    if decoded is not None and decoded.truncations != log.truncations:
+    if decoded is not None and decoded.truncations != log.durability.truncations:
         decoded = None
     if offset >= log.log_end_offset:
         # Drops an epoch that this replica led without an append: no other replica knows it, so OffsetForLeaderEpoch would be retried for ever.
@@ -29,15 +29,15 @@ def truncate_to(log: LogState, offset: int, decoded: Decoded | None = None) -> b
     if offset <= log.segments[0].base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
-    gap_before = log.leave_gap()
-    log.end_gap = (_kept(log, offset).end_before(offset), offset)
+    gap_before = log.durability.leave_gap()
+    log.durability.set_gap((_kept(log, offset).end_before(offset), offset))
     try:
         _begin_truncation(log, offset)
         log.epochs.truncate_from_end(offset)
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
-        _end_truncation(log)
-        log.end_gap = gap_before
+        log.durability.end_truncation()
+        log.durability.set_gap(gap_before)
         log.fail(failure)  # if the disk is only full, nothing has changed
         raise
     try:
@@ -46,7 +46,7 @@ def truncate_to(log: LogState, offset: int, decoded: Decoded | None = None) -> b
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise
-    _end_truncation(log)
+    log.durability.end_truncation()
     log.on_new_active()
     return True
 
@@ -62,7 +62,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
         log.epochs.clear()
         log.files.create(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
-        _end_truncation(log)
+        log.durability.end_truncation()
         log.fail(failure)
         raise
     try:
@@ -79,8 +79,8 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
     log.producers.clear()
     log.log_end_offset = offset
     log.log_start_offset = log.high_watermark = start
-    log.end_gap = (0, 0)
-    _end_truncation(log)
+    log.durability.set_gap(NO_GAP)
+    log.durability.end_truncation()
     log.on_new_active()
 
 
@@ -127,13 +127,8 @@ def _begin_truncation(log: LogState, offset: int, log_start_offset: int | None =
     """
     retention_run.finish(log)
     log.cleaned_until = min(log.cleaned_until, offset)
-    log.truncating_to = offset
-    log.truncating_start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
+    start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
+    log.durability.begin_truncation(offset, start)
     if log.before_truncation is not None:
         log.before_truncation(offset, log_start_offset)
-    log.truncations += 1
-    log.recovery_point = min(log.recovery_point, offset)
-
-
-def _end_truncation(log: LogState) -> None:
-    log.truncating_to, log.truncating_start = NEVER, None
+    log.durability.truncated(offset)

@@ -31,6 +31,7 @@ from ottla.controller.raft.leader import Leader
 from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage import future_copy, replay
+from ottla.storage.durability import Durability
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import Log
 from ottla.storage.producer_state import ProducerState
@@ -285,7 +286,9 @@ REPLICATION = {
     "producers-forgotten": _mutant(
         "recovery does not rebuild the producers' state", (replay, "rebuild_producers", lose_producers)
     ),
-    "directory-not-synced": _mutant("the directory of a new partition is not synced", (Log, "entry_synced", ALWAYS)),
+    "directory-not-synced": _mutant(
+        "the directory of a new partition is not synced", (Durability, "entry_synced", ALWAYS)
+    ),
     "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
 }
 CONSUMER_GROUPS = {

@@ -274,9 +274,9 @@ class Operations:
     def flush(self, partition: Partition) -> None:
         log = partition.log
         assert log is not None
-        end, truncations = log.log_end_offset, log.truncations
+        end, truncations = log.log_end_offset, log.durability.truncations
         log.flush(self.now_ms)
-        if log.truncations == truncations and not log.closed:
+        if log.durability.truncations == truncations and not log.closed:
             assert log.recovery_point >= end, "a flush flushes everything"
 
     def snapshot(self, partition: Partition) -> None:
@@ -354,7 +354,7 @@ class Operations:
         stable = min(log.segments.active.base_offset, log.last_stable_offset)
         model.cleaned_until = max(model.cleaned_until, stable)
         model.decided = max(model.decided, log.high_watermark, model.opened_end)
-        before, truncations = batches_of(log), log.truncations
+        before, truncations = batches_of(log), log.durability.truncations
         cleaner = Cleaner(logs, memory_bytes=rng.choice((0, 2000, 1 << 16)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cleaner_pass, "PIECE_BYTES", 1500)
@@ -368,7 +368,7 @@ class Operations:
         assert log.uncleanable is None, log.uncleanable
         if log.failure is None and not log.closed:
             check_batches(log, model)
-            if log.truncations == truncations:
+            if log.durability.truncations == truncations:
                 check_pass(log, model, before, stable, self.now_ms)
 
     def outgrow(self, partition: Partition, logs: Logs, recreate: Callable[[], None]) -> None:

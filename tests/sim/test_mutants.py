@@ -23,6 +23,7 @@ from ottla.storage import (
 )
 from ottla.storage.cold import ColdBytes
 from ottla.storage.config import NEVER
+from ottla.storage.durability import Durability
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Files
 from ottla.storage.log import Log
@@ -134,13 +135,13 @@ _flush = Log.flush
 def cover_what_came_later(log: Log, now_ms: int = 0) -> None:
     _flush(log, now_ms)
     if not log.closed:
-        log.recovery_point = log.log_end_offset
+        log.durability.recovery_point = log.log_end_offset
 
 
 def cover_what_was_truncated(log: Log, now_ms: int = 0) -> None:
     end = log.log_end_offset
     _flush(log, now_ms)
-    log.recovery_point = max(log.recovery_point, end)
+    log.durability.recovery_point = max(log.recovery_point, end)
 
 
 def stable_below_the_start(log: Log) -> int:
@@ -202,7 +203,7 @@ NEVER_FAILED = property(lambda self: None, lambda self, value: None)
 
 #: the mistake, where it is put, and what is there instead
 MUTANTS: dict[str, Patch] = {
-    "the directory of a new partition is not synced": (Log, "entry_synced", ALWAYS),
+    "the directory of a new partition is not synced": (Durability, "entry_synced", ALWAYS),
     "recovery trusts a torn batch": (segment_check, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "checkpoints are written without fsync": (checkpoint, "write_offsets", write_without_sync),
     "producer snapshots stay after a truncation": (ProducerSnapshots, "leave", lambda snapshots, is_gone: []),
@@ -236,7 +237,7 @@ MUTANTS: dict[str, Patch] = {
     "a clean start cuts off what is damaged": (logs, "open_log", open_and_cut),
     "a crash after a clean stop counts as clean": (clean_shutdown, "take", leave_the_clean_mark),
     "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
-    "a checkpoint written beside a truncation says too much": (Log, "truncating_to", NO_CUT),
+    "a checkpoint written beside a truncation says too much": (Durability, "truncating_to", NO_CUT),
     "a damaged snapshot is loaded": (producer_snapshot, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "producers go on in a snapshot that is not written yet": (ProducerStates, "freeze", share_states),
     "a snapshot is written of what was truncated": (ProducerSnapshots, "write_frozen", write_frozen_as_it_was),

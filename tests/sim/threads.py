@@ -19,6 +19,7 @@ from contextvars import copy_context
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
+import ottla.storage.durability
 import ottla.storage.epochs
 import ottla.storage.log_state
 import ottla.storage.offset_checkpoints
@@ -30,6 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SHARED: tuple[ModuleType, ...] = (
+    ottla.storage.durability,
     ottla.storage.epochs,
     ottla.storage.log_state,
     ottla.storage.offset_checkpoints,

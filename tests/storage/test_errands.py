@@ -128,7 +128,7 @@ def test_a_clients_roll_syncs_nothing_on_the_loop_and_the_next_flush_syncs_its_n
     assert asked == len(log.segments) - 1 > 3
     before = files.directories
     log.flush()
-    assert (files.directories > before, log.rolls_synced) == (True, log.rolls)
+    assert (files.directories > before, log.durability.rolls_synced) == (True, log.durability.rolls)
     assert read_all(open_at(tmp_path)) == written
 
 

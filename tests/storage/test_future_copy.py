@@ -114,7 +114,7 @@ def test_a_future_log_is_truncated_where_the_log_was_and_starts_where_it_does(tw
 def test_a_gap_at_the_end_of_the_log_is_taken_over(two: Logs) -> None:
     log, future = moving(two)
     copy_all(log, future)
-    log.end_gap, log.log_end_offset = (40, 45), 45
+    log.durability.end_gap, log.log_end_offset = (40, 45), 45
     assert future_copy.copy_some(log, future, 700, NOW_MS) == 0
     two.replace(log, future, NOW_MS)
     assert future.log_end_offset == 45

@@ -483,7 +483,7 @@ def test_deleted_records_are_out_of_range_and_their_epochs_start_later(tmp_path:
 def test_flush_is_due_by_messages_or_by_time(tmp_path: Path) -> None:
     log = open_at(tmp_path, replace(SMALL, flush_messages=3, flush_ms=1000))
     append(log, batch(2))
-    log.flushed_ms = NOW_MS
+    log.durability.flushed_ms = NOW_MS
     assert not log.flush_due(NOW_MS + 999)
     assert log.flush_due(NOW_MS + 1000)
     append(log, batch())

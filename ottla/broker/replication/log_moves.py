@@ -68,7 +68,7 @@ class Move:
     #: Set when the metadata of the partition has changed, and when the move has ended.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     asked: bool = False
-    #: `Log.truncations` of the current log when the two logs were made to agree.
+    #: `Durability.truncations` of the current log when the two logs were made to agree.
     aligned: int = -1
     errand_done: bool = False
     read_ahead_to: int = 0
@@ -222,9 +222,9 @@ class LogMoves:
         if current.has_files and not current.recovery_point and current.log_end_offset:
             # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
             return partial(flush_log, self._world, current)
-        if move.aligned != current.truncations:
+        if move.aligned != current.durability.truncations:
             future_copy.align(current, future)
-            move.aligned = current.truncations
+            move.aligned = current.durability.truncations
         future_copy.follow_start(current, future, now_ms)
         if future.deleted_files:
             gone, future.deleted_files = future.deleted_files, []
