@@ -5,10 +5,10 @@ version=1, cluster.id, node.id, directory.id (KIP-858): written once when a dire
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import FileLock, Files
 
@@ -60,7 +60,7 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
         values = dict(_properties(data.decode()))
         if values.get("version") != VERSION:
             raise ValueError(f"version is {values.get('version')}, not {VERSION}")
-        directory_id = id_from_text(values["directory.id"]) if "directory.id" in values else None
+        directory_id = uuid_from_str(values["directory.id"]) if "directory.id" in values else None
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except (ValueError, KeyError) as error:
         raise InconsistentLogDirectory(
@@ -71,7 +71,7 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
 def write_meta_properties(files: Files, directory: str, meta: MetaProperties) -> None:
     lines = ["#", f"cluster.id={meta.cluster_id}"]
     if meta.directory_id is not None:
-        lines.append(f"directory.id={id_to_text(meta.directory_id)}")
+        lines.append(f"directory.id={uuid_to_str(meta.directory_id)}")
     lines += [f"node.id={meta.node_id}", f"version={VERSION}", ""]
     files.make_dirs(directory)
     files.write_atomic(f"{directory}/{META_PROPERTIES}", "\n".join(lines).encode())
@@ -114,18 +114,6 @@ def _open(files: Files, path: str, node_id: int) -> LogDir:
         raise InconsistentLogDirectory(f"{path}/{META_PROPERTIES} has no directory.id: format it first")
     directory.meta = meta
     return directory
-
-
-def id_to_text(uuid: bytes) -> str:
-    """Returns a UUID in Kafka's text form: 22 characters of URL-safe base64."""
-    return urlsafe_b64encode(uuid).decode().rstrip("=")
-
-
-def id_from_text(text: str) -> bytes:
-    uuid = urlsafe_b64decode(text + "==")
-    if len(uuid) != 16:
-        raise ValueError(f"{text!r} is not a UUID in base64")
-    return uuid
 
 
 def _properties(text: str) -> Iterable[tuple[str, str]]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
-from ottla.storage.log_dirs import id_from_text, id_to_text
 
 PARTITION_METADATA = "partition.metadata"
 # This file exists while batches are removed from the end of a log. If the process is killed meanwhile, page cache and disk
@@ -63,7 +63,7 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
         values = dict(line.split(": ", 1) for line in data.decode().splitlines() if line.strip())
         if values["version"].strip() != "0":
             raise ValueError(f"version {values['version']}")
-        return id_from_text(values["topic_id"].strip())
+        return uuid_from_str(values["topic_id"].strip())
     except (ValueError, KeyError) as error:
         raise CorruptFile(path, str(error)) from error
 
@@ -84,5 +84,5 @@ def rewrite_topic_id(files: Files, directory: str) -> None:
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
     """Writes `partition.metadata` into a directory without records; a partly written one is set aside. `sync_topic_id` must follow."""
-    text = f"version: 0\ntopic_id: {id_to_text(topic_id)}\n"
+    text = f"version: 0\ntopic_id: {uuid_to_str(topic_id)}\n"
     files.pwrite(f"{directory}/{PARTITION_METADATA}", 0, text.encode())

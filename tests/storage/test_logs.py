@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.storage import logs as logs_module
 from ottla.storage.checkpoint import RECOVERY_POINT, REPLICATION, read_offsets, write_offsets
 from ottla.storage.cleaner import Cleaner
@@ -26,8 +27,6 @@ from ottla.storage.files import OsFiles
 from ottla.storage.future_logs import PREFERRED_MAX
 from ottla.storage.log_dirs import (
     MetaProperties,
-    id_from_text,
-    id_to_text,
     open_log_dirs,
     read_meta_properties,
     write_meta_properties,
@@ -94,7 +93,7 @@ def test_the_files_of_a_clean_stop_are_kafkas(node: Path) -> None:
     assert (node / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":5}'
     assert (node / RECOVERY_POINT).read_text() == "0\n1\norders 0 1\n"
     assert (node / "log-start-offset-checkpoint").read_text() == "0\n0\n"
-    assert (node / "orders-0" / "partition.metadata").read_text() == f"version: 0\ntopic_id: {id_to_text(A)}\n"
+    assert (node / "orders-0" / "partition.metadata").read_text() == f"version: 0\ntopic_id: {uuid_to_str(A)}\n"
     assert (node / "orders-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
@@ -446,9 +445,9 @@ def test_long_topic_names_are_cut_for_the_file_system() -> None:
 
 
 def test_ids_are_url_safe_base64() -> None:
-    assert id_from_text(id_to_text(A)) == A
+    assert uuid_from_str(uuid_to_str(A)) == A
     with pytest.raises(ValueError, match="not a UUID"):
-        id_from_text("abc")
+        uuid_from_str("abc")
 
 
 def test_a_directory_that_has_vanished_is_offline_and_not_a_mistake_of_ours(tmp_path: Path) -> None:
