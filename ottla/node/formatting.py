@@ -25,15 +25,15 @@ from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, Vote
 from ottla.node.settings import registered_host
 from ottla.protocol.primitives import ZERO_UUID, new_uuid, uuid_to_str
 from ottla.server.config.load import NodeConfig
-from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
-from ottla.storage.files import Files
-from ottla.storage.log_dirs import (
+from ottla.storage.directories.log_dirs import (
     LOCK,
     RESERVED_IDS,
     MetaProperties,
     read_meta_properties,
     write_meta_properties,
 )
+from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
+from ottla.storage.files import Files
 
 log = logging.getLogger(__name__)
 

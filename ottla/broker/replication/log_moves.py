@@ -1,6 +1,6 @@
 """Moves of replicas between this node's log directories (AlterReplicaLogDirs, KIP-113): the task of each, until it has replaced the log.
 
-    copies      a slice of a turn, then a rest, under replica.alter.log.dirs.io.max.bytes.per.second (storage/future_copy.py)
+    copies      a slice of a turn, then a rest, under replica.alter.log.dirs.io.max.bytes.per.second (storage/directories/future_copy.py)
     asks        caught up: AssignReplicasToDirs, so that the controller knows the directory before the replica is there (KIP-858)
     replaces    the metadata names the new directory: the last batches are copied and the log is replaced in one turn of the loop
 
@@ -30,11 +30,11 @@ from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
 from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
-from ottla.storage import future_copy
+from ottla.storage.directories import future_copy
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.logs import Logs
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from ottla.cli.shims.tool import client_properties
 from ottla.processes.count import process_count
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 from ottla.server.config.errors import ConfigError
+from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import OsFiles
-from ottla.storage.log_dirs import MetaProperties, read_meta_properties
 
 
 class _Parser(argparse.ArgumentParser):
