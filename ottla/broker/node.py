@@ -21,6 +21,7 @@ from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.full_disks import FullDisks
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator, share_group_coordinator
 from ottla.broker.handlers.metadata import encoder_of_topics
 from ottla.broker.log_cleaner import LogCleaner
@@ -88,7 +89,6 @@ class BrokerNode:
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
         self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
-        held_answers = HeldAnswers(world.clock, wheel)
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.share_coordinator = share_coordinator(
             world, configs, self.metadata, self.replicas, self.groups.runtime.turns
@@ -120,10 +120,11 @@ class BrokerNode:
             share_groups=share_group_coordinator(
                 world, configs, self.metadata, self.replicas, self.groups, self.channels, share_persister
             ),
+            group_deletion=GroupDeletion(self.groups, share_persister),
             fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
-            held_answers=held_answers,
+            held_answers=HeldAnswers(world.clock, wheel),
             long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
@@ -134,7 +135,7 @@ class BrokerNode:
         self.routes: list[Route] = broker_routes(self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [group_metadata.on_metadata_update, share_state.on_metadata_update]
-        self.publisher.listeners += [held_answers.on_metadata_update, topic_creation.on_metadata_update]
+        self.publisher.listeners += [self.components.held_answers.on_metadata_update, topic_creation.on_metadata_update]
         self.publisher.listeners += [self.channels.on_metadata_update, self.components.telemetry.on_metadata_update]
         self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
         self._log_cleaner = LogCleaner(world, configs, logs)

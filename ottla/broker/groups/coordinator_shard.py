@@ -44,7 +44,7 @@ class GroupCoordinatorShard(GroupShard):
         return offsets.delete_of_unknown_topics(self)
 
     def _members(self) -> Iterator[tuple[ClassicGroup, Member]]:
-        for group in list(self.groups.values()):
+        for group in self.groups_of(ClassicGroup):
             if group.group_id not in self.unreadable:
                 if len(group.members) > self.config.group_max_size:
                     self.timers.schedule(("size", group.group_id), 0, partial(self._rebalance_too_large, group))
@@ -52,26 +52,26 @@ class GroupCoordinatorShard(GroupShard):
                     yield group, member
 
     def _consumers(self) -> Iterator[tuple[ConsumerGroup, str]]:
-        for group in list(self.consumer_groups.values()):
+        for group in self.groups_of(ConsumerGroup):
             if group.group_id not in self.unreadable:
                 for member_id in list(group.members):
                     yield group, member_id
 
     def _begin_consumer_session(self, of: tuple[ConsumerGroup, str], records: list[CoordinatorRecord]) -> int:
         group, member_id = of
-        if self.consumer_groups.get(group.group_id) is group and member_id in group.members:
+        if self.groups.get(group.group_id) is group and member_id in group.members:
             keep_alive(self, group, group.members[member_id])
         return SESSION_LOOKS
 
     def _share_members(self) -> Iterator[tuple[ShareGroup, str]]:
-        for group in list(self.share_groups.values()):
+        for group in self.groups_of(ShareGroup):
             if group.group_id not in self.unreadable:
                 for member_id in list(group.members):
                     yield group, member_id
 
     def _begin_share_session(self, of: tuple[ShareGroup, str], records: list[CoordinatorRecord]) -> int:
         group, member_id = of
-        if self.share_groups.get(group.group_id) is group and member_id in group.members:
+        if self.groups.get(group.group_id) is group and member_id in group.members:
             keep_share_member_alive(self, group.group_id, member_id)
         return SESSION_LOOKS
 
@@ -91,7 +91,7 @@ class GroupCoordinatorShard(GroupShard):
     def on_unloaded(self) -> Unasked:
         replies: list[Response] = []
         error = ErrorCode.NOT_COORDINATOR
-        for group in self.groups.values():
+        for group in self.groups_of(ClassicGroup):
             for member in group.members.values():
                 if member.awaiting_join is not None:
                     response = JoinGroupResponse(error_code=error, member_id=member.member_id)

@@ -36,7 +36,6 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -249,7 +248,7 @@ class GroupCoordinator:
 
             return self.runtime.read(partition, describe.describe, on_error, part, error_since)
 
-        return self._by_partition(group_ids, ask)
+        return self.by_partition(group_ids, ask)
 
     def describe_consumer_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedConsumerGroup]]:
         return self.describe_modern(group_ids, consumer_describe.describe, DescribedConsumerGroup)
@@ -272,19 +271,10 @@ class GroupCoordinator:
             return self.runtime.read(partition, look, on_error, part)
 
         invalid = [failed(ErrorCode.INVALID_GROUP_ID, None, group_id) for group_id in group_ids if not group_id]
-        described = self._by_partition([group_id for group_id in group_ids if group_id], ask)
+        described = self.by_partition([group_id for group_id in group_ids if group_id], ask)
         return then(described, lambda groups: invalid + groups)
 
-    def delete(self, group_ids: Sequence[str]) -> Answer[list[DeletableGroupResult]]:
-        def ask(partition: int, part: list[str]) -> Answer[list[DeletableGroupResult]]:
-            def on_error(error: KafkaError) -> list[DeletableGroupResult]:
-                return [DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in part]
-
-            return self.runtime.write(partition, describe.delete, on_error, part)
-
-        return self._by_partition(group_ids, ask)
-
-    def _by_partition(
+    def by_partition(
         self, group_ids: Sequence[str], ask: Callable[[int, list[str]], Answer[builtins.list[T]]]
     ) -> Answer[builtins.list[T]]:
         parts: dict[int, list[str]] = {}

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.sweep import NEXT_TURN_MS
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import Compute
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import KafkaError
@@ -28,23 +29,6 @@ WRITTEN_PER_TURN = 4_000
 T = TypeVar("T")
 
 
-class Group(Protocol):
-    """What groups of the three kinds have in common here."""
-
-    group_id: str
-    epoch: int
-    assignment_epoch: int
-    #: Soft state: a worker computes a target, or it is being written.
-    is_assigning: bool
-    #: Soft state: the epoch whose target the log has rejected last.
-    rejected_epoch: int
-
-    @property
-    def members(self) -> Mapping[str, object]: ...
-    @property
-    def static_members(self) -> Mapping[str, str]: ...
-
-
 class Plan(NamedTuple):
     """A target to be computed: how much work it is, and the computation, which reads nothing that changes."""
 
@@ -54,12 +38,11 @@ class Plan(NamedTuple):
 
 def assign(
     shard: GroupShard,
-    groups: Mapping[str, Group],
-    group: Group,
+    group: AnyModernGroup,
     plan: Callable[[], Plan],
     go_on: Callable[[], Outcome[T]],
 ) -> Outcome[T]:
-    """`groups` are the shard's of this kind. A large target is not there yet when this goes on: a later heartbeat finds it.
+    """A large target is not there yet when this goes on: a later heartbeat finds it.
 
     The first one of a share or streams group is: its member would have epoch 0 until then, which means that it has not joined.
     """
@@ -70,7 +53,7 @@ def assign(
         return Outcome(compute(), then=go_on, atomic=False)
     group.is_assigning = True
     instances = {member_id: instance_id for instance_id, member_id in group.static_members.items()}
-    writing = _Writing(shard, groups, group, group.epoch, instances)
+    writing = _Writing(shard, group, group.epoch, instances)
 
     def found(records: Sequence[CoordinatorRecord] | None) -> None:
         writing.go_on_with(iter(records or ()), 0)
@@ -83,8 +66,7 @@ class _Writing(NamedTuple):
     """A large target on its way into the log. It counts for the epoch that it was computed for."""
 
     shard: GroupShard
-    groups: Mapping[str, Group]
-    group: Group
+    group: AnyModernGroup
     epoch: int
     #: The instance ids of static members when it was computed.
     instances: Mapping[str, str]
@@ -95,7 +77,7 @@ class _Writing(NamedTuple):
     def _write_some(self, records: Iterator[CoordinatorRecord]) -> Unasked:
         """Members that came since the computation get their partitions with the next target."""
         group = self.group
-        if self.groups.get(group.group_id) is not group or group.assignment_epoch >= self.epoch:
+        if self.shard.groups.get(group.group_id) is not group or group.assignment_epoch >= self.epoch:
             group.is_assigning = False
             return Outcome()
         some: list[CoordinatorRecord] = []

@@ -11,5 +11,5 @@ from ottla.server.network.reply import Answer, then
 def handle(
     broker: BrokerComponents, request: DeleteGroupsRequest, context: RequestContext
 ) -> Answer[DeleteGroupsResponse]:
-    answer = broker.share_groups.delete_groups(list(dict.fromkeys(request.groups_names)))
+    answer = broker.group_deletion.delete(list(dict.fromkeys(request.groups_names)))
     return then(answer, lambda results: DeleteGroupsResponse(results=results))

@@ -226,7 +226,7 @@ def _wait_for_join(shard: GroupShard, group: ConsumerGroup, member: Member) -> N
 
 
 def _fence_if_classic(shard: GroupShard, group_id: str, member_id: str, why: str) -> Unasked:
-    group = shard.consumer_groups.get(group_id)
+    group = shard.find(ConsumerGroup, group_id)
     if group is None or member_id not in group.members or not group.members[member_id].is_classic:
         return Outcome()
     return fence(shard, group, member_id, why)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import Member as GroupMember
 from ottla.broker.groups.consumer.member import partitions_of
 from ottla.broker.groups.modern.assignment import Assignment as Partitions
 from ottla.broker.groups.shard import GroupShard
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 #: The type of a member by the protocol that it speaks.
@@ -23,13 +22,11 @@ def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup
 
 
 def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
-    if group_id in shard.unreadable:
-        error = unreadable(f"group {group_id}")
+    try:
+        shard.check_readable(group_id)
+        group = shard.group(ConsumerGroup, group_id)
+    except KafkaError as error:
         return DescribedGroup(error.code, error.message, group_id)
-    group = shard.consumer_groups.get(group_id)
-    if group is None:
-        why = "is not a consumer group" if shard.has_group(group_id) else "not found"
-        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", group_id)
     topics = shard.cluster.topics()
     return DescribedGroup(
         group_id=group_id,

@@ -11,7 +11,7 @@ import logging
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups.consumer.group import ConsumerGroup, is_subset
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.leave import leave
 from ottla.broker.groups.consumer.member import (
     EMPTY_METADATA,
@@ -19,6 +19,7 @@ from ottla.broker.groups.consumer.member import (
     STATIC_LEAVING_EPOCH,
     CurrentAssignment,
     Member,
+    is_subset,
     partitions_of,
 )
 from ottla.broker.groups.consumer.regexes import is_awaited
@@ -48,7 +49,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
         return leave(shard, request)
     # In v0 the coordinator generates member ids.
     request.member_id = request.member_id or shard.new_uuid()
-    group = shard.consumer_groups.get(request.group_id)
+    group = shard.find(ConsumerGroup, request.group_id)
     return (
         _beat_first(shard, now_ms, request, client)
         if group is None
@@ -59,9 +60,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
 def _beat_first(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatRequest, client: Client) -> Decision:
     """Makes a group, of nothing or of a classic one."""
     if request.member_epoch != JOINING_EPOCH:
-        is_classic = request.group_id in shard.groups
-        why = f"Group {request.group_id} is not a consumer group." if is_classic else None
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why or f"Consumer group {request.group_id} not found.")
+        shard.group(ConsumerGroup, request.group_id, "Consumer group")
     new = new_group(shard, request.group_id)
     outcome = _beat(shard, now_ms, request, client, new.group, new.records)
     go_on = outcome.then
@@ -169,7 +168,7 @@ def _replace(
 
     def replaced() -> Decision:
         forget(shard, group_id, former.member_id)
-        return _subscribe(shard, now_ms, request, client, shard.consumer_groups[group_id], [])
+        return _subscribe(shard, now_ms, request, client, shard.group(ConsumerGroup, group_id), [])
 
     return Outcome(records, then=replaced)
 

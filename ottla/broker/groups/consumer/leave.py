@@ -21,10 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Outcome[ConsumerGroupHeartbeatResponse]:
-    group = shard.consumer_groups.get(request.group_id)
-    if group is None:
-        why = "is not a consumer group" if shard.has_group(request.group_id) else "not found"
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} {why}.")
+    group = shard.group(ConsumerGroup, request.group_id)
     member = _leaving(group, request)
     response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
     if request.member_epoch == STATIC_LEAVING_EPOCH:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.consumer import downgrade, regexes
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.records import group_record, member_tombstones
+from ottla.broker.groups.consumer.records import RECORDS
 from ottla.broker.groups.consumer.session_keys import forget
 from ottla.broker.groups.shard import GroupShard
 
@@ -22,7 +22,7 @@ def remove(shard: GroupShard, group: ConsumerGroup, member_ids: Set[str], respon
         return downgrade.downgraded(shard, group, member_ids, reason, response)
     records: list[CoordinatorRecord] = []
     for member_id in member_ids:
-        records.extend(member_tombstones(group.group_id, member_id))
+        records.extend(RECORDS.member_tombstones(group.group_id, member_id))
     leaving = [group.members[member_id].metadata.subscribed_topic_regex or "" for member_id in member_ids]
     for expression in dict.fromkeys(leaving):
         records.extend(regexes.tombstones(group, expression, leaving.count(expression)))
@@ -31,7 +31,7 @@ def remove(shard: GroupShard, group: ConsumerGroup, member_ids: Set[str], respon
     if group.seen_topics is not topics or group.is_narrowed_without(member_ids):
         names = group.subscribed_topics(dict.fromkeys(member_ids, ()))
         new_hash = shard.cluster.hashes.of_group(topics, names, at_once=True)
-    records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+    records.append(group.next_epoch(new_hash))
 
     def removed() -> Outcome[T]:
         group.seen_topics = topics

@@ -28,7 +28,7 @@ def keep_alive(shard: GroupShard, group: ConsumerGroup, member: Member, *, has_m
 
 
 def _find(shard: GroupShard, group_id: str) -> ConsumerGroup | None:
-    return shard.consumer_groups.get(group_id)
+    return shard.find(ConsumerGroup, group_id)
 
 
 def _remove(shard: GroupShard, group: ConsumerGroup, member_id: str) -> Unasked:

@@ -13,7 +13,7 @@ from ottla.broker.groups.consumer import regexes, sessions
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
 from ottla.broker.groups.consumer.reconcile import Target, reconciled
-from ottla.broker.groups.consumer.records import current_record, group_record, member_record
+from ottla.broker.groups.consumer.records import RECORDS, current_record
 from ottla.broker.groups.consumer.target import input_of, new_target, work_of
 from ottla.broker.groups.modern.assignment import Assignment
 from ottla.broker.groups.shard import Client, GroupShard
@@ -63,7 +63,7 @@ def subscribe(
             protocol,
         )
     if member is None or metadata != before:
-        records.append(member_record(group.group_id, wish.member_id, metadata))
+        records.append(RECORDS.member_record(group.group_id, wish.member_id, metadata))
     expression, former = metadata.subscribed_topic_regex or "", before.subscribed_topic_regex or ""
     records.extend(regexes.change(group, former, expression))
     has_other_names = metadata.subscribed_topic_names != before.subscribed_topic_names
@@ -74,13 +74,13 @@ def subscribe(
         names = group.subscribed_topics({wish.member_id: group.topics_of(metadata)})
         new_hash = shard.cluster.hashes.of_group(topics, names)
         if is_changed or new_hash != group.metadata_hash:
-            records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+            records.append(group.next_epoch(new_hash))
             shard.counts.consumer_rebalances += 1
             log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
     given_before = {} if member is None else partitions_of(member.current.assigned)
 
     def subscribed() -> Outcome[T]:
-        known = shard.consumer_groups[group.group_id]
+        known = shard.group(ConsumerGroup, group.group_id)
         known.seen_topics = topics
         regexes.refresh_if_due(shard, known, now_ms, wish.client)
         is_other = has_other_names or expression != former
@@ -103,7 +103,7 @@ def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callabl
         given = input_of(group, topics, shard.config.consumer_group_assignors[0])
         return target.Plan(work_of(group, topics), partial(new_target, given, now_ms))
 
-    return target.assign(shard, shard.consumer_groups, group, plan, go_on)
+    return target.assign(shard, group, plan, go_on)
 
 
 def _reconcile(

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.group import ConsumerGroup, ResolvedRegex, topics_of
-from ottla.broker.groups.consumer.records import assignment_epoch_record, target_record
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.member import ResolvedRegex, topics_of
+from ottla.broker.groups.consumer.records import RECORDS, target_record
 from ottla.broker.groups.modern import range, uniform
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Assignor, Subscriber
 from ottla.broker.groups.modern.topics import partition_counts, topic_ids
@@ -75,5 +76,5 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         group.assignor,
         len(records),
     )
-    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
     return records

@@ -18,12 +18,9 @@ from ottla.broker.groups.modern.assignment import Assignment, structs_of
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.broker.groups.share import initialize, sessions
-from ottla.broker.groups.share.group import EMPTY_METADATA, Member, ShareGroup
-from ottla.broker.groups.share.records import (
-    current_record,
-    group_record,
-    member_record,
-)
+from ottla.broker.groups.share.group import ShareGroup, new_share_group
+from ottla.broker.groups.share.member import EMPTY_METADATA, CurrentAssignment
+from ottla.broker.groups.share.records import RECORDS, current_record
 from ottla.broker.groups.share.target import Input, new_target
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -47,14 +44,11 @@ def heartbeat(
     _validate(request)
     if request.member_epoch == LEAVING_EPOCH:
         return _leave(shard, request)
-    group = shard.share_groups.get(request.group_id)
     is_joining = request.member_epoch == JOINING_EPOCH
-    if group is None:
-        group = (
-            shard.share_group_or_new(request.group_id)
-            if is_joining
-            else shard.share_group(request.group_id, "Share group")
-        )
+    if is_joining:
+        group = shard.group_or_new(ShareGroup, request.group_id, new_share_group)
+    else:
+        group = shard.group(ShareGroup, request.group_id, "Share group")
     size_max = shard.config.share_group_max_size
     if request.member_id not in group.members and len(group.members) >= size_max:
         raise KafkaError(
@@ -63,7 +57,7 @@ def heartbeat(
         )
     member = group.members.get(request.member_id) if is_joining else group.member(request.member_id)
     if member is not None and not is_joining:
-        _validate_epoch(member, request.member_epoch)
+        _validate_epoch(member.current, request.member_epoch)
     return _subscribe(shard, now_ms, request, client, group, on_begun)
 
 
@@ -83,22 +77,22 @@ def _check(is_right: object, message: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _validate_epoch(member: Member, epoch: int) -> None:
+def _validate_epoch(current: CurrentAssignment, epoch: int) -> None:
     """The previous epoch is accepted once more: the answer with the new one may be lost."""
-    if epoch in (member.epoch, member.previous_epoch):
+    if epoch in (current.epoch, current.previous_epoch):
         return
     word, previous = "greater", ""
-    if epoch < member.epoch:
-        word, previous = "smaller", f", and it does not match the previous member epoch ({member.previous_epoch})"
+    if epoch < current.epoch:
+        word, previous = "smaller", f", and it does not match the previous member epoch ({current.previous_epoch})"
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The share group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
-        f" ({member.epoch}){previous}. The member must abandon all its partitions and rejoin.",
+        f" ({current.epoch}){previous}. The member must abandon all its partitions and rejoin.",
     )
 
 
 def _leave(shard: GroupShard, request: ShareGroupHeartbeatRequest) -> Decision:
-    group = shard.share_group(request.group_id)
+    group = shard.group(ShareGroup, request.group_id)
     member = group.member(request.member_id)
     log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_EPOCH)
@@ -130,20 +124,20 @@ def _subscribe(
     if member is None:
         log.info("[GroupId %s] Member %s joins the share group.", group.group_id, request.member_id)
     if member is None or metadata != before:
-        records.append(member_record(group.group_id, request.member_id, metadata))
+        records.append(RECORDS.member_record(group.group_id, request.member_id, metadata))
     topics, initialized = shard.cluster.topics(), group.state_partitions.initialized
     is_changed = member is None or metadata.subscribed_topic_names != before.subscribed_topic_names
     if is_changed or group.seen_topics is not topics or group.seen_initialized is not initialized:
         subscribed = group.subscribed_topics({request.member_id: metadata.subscribed_topic_names})
         new_hash = shard.cluster.hashes.of_group(topics, subscribed)
         if is_changed or new_hash != group.metadata_hash or _is_pending(group, topics, subscribed):
-            records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+            records.append(group.next_epoch(new_hash))
             shard.counts.share_rebalances += 1
             log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
-    held_before = None if member is None else member.assigned
+    held_before = None if member is None else member.current.assigned
 
     def subscribed_now() -> Decision:
-        known = shard.share_groups[group.group_id]
+        known = shard.group(ShareGroup, group.group_id)
         known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
         return _assign(shard, now_ms, known, lambda: _step(shard, now_ms, request, known, held_before, on_begun))
 
@@ -181,7 +175,7 @@ def _assign(shard: GroupShard, now_ms: int, group: ShareGroup, go_on: Callable[[
         given = Input(group.group_id, group.epoch, metadata, group.targets.copy(), initialized, shard.cluster.topics())
         return target.Plan(work, partial(new_target, given, now_ms))
 
-    return target.assign(shard, shard.share_groups, group, plan, go_on)
+    return target.assign(shard, group, plan, go_on)
 
 
 # ---- 3: the member's step
@@ -198,19 +192,19 @@ def _step(
     member = group.members[request.member_id]
     aim, epoch = group.target(member.member_id), group.assignment_epoch
     records = []
-    if member.epoch != epoch or member.assigned != aim:
+    if member.current.epoch != epoch or member.current.assigned != aim:
         records.append(current_record(group.group_id, member, epoch, aim))
 
     def stepped() -> Decision:
         sessions.keep_alive(shard, group.group_id, member.member_id)
         response = ShareGroupHeartbeatResponse(
             member_id=member.member_id,
-            member_epoch=member.epoch,
+            member_epoch=member.current.epoch,
             heartbeat_interval_ms=shard.cluster.share_settings(group.group_id).heartbeat_interval_ms,
         )
         is_full = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
-        if is_full or member.assigned != held_before:
-            response.assignment = messages.Assignment(structs_of(member.assigned, messages.TopicPartitions))
+        if is_full or member.current.assigned != held_before:
+            response.assignment = messages.Assignment(structs_of(member.current.assigned, messages.TopicPartitions))
         return _initialize(shard, now_ms, group, response, on_begun)
 
     return Outcome(records, then=stepped)

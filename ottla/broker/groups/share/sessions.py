@@ -8,7 +8,7 @@ from ottla.broker.coordinator.outcome import Outcome, Unasked
 from ottla.broker.groups.modern.sessions import Sessions
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.group import ShareGroup
-from ottla.broker.groups.share.records import group_record, member_tombstones
+from ottla.broker.groups.share.records import RECORDS
 
 T = TypeVar("T")
 
@@ -24,18 +24,19 @@ def remove(shard: GroupShard, group: ShareGroup, member_id: str, response: T | N
     if group.seen_topics is not topics or group.is_narrowed_without(member_id):
         names = group.subscribed_topics({member_id: ()})
         new_hash = shard.cluster.hashes.of_group(topics, names, at_once=True)
-    epoch = group_record(group.group_id, group.epoch + 1, new_hash)
 
     def removed() -> Outcome[T]:
         group.seen_topics = topics
         SESSIONS.forget(shard, group.group_id, member_id)
         return Outcome()
 
-    return Outcome([*member_tombstones(group.group_id, member_id), epoch], response, then=removed)
+    return Outcome(
+        [*RECORDS.member_tombstones(group.group_id, member_id), group.next_epoch(new_hash)], response, then=removed
+    )
 
 
 def _find(shard: GroupShard, group_id: str) -> ShareGroup | None:
-    return shard.share_groups.get(group_id)
+    return shard.find(ShareGroup, group_id)
 
 
 def _remove(shard: GroupShard, group: ShareGroup, member_id: str) -> Unasked:

@@ -10,7 +10,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber
 from ottla.broker.groups.modern.simple import assign
 from ottla.broker.groups.modern.topics import topic_ids
-from ottla.broker.groups.share.records import assignment_epoch_record, target_record
+from ottla.broker.groups.share.records import RECORDS, target_record
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 
@@ -47,5 +47,5 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         group.epoch,
         len(records),
     )
-    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
     return records

@@ -15,8 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import target
-from ottla.broker.groups.classic.state import EMPTY
-from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.broker.groups.streams import answer, sessions
 from ottla.broker.groups.streams.answer import Before, StreamsAnswer
@@ -25,7 +24,7 @@ from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.leave import leave
 from ottla.broker.groups.streams.member import JOINING_EPOCH, NEW_METADATA, CurrentAssignment
 from ottla.broker.groups.streams.reconcile import reconciled
-from ottla.broker.groups.streams.records import current_record, group_record, member_record, topology_record
+from ottla.broker.groups.streams.records import RECORDS, current_record, group_record, topology_record
 from ottla.broker.groups.streams.request import validate
 from ottla.broker.groups.streams.target import STANDBY_REPLICAS, input_of, new_target, work_of
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
@@ -45,7 +44,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequ
     if request.member_epoch < JOINING_EPOCH:
         return leave(shard, request)
     records: list[CoordinatorRecord] = []
-    group = shard.streams_groups.get(request.group_id)
+    group = shard.find(StreamsGroup, request.group_id)
     if group is None:
         records = _place_for_a_group(shard, request)
         group = StreamsGroup(request.group_id)
@@ -59,16 +58,13 @@ def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequ
 def _place_for_a_group(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
     """A classic group without members gives its place up, and its offsets stay; any other group keeps it."""
     group_id = request.group_id
-    has_other = shard.has_group(group_id)
-    if not has_other and request.member_epoch != JOINING_EPOCH:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
-    if not has_other:
-        shard.check_room(group_id)
-        return []
-    classic = shard.groups.get(group_id)
-    if request.member_epoch != JOINING_EPOCH or classic is None or classic.state is not EMPTY:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-    return [group_metadata_record(group_id, None)]
+    if request.member_epoch != JOINING_EPOCH:
+        shard.group(StreamsGroup, group_id, "Streams group")
+    classic = shard.find(ClassicGroup, group_id)
+    if classic is not None and classic.is_empty:
+        return [*classic.tombstones()]
+    shard.check_place_for(StreamsGroup, group_id)
+    return []
 
 
 def _check_room(shard: GroupShard, group: StreamsGroup, member_id: str) -> None:
@@ -122,7 +118,7 @@ def _update(
     metadata = _updated(NEW_METADATA if member is None else member.metadata, request, client)
     is_new_epoch = member is None or metadata != member.metadata
     if is_new_epoch:
-        records.append(member_record(group_id, member_id, metadata))
+        records.append(RECORDS.member_record(group_id, member_id, metadata))
     topology = _topology(group, request, records)
     topics = shard.cluster.topics()
     hash_, configured_topology = group.metadata_hash, group.configured
@@ -144,13 +140,13 @@ def _update(
         text = f"The member's topology epoch {metadata.topology_epoch} is behind the group's topology epoch {topology.epoch}."
         statuses.append(Status(StatusCode.STALE_TOPOLOGY, text))
     before = Before(
-        is_new_group=group_id not in shard.streams_groups,
+        is_new_group=shard.find(StreamsGroup, group_id) is None,
         assigned=Holdings() if member is None else member.current.assigned,
     )
     is_first = not group.members
 
     def updated() -> Decision:
-        known = shard.streams_groups[group_id]
+        known = shard.group(StreamsGroup, group_id)
         known.configured, known.seen_topics = configured_topology, topics
         if is_first:
             _delay_first_assignment(shard, group_id)
@@ -248,7 +244,7 @@ def _delay_first_assignment(shard: GroupShard, group_id: str) -> None:
 
 
 def _assign_unasked(shard: GroupShard, group_id: str) -> Unasked:
-    group, now_ms = shard.streams_groups.get(group_id), shard.wall_ms()
+    group, now_ms = shard.find(StreamsGroup, group_id), shard.wall_ms()
     is_wanted = group is not None and group.members and group.configured is not None
     if group is None or not is_wanted or _why_not_now(shard, now_ms, group) is not None:
         return Outcome()
@@ -260,7 +256,7 @@ def _assign_now(shard: GroupShard, now_ms: int, group: StreamsGroup, go_on: Call
         given = input_of(group)
         return target.Plan(work_of(given), partial(new_target, given, now_ms))
 
-    return target.assign(shard, shard.streams_groups, group, plan, go_on)
+    return target.assign(shard, group, plan, go_on)
 
 
 def _why_not_now(shard: GroupShard, now_ms: int, group: StreamsGroup) -> str | None:

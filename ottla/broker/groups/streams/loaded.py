@@ -17,7 +17,7 @@ SESSION_LOOKS = 4
 
 def begin_sessions(shard: GroupShard) -> None:
     def members() -> Iterator[tuple[StreamsGroup, str]]:
-        for group in list(shard.streams_groups.values()):
+        for group in shard.groups_of(StreamsGroup):
             if group.group_id not in shard.unreadable:
                 for member_id in list(group.members):
                     yield group, member_id
@@ -25,7 +25,7 @@ def begin_sessions(shard: GroupShard) -> None:
     def begin(of: tuple[StreamsGroup, str], records: list[CoordinatorRecord]) -> int:
         """Other requests are served between the turns: a member that has left meanwhile gets no session."""
         group, member_id = of
-        if shard.streams_groups.get(group.group_id) is group and member_id in group.members:
+        if shard.groups.get(group.group_id) is group and member_id in group.members:
             keep_alive(shard, group, group.members[member_id])
         return SESSION_LOOKS
 

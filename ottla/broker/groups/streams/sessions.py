@@ -7,7 +7,7 @@ from ottla.broker.groups.modern.sessions import Sessions
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.member import Member
-from ottla.broker.groups.streams.records import member_tombstones, next_epoch_record
+from ottla.broker.groups.streams.records import RECORDS
 from ottla.broker.groups.streams.state import UNREVOKED_TASKS
 
 
@@ -24,11 +24,11 @@ def keep_alive(shard: GroupShard, group: StreamsGroup, member: Member, *, has_mo
 
 def removal(group: StreamsGroup, member_id: str) -> list[CoordinatorRecord]:
     """Tombstones of the member, and the group's next epoch."""
-    return [*member_tombstones(group.group_id, member_id), next_epoch_record(group)]
+    return [*RECORDS.member_tombstones(group.group_id, member_id), group.next_epoch(group.metadata_hash)]
 
 
 def _find(shard: GroupShard, group_id: str) -> StreamsGroup | None:
-    return shard.streams_groups.get(group_id)
+    return shard.find(StreamsGroup, group_id)
 
 
 def _remove(shard: GroupShard, group: StreamsGroup, member_id: str) -> Unasked:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
 from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.records import assignment_epoch_record, target_record
+from ottla.broker.groups.streams.records import RECORDS, target_record
 from ottla.broker.groups.streams.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -67,5 +67,5 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         group.epoch,
         len(records),
     )
-    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
     return records
