@@ -16,7 +16,8 @@ from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.counts import GroupCounts
-from ottla.broker.groups.group import Group
+from ottla.broker.groups.group import Group, GroupType
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
@@ -61,6 +62,15 @@ class ClusterView(NamedTuple):
     resolve: RegexResolver
     compute: TargetWorker
     hashes: TopicHashes
+
+    def settings_of(self, group: AnyModernGroup) -> ConsumerGroupSettings | StreamsGroupSettings:
+        """The timeouts and intervals that each group may override."""
+        of_kind: Callable[[str], ConsumerGroupSettings | StreamsGroupSettings] = self.consumer_settings
+        if group.type is GroupType.SHARE:
+            of_kind = self.share_settings
+        elif group.type is GroupType.STREAMS:
+            of_kind = self.streams_settings
+        return of_kind(group.group_id)
 
 
 class GroupShard:

@@ -50,13 +50,21 @@ def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
     yield counter(f"{METRICS}_offset_expiration_count", "Offsets that expired", counts.offset_expirations)
     yield counter(f"{METRICS}_offset_deletion_count", "Offsets deleted", counts.offset_deletions)
     yield counter(
-        f"{METRICS}_group_completed_rebalance_count", "Rebalances of classic groups", counts.classic_rebalances
+        f"{METRICS}_group_completed_rebalance_count",
+        "Rebalances of classic groups",
+        counts.rebalances[GroupType.CLASSIC],
     )
     yield counter(
-        f"{METRICS}_consumer_group_rebalance_count", "Rebalances of consumer groups", counts.consumer_rebalances
+        f"{METRICS}_consumer_group_rebalance_count",
+        "Rebalances of consumer groups",
+        counts.rebalances[GroupType.CONSUMER],
     )
-    yield counter(f"{METRICS}_share_group_rebalance_count", "Rebalances of share groups", counts.share_rebalances)
-    yield counter(f"{METRICS}_streams_group_rebalance_count", "Rebalances of streams groups", counts.streams_rebalances)
+    yield counter(
+        f"{METRICS}_share_group_rebalance_count", "Rebalances of share groups", counts.rebalances[GroupType.SHARE]
+    )
+    yield counter(
+        f"{METRICS}_streams_group_rebalance_count", "Rebalances of streams groups", counts.rebalances[GroupType.STREAMS]
+    )
 
 
 def transaction_metrics(coordinator: TransactionCoordinator) -> Iterator[Family]:

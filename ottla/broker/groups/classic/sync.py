@@ -98,7 +98,7 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
     )
 
     def replayed() -> Unasked:
-        shard.counts.classic_rebalances += 1
+        shard.counts.rebalances[group.type] += 1
         replies: list[Response] = []
         for member in group.members.values():
             if member.awaiting_sync is not None:

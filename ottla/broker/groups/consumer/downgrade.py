@@ -13,7 +13,7 @@ from ottla.broker.groups.classic.member import Member as ClassicMember
 from ottla.broker.groups.consumer import embedded
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import Member
-from ottla.broker.groups.consumer.session_keys import forget
+from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.modern.assignment import Assignment, without_empty
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
@@ -67,7 +67,7 @@ def downgraded(
     def replayed() -> Outcome[T]:
         log.info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
         for member_id in members:
-            forget(shard, group_id, member_id)
+            sessions.forget(shard, group, member_id)
         known = shard.group(ClassicGroup, group_id)
         for before in staying:
             # The record has one protocol of each member.

@@ -7,7 +7,7 @@ compaction leaves them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -21,7 +21,7 @@ from ottla.broker.groups.consumer.member import (
     topics_of,
 )
 from ottla.broker.groups.consumer.records import RECORDS, group_record, regex_record
-from ottla.broker.groups.consumer.state import GroupState
+from ottla.broker.groups.consumer.state import UNREVOKED_PARTITIONS, GroupState
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
 from ottla.broker.groups.modern.modern_group import ModernGroup
@@ -183,6 +183,20 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
 
     def _is_classic(self, member: Member) -> bool:
         return member.is_classic
+
+    def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
+        if self.seen_topics is topics and not self.is_narrowed_without(member_ids):
+            return None
+        return self.subscribed_topics(dict.fromkeys(member_ids, ()))
+
+    def session_timeout_ms(self, member: Member, default_ms: int) -> int:
+        classic = member.metadata.classic_member_metadata
+        return default_ms if classic is None else classic.session_timeout_ms
+
+    def release_timeout_ms(self, member: Member) -> int | None:
+        if member.current.state is not UNREVOKED_PARTITIONS or member.is_classic:
+            return None
+        return member.metadata.rebalance_timeout_ms
 
     # ---- records
 

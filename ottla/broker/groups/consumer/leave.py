@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import STATIC_LEAVING_EPOCH, Member
+from ottla.broker.groups.consumer.member import Member
 from ottla.broker.groups.consumer.records import current_record
 from ottla.broker.groups.consumer.removal import remove
+from ottla.broker.groups.modern.modern_group import STATIC_LEAVING_EPOCH
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import (

@@ -8,15 +8,12 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.broker.groups.consumer.state import STABLE, UNRELEASED_PARTITIONS, MemberState, member_state
 from ottla.broker.groups.modern.assignment import Assignment, structs_with_epochs, with_epochs
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupTopicPartitions,
 )
-
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-STATIC_LEAVING_EPOCH = -2
 
 #: Topic id -> partition -> the member epoch at which it was assigned (KIP-1251).
 Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]

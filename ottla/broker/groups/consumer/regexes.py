@@ -122,7 +122,7 @@ def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, Resol
     group.is_resolving = False
     if records and (is_changed or new_hash != group.metadata_hash):
         records.append(group.next_epoch(new_hash))
-        shard.counts.consumer_rebalances += 1
+        shard.counts.rebalances[group.type] += 1
         log.info(
             "[GroupId %s] Bumped group epoch to %d: topics of regular expressions", group.group_id, group.epoch + 1
         )

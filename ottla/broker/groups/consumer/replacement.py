@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import JOINING_EPOCH, Member
+from ottla.broker.groups.consumer.member import Member
 from ottla.broker.groups.consumer.records import RECORDS, current_record, target_record
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 
 
 def replacement_records(group: ConsumerGroup, former: Member, member_id: str) -> list[CoordinatorRecord]:

@@ -15,7 +15,7 @@ from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member as ClassicMember
 from ottla.broker.groups.classic.state import EMPTY
-from ottla.broker.groups.consumer import embedded, sessions
+from ottla.broker.groups.consumer import embedded
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import CurrentAssignment
 from ottla.broker.groups.consumer.records import (
@@ -24,6 +24,7 @@ from ottla.broker.groups.consumer.records import (
     group_record,
     target_record,
 )
+from ottla.broker.groups.consumer.removal import keep_alive
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
@@ -83,7 +84,7 @@ def new_group(shard: GroupShard, group_id: str) -> NewGroup:
         _forget_members(shard, classic)
         known = shard.group(ConsumerGroup, group_id)
         for member in known.members.values():
-            sessions.keep_alive(shard, known, member)
+            keep_alive(shard, known, member)
 
     return NewGroup(group, records, _replies(classic), made)
 

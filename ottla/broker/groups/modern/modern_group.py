@@ -6,7 +6,7 @@ All of it is hard state but what is marked as soft. Replay alone changes it, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -18,6 +18,11 @@ from ottla.broker.groups.group import GroupType, OffsetExpiration, commit_time
 from ottla.broker.groups.modern.records import ModernRecords, RecordClass
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+
+#: Epochs by which a heartbeat says that its member joins, leaves, or leaves for a restart.
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+STATIC_LEAVING_EPOCH = -2
 
 
 class ModernMember(Protocol):
@@ -214,6 +219,19 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return member
+
+    # ---- timeouts and the metadata hash
+
+    def session_timeout_ms(self, member: MemberT, default_ms: int) -> int:
+        return default_ms
+
+    def release_timeout_ms(self, member: MemberT) -> int | None:
+        """How long the member may take to release what it was asked for; None if that is nothing."""
+        return None
+
+    def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
+        """The topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
+        return None
 
     @abstractmethod
     def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -16,6 +16,7 @@ from ottla.broker.groups.share.member import CurrentAssignment, Member
 from ottla.broker.groups.share.records import RECORDS, group_record
 from ottla.broker.groups.share.state import GroupState
 from ottla.broker.groups.share.state_partitions import StatePartitions, recorded_state_partitions
+from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_group_records import ShareGroupStatePartitionMetadataKey
 
@@ -81,9 +82,10 @@ class ShareGroup(ModernGroup[Member, Assignment]):
         )
         return {name for name, number in self.names.items() if number > gone[name]}.union(*changed.values())
 
-    def is_narrowed_without(self, member_id: str) -> bool:
-        """Whether the member has a name that no other member is subscribed to."""
-        return narrows(self.names, Counter(self.members[member_id].metadata.subscribed_topic_names))
+    def is_narrowed_without(self, member_ids: Iterable[str]) -> bool:
+        """Whether these members have a name that no other member is subscribed to."""
+        leaving = [self.members[member_id].metadata for member_id in member_ids]
+        return narrows(self.names, Counter(name for each in leaving for name in each.subscribed_topic_names))
 
     def assigned_topics(self) -> dict[bytes, set[int]]:
         """The partitions that the target gives to any member."""
@@ -92,6 +94,11 @@ class ShareGroup(ModernGroup[Member, Assignment]):
             for topic_id, partitions in target.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
         return assigned
+
+    def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
+        if self.seen_topics is topics and not self.is_narrowed_without(member_ids):
+            return None
+        return self.subscribed_topics(dict.fromkeys(member_ids, ()))
 
     # ---- offsets: a share group has none in this topic
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ottla.broker.groups.modern import describe as modern
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.member import Member as GroupMember
 from ottla.broker.groups.streams.tasks import Tasks, structs_of
-from ottla.protocol.errors import KafkaError
 from ottla.protocol.internal_topics.streams_group_records import Subtopology as RecordedSubtopology
 from ottla.protocol.internal_topics.streams_group_records import TopologyTopicInfo
 from ottla.protocol.messages.streams_group_describe import (
@@ -28,17 +28,12 @@ ASSIGNOR = "sticky"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
-    return [_describe_one(shard, group_id) for group_id in group_ids]
+    return modern.describe(shard, StreamsGroup, group_ids, _described, DescribedGroup)
 
 
-def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
-    try:
-        shard.check_readable(group_id)
-        group = shard.group(StreamsGroup, group_id)
-    except KafkaError as error:
-        return DescribedGroup(error.code, error.message, group_id)
+def _described(shard: GroupShard, group: StreamsGroup) -> DescribedGroup:
     return DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,

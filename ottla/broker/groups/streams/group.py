@@ -16,7 +16,7 @@ from ottla.broker.groups.modern.modern_group import ModernGroup
 from ottla.broker.groups.streams.configured import ConfiguredTopology
 from ottla.broker.groups.streams.member import CurrentAssignment, Member, recorded_assignment
 from ottla.broker.groups.streams.records import RECORDS, group_record
-from ottla.broker.groups.streams.state import GroupState
+from ottla.broker.groups.streams.state import UNREVOKED_TASKS, GroupState
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, task_set
 from ottla.broker.groups.streams.topology import Topology
 from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMetadataValue, StreamsGroupTopologyKey
@@ -138,6 +138,9 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
         if since is None:
             since = current.pending_revocation.active.get(subtopology, {}).get(partition.partition)
         return since
+
+    def release_timeout_ms(self, member: Member) -> int | None:
+        return member.metadata.rebalance_timeout_ms if member.current.state is UNREVOKED_TASKS else None
 
     # ---- records
 

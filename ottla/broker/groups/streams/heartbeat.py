@@ -14,15 +14,18 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups import target
 from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.modern import sessions, target
+from ottla.broker.groups.modern.heartbeat import bump_epoch, check_size, fenced
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 from ottla.broker.groups.shard import Client, GroupShard
-from ottla.broker.groups.streams import answer, sessions
+from ottla.broker.groups.streams import answer
 from ottla.broker.groups.streams.answer import Before, StreamsAnswer
 from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.leave import leave
-from ottla.broker.groups.streams.member import JOINING_EPOCH, NEW_METADATA, CurrentAssignment
+from ottla.broker.groups.streams.member import NEW_METADATA, CurrentAssignment
 from ottla.broker.groups.streams.reconcile import reconciled
 from ottla.broker.groups.streams.records import RECORDS, current_record, group_record, topology_record
 from ottla.broker.groups.streams.request import validate
@@ -49,7 +52,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequ
         records = _place_for_a_group(shard, request)
         group = StreamsGroup(request.group_id)
     if request.member_epoch == JOINING_EPOCH:
-        _check_room(shard, group, request.member_id)
+        check_size(group, request.member_id, shard.config.streams_group_max_size)
     else:
         _validate_epoch(group.member(request.member_id).current, request)
     return _update(shard, now_ms, request, client, group, records)
@@ -67,15 +70,6 @@ def _place_for_a_group(shard: GroupShard, request: StreamsGroupHeartbeatRequest)
     return []
 
 
-def _check_room(shard: GroupShard, group: StreamsGroup, member_id: str) -> None:
-    size_max = shard.config.streams_group_max_size
-    if member_id not in group.members and len(group.members) >= size_max:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The streams group has reached its maximum capacity of {size_max} members.",
-        )
-
-
 def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRequest) -> None:
     """The previous epoch is accepted once more: the answer with the new one may be lost."""
     epoch = request.member_epoch
@@ -84,12 +78,7 @@ def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRe
     owned = _owned(request)
     is_repeated = epoch == current.previous_epoch and owned is not None and _is_within(owned, current.assigned)
     if epoch > current.epoch or not is_repeated:
-        word = "greater" if epoch > current.epoch else "smaller"
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The streams group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
-            f" ({current.epoch}). The member must abandon all its partitions and rejoin.",
-        )
+        raise fenced(GroupType.STREAMS, epoch, current.epoch)
 
 
 def _owned(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
@@ -132,9 +121,8 @@ def _update(
     validated_epoch = topology.epoch if configured_topology.is_ready else -1
     configs = {STANDBY_REPLICAS: str(shard.cluster.streams_settings(group_id).standby_replicas)}
     if is_new_epoch or validated_epoch != group.validated_topology_epoch or configs != group.assignment_configs:
-        records.append(group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs))
-        shard.counts.streams_rebalances += 1
-        log.info("[GroupId %s] Bumped streams group epoch to %d.", group_id, group.epoch + 1)
+        next_epoch = group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs)
+        records.append(bump_epoch(shard, group, next_epoch))
     statuses = []
     if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
         text = f"The member's topology epoch {metadata.topology_epoch} is behind the group's topology epoch {topology.epoch}."
@@ -246,7 +234,7 @@ def _delay_first_assignment(shard: GroupShard, group_id: str) -> None:
 def _assign_unasked(shard: GroupShard, group_id: str) -> Unasked:
     group, now_ms = shard.find(StreamsGroup, group_id), shard.wall_ms()
     is_wanted = group is not None and group.members and group.configured is not None
-    if group is None or not is_wanted or _why_not_now(shard, now_ms, group) is not None:
+    if group is None or not is_wanted or _is_too_early(shard, now_ms, group):
         return Outcome()
     return _assign_now(shard, now_ms, group, Outcome) if group.epoch > group.assignment_epoch else Outcome()
 
@@ -259,16 +247,9 @@ def _assign_now(shard: GroupShard, now_ms: int, group: StreamsGroup, go_on: Call
     return target.assign(shard, group, plan, go_on)
 
 
-def _why_not_now(shard: GroupShard, now_ms: int, group: StreamsGroup) -> str | None:
-    """A new target is not computed more often than the assignment interval: many members may join at once (KIP-1263).
-
-    A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
-    """
-    interval_ms = shard.cluster.streams_settings(group.group_id).assignment_interval_ms
-    since_ms = now_ms - group.assignment_timestamp_ms
-    if group.assignment_timestamp_ms and 0 <= since_ms < interval_ms:
-        return "assignment interval"
-    return None
+def _is_too_early(shard: GroupShard, now_ms: int, group: StreamsGroup) -> bool:
+    """Many members may join at once (KIP-1263); a group without a former target need not wait."""
+    return bool(group.assignment_timestamp_ms) and target.is_in_interval(shard, now_ms, group)
 
 
 def _assign(
@@ -283,9 +264,9 @@ def _assign(
     step = partial(_step, shard, request, group, before, statuses, is_waiting)
     why_not = "initial rebalance delay" if is_waiting else None
     if not is_waiting and group.epoch > group.assignment_epoch:
-        why_not = _why_not_now(shard, now_ms, group)
-        if why_not is None:
+        if not _is_too_early(shard, now_ms, group):
             return _assign_now(shard, now_ms, group, step)
+        why_not = "assignment interval"
     if why_not is not None:
         text = f"Assignment delayed due to the configured {why_not}."
         statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, text))
@@ -318,7 +299,7 @@ def _step(
     records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Decision:
-        sessions.keep_alive(shard, group, member, has_moved=has_moved)
+        sessions.keep_alive(shard, group, member.member_id, sessions.remove_one, has_moved=has_moved)
         answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.streams_settings(group.group_id)
         answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(

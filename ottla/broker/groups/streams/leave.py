@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.streams import sessions
 from ottla.broker.groups.streams.answer import StreamsAnswer
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
@@ -23,9 +23,5 @@ def leave(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Outcome[S
     group.member(member_id)
     log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
 
-    def left() -> Outcome[StreamsAnswer]:
-        sessions.forget(shard, group_id, member_id)
-        return Outcome()
-
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    return Outcome(sessions.removal(group, member_id), StreamsAnswer(response), then=left)
+    return sessions.removal(shard, group, [member_id], StreamsAnswer(response))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.sweep import NEXT_TURN_MS
@@ -27,6 +27,18 @@ WORK_ON_LOOP_MAX = 10_000
 WRITTEN_PER_TURN = 4_000
 
 T = TypeVar("T")
+K = TypeVar("K")
+
+
+class TargetInput(Protocol):
+    """What a new target of `epoch` is computed from: nothing of it changes, so that a worker may read it."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def targets(self) -> Mapping[str, Any]: ...
 
 
 class Plan(NamedTuple):
@@ -60,6 +72,43 @@ def assign(
 
     shard.cluster.compute(compute, found)
     return go_on()
+
+
+def assign_if_due(
+    shard: GroupShard, now_ms: int, group: AnyModernGroup, plan: Callable[[], Plan], go_on: Callable[[], Outcome[T]]
+) -> Outcome[T]:
+    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
+    is_too_early = is_in_interval(shard, now_ms, group) and len(group.members) > 1
+    if group.epoch == group.assignment_epoch or is_too_early:
+        return go_on()
+    return assign(shard, group, plan, go_on)
+
+
+def is_in_interval(shard: GroupShard, now_ms: int, group: AnyModernGroup) -> bool:
+    """Whether the last target is younger than the assignment interval.
+
+    A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
+    """
+    return 0 <= now_ms - group.assignment_timestamp_ms < shard.cluster.settings_of(group).assignment_interval_ms
+
+
+def changed_targets(
+    group: TargetInput, targets: Mapping[str, K], record: Callable[[str, str, K], CoordinatorRecord], assignor: str
+) -> list[CoordinatorRecord]:
+    """The records of members whose target is another one than before; that of the assignment epoch follows them."""
+    records = [
+        record(group.group_id, member_id, target)
+        for member_id, target in targets.items()
+        if group.targets.get(member_id) != target
+    ]
+    log.info(
+        "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor: %d members changed",
+        group.group_id,
+        group.epoch,
+        assignor,
+        len(records),
+    )
+    return records
 
 
 class _Writing(NamedTuple):
