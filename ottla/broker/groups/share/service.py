@@ -6,13 +6,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
-from ottla.broker.coordinator.client_errors import OnError
-from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.modern.assignment import Assignment
 from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.shard import Client
 from ottla.broker.groups.share import describe, heartbeat, initialize, offsets
 from ottla.broker.share.persister import Persister, when_all
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
@@ -58,27 +56,13 @@ class ShareGroupCoordinator:
         self._persister = persister
         self._cluster = cluster
 
-    def _write(
-        self,
-        group_id: str,
-        decide: Callable[Concatenate[GroupShard, int, P], Outcome[T]],
-        on_error: OnError[T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Answer[T]:
-        def decide_if_readable(shard: GroupShard, now_ms: int) -> Outcome[T]:
-            shard.check_readable(group_id)
-            return decide(shard, now_ms, *args, **kwargs)
-
-        return self._groups.runtime.write(self._groups.partition_for(group_id), decide_if_readable, on_error)
-
     # ---- members
 
     def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client) -> Answer[ShareGroupHeartbeatResponse]:
         def on_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
             return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
 
-        return self._write(request.group_id, heartbeat.heartbeat, on_error, request, client, self._initialize)
+        return self._groups.write(request.group_id, heartbeat.heartbeat, on_error, request, client, self._initialize)
 
     def _initialize(self, group_id: str, state_epoch: int, partitions: Assignment) -> None:
         """Members do not wait for this: they get the partitions with a later heartbeat."""
@@ -131,12 +115,14 @@ class ShareGroupCoordinator:
 
             def ended(outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
                 errors = _errors(outcomes)
-                reply.follow(self._write(request.group_id, offsets.altered, on_error, request.group_id, result, errors))
+                reply.follow(
+                    self._groups.write(request.group_id, offsets.altered, on_error, request.group_id, result, errors)
+                )
 
             when_all(calls, ended)
             return reply
 
-        first = self._write(
+        first = self._groups.write(
             request.group_id,
             offsets.alter,
             lambda error: offsets.Altered(on_error(error), error=error),
@@ -161,13 +147,17 @@ class ShareGroupCoordinator:
             reply: Reply[DeleteShareGroupOffsetsResponse] = Reply()
 
             def ended(outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
-                reply.follow(self._write(group_id, offsets.deleted, on_error, group_id, result, _errors(outcomes)))
+                reply.follow(
+                    self._groups.write(group_id, offsets.deleted, on_error, group_id, result, _errors(outcomes))
+                )
 
             when_all(calls, ended)
             return reply
 
         names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
-        first = self._write(group_id, offsets.delete, lambda error: offsets.Deleted(error=error), group_id, names)
+        first = self._groups.write(
+            group_id, offsets.delete, lambda error: offsets.Deleted(error=error), group_id, names
+        )
         return then(first, begun)
 
     # ---- describe
