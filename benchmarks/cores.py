@@ -25,8 +25,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.raw import one_in_flight
 from benchmarks.usage import cpu_seconds
-from ottla.child_node import spawn
 from ottla.cli.local_nodes import HOST
+from ottla.node.child import spawn
 from tests.ports import free_ports
 
 BROKERS = 2

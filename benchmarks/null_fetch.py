@@ -19,7 +19,7 @@ import uvloop
 from benchmarks import raw
 from benchmarks.servers import NullServer
 from benchmarks.usage import cpu_seconds
-from ottla.server.network.transport import NEAR_SEND_BUFFER_BYTES
+from ottla.server.transport import NEAR_SEND_BUFFER_BYTES
 
 SLICE_BYTES = 1 << 20
 #: 256 MB: more than the processor's caches hold, as a log is.

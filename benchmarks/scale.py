@@ -20,7 +20,7 @@ from collections.abc import Callable
 from benchmarks.scale_broker import measure_broker
 from benchmarks.scale_controller import measure_controller
 from benchmarks.scale_turns import Figures
-from ottla.process import GC_THRESHOLDS
+from ottla.node.process import GC_THRESHOLDS
 
 SIZES = (10_000, 50_000, 200_000)
 PROLONGED = 1_000_000

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from benchmarks import raw
-from ottla.certificates import Authority
+from ottla.cli.certificates import Authority
 from ottla.testing import Cluster
 from tools.apache_kafka import START_SCRIPT_JVM, ApacheKafka
 

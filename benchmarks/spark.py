@@ -153,7 +153,7 @@ def main() -> int:
     reason = "left out by --no-kafka" if args.no_kafka else kafka_missing()
     if reason:
         print(f"Apache Kafka is left out: {reason}", file=sys.stderr)
-    dev = [sys.executable, "-m", "ottla.main", "dev", "--nodes", "1", "--base-port", "0", "--json"]
+    dev = [sys.executable, "-m", "ottla", "dev", "--nodes", "1", "--base-port", "0", "--json"]
     with subprocess.Popen(dev, stdout=subprocess.PIPE, text=True) as process:
         kafka = ApacheKafka(args.base_port)
         try:

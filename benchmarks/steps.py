@@ -17,8 +17,8 @@ from pathlib import Path
 from benchmarks.raw import one_record_batch
 from ottla.broker.replication.fetcher import LeaderFetcher
 from ottla.broker.replication.fetcher_settings import FetcherSettings
-from ottla.node import Node
-from ottla.process import GC_THRESHOLDS
+from ottla.node.node import Node
+from ottla.node.process import GC_THRESHOLDS
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decoder, encode
 from ottla.protocol.headers import encode_request_header

@@ -5,7 +5,8 @@ answer would still name it, and librdkafka then waits one or two seconds before 
 of a failover. A follower of the dead leader has seen its own connection break, and holds such answers back until
 the metadata has changed, or for HOLD_MS at most (how long a leader counts as just lost: replication/fetcher.py).
 
-The dead broker stays in the list of brokers for LISTED_MS, although it leads no partition.
+The dead broker stays in the list of brokers for LISTED_MS, although it leads no partition. One that stopped by a controlled shutdown
+does not: its leaders had moved before, and a tool that asks each broker of the list would wait 30 s for it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class HeldAnswers:
         self._fenced_ms: dict[int, int] = {}
 
     def just_fenced(self) -> list[int]:
-        """Brokers that answers still list."""
+        """Brokers that answers still list: they were fenced, and had not asked to stop."""
         since_ms = self._clock.mono_ms() - LISTED_MS
         return [node_id for node_id, fenced_ms in self._fenced_ms.items() if fenced_ms > since_ms]
 
@@ -79,7 +80,7 @@ class HeldAnswers:
         """A listener of the publisher."""
         if delta.cluster is not None:
             for node_id, broker in delta.cluster.changed_brokers.items():
-                if broker is None or not broker.fenced:
+                if broker is None or not broker.fenced or broker.in_controlled_shutdown:
                     self._fenced_ms.pop(node_id, None)
                 elif delta.cluster.image.is_unfenced(node_id):
                     self._fenced_ms[node_id] = self._clock.mono_ms()

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from ottla.controller.metadata.brokers import BrokerRegistration
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
+from ottla.protocol.errors import ErrorCode
 from ottla.server.network.context import RequestContext
 
 NO_LEADER = -1
+#: A response with one of these errors names the present leader (KIP-951).
+LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]"})
 
 

@@ -21,6 +21,8 @@ from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import CoordinatorLeadership
+from ottla.broker.fetch.rejoining import Rejoining
+from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.full_disks import FullDisks
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.wiring import group_coordinator, share_group_coordinator
@@ -30,8 +32,6 @@ from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.publisher import BrokerPublisher
-from ottla.broker.replication.fetch_session_cache import FetchSessionCache
-from ottla.broker.replication.rejoining import Rejoining
 from ottla.broker.replication.wiring import replicas
 from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
@@ -41,10 +41,10 @@ from ottla.broker.share.wiring import ShareGroups, persister, share_coordinator
 from ottla.broker.telemetry.service import Telemetry
 from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions.wiring import transactions
+from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.security.authorizer import AllowAll, Authorizer
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from ottla.storage.logs import Logs

@@ -1,8 +1,9 @@
 """The APIs of a broker's listeners, one row each: all that Ottla has to know to serve it.
 
-A row names the handler of handlers/ and who may use the API, as Kafka's KafkaApis asks its authorizer; or it says that the request
-is forwarded to the active controller, which authorizes it for the client. Messages, versions and listeners of each API are Kafka's
+A row has the handler and who may use the API, as Kafka's KafkaApis asks its authorizer; or it says that the request is forwarded
+to the active controller, which authorizes it for the client. Messages, versions and listeners of each API are Kafka's
 and are in protocol/api.py. ApiVersions is answered by the server from exactly these rows, and needs no permission.
+A request that is one call is answered in its row or above the table; a handler that does more is a file in handlers/.
 CONTRIBUTING.md has the steps of a new API; tests/rules name what is missing.
 """
 
@@ -12,24 +13,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.authorization import (
-    add_partitions_to_txn_guard,
-    consumer_group_guard,
-    describe_topic_partitions_guard,
-    fetch_guard,
-    init_producer_id_guard,
-    metadata_guard,
-    offset_delete_guard,
-    offset_fetch_guard,
-    produce_guard,
-    share_group_guard,
-    share_guard,
-    streams_group_guard,
-)
 from ottla.broker.authorization.actions import (
     describe_config_resource,
-    describe_coordinator_key,
-    find_share_coordinator,
     on_cluster,
     on_each_group,
     on_each_transactional_id,
@@ -40,34 +25,24 @@ from ottla.broker.authorization.actions import (
     read_valid_topic,
     sync_with_protocol,
 )
-from ottla.broker.authorization.answers import (
-    cluster_operations,
-    group_operations,
-    only_visible_groups,
-    only_visible_tokens,
-    only_visible_topics,
-    only_visible_transactions,
-    without_messages,
-)
-from ottla.broker.authorization.guard import After, Each, Rules, Whole, guarded
+from ottla.broker.authorization.guard import Each, Every, InHandler, Made, Rule, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
+from ottla.broker.fetch import handler as fetch
+from ottla.broker.fetch.repeated import RepeatedFetches
 from ottla.broker.handlers import (
+    _fetch_guard,
+    _produce_guard,
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_replica_log_dirs,
     alter_share_group_offsets,
     consumer_group_describe,
-    consumer_group_heartbeat,
-    delete_groups,
     delete_records,
     delete_share_group_offsets,
-    delete_share_group_state,
-    describe_acls,
     describe_client_quotas,
     describe_cluster,
-    describe_configs,
     describe_delegation_token,
     describe_groups,
     describe_log_dirs,
@@ -75,14 +50,10 @@ from ottla.broker.handlers import (
     describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
-    describe_user_scram_credentials,
     end_txn,
-    fetch,
     find_coordinator,
     get_telemetry_subscriptions,
-    heartbeat,
     init_producer_id,
-    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -94,25 +65,18 @@ from ottla.broker.handlers import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
-    produce,
     push_telemetry,
-    read_share_group_state,
-    read_share_group_state_summary,
     share_acknowledge,
     share_fetch,
     share_group_describe,
-    share_group_heartbeat,
     streams_group_describe,
     streams_group_heartbeat,
-    streams_group_topology_description_update,
     sync_group,
     txn_offset_commit,
-    write_share_group_state,
     write_txn_markers,
 )
+from ottla.broker.handlers._groups import check_consumer_groups, check_share_groups, client_of
 from ottla.broker.handlers._own_configs import forward_checked
-from ottla.broker.handlers._short_fetch import ShortFetches
-from ottla.broker.handlers._short_produce import ShortProduces
 from ottla.broker.many_names import (
     RESOURCES_AT_ONCE,
     ManyNames,
@@ -120,13 +84,30 @@ from ottla.broker.many_names import (
     in_parts,
     topics,
 )
+from ottla.broker.produce import handler as produce
+from ottla.broker.produce.repeated import RepeatedProduces
+from ottla.broker.share.coordinator.service import ShareCoordinator
+from ottla.controller.metadata.describe_configs import describe_configs
+from ottla.controller.metadata.describe_scram import describe_scram_credentials
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.protocol.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 from ottla.protocol.ranges import parse
+from ottla.server.authorization.describe_acls import describe_acls
+from ottla.server.authorization.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
+from ottla.server.network.fast_path import FastPath
+from ottla.server.network.reply import Answer, then
 from ottla.server.network.route import Encode, Handler, Route
-from ottla.server.network.short_path import ShortPath
-from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
 
 FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
 LocalHandler = Callable[[BrokerComponents, Any, RequestContext], Any]
@@ -137,13 +118,14 @@ class Answered(NamedTuple):
 
     api_key: ApiKey
     handler: LocalHandler
-    authorization: Rules
+    #: All of these rules have to be satisfied.
+    authorization: tuple[Rule, ...]
     #: The encoder of an API whose responses may be encoded already.
     encoder: Callable[[int], Encode] | None = None
     #: The names in a request, if there may be many of them.
     names: ManyNames | None = None
-    #: Makes the short paths of connections, see server/network/short_path.py.
-    short_path: Callable[[BrokerComponents], Callable[..., ShortPath[Connection] | None]] | None = None
+    #: Makes the fast paths of connections, see server/network/fast_path.py.
+    fast_path: Callable[[BrokerComponents], Callable[..., FastPath[Connection] | None]] | None = None
 
 
 class Forwarded(NamedTuple):
@@ -155,17 +137,66 @@ class Forwarded(NamedTuple):
 
 
 #: The rules of an API that needs no permission, as in Kafka.
-OPEN: tuple[Whole, ...] = ()
+OPEN: tuple[Rule, ...] = ()
+#: The rules of an API whose handler asks the authorizer itself.
+IN_HANDLER = (InHandler(),)
 
 _GROUP_MEMBER = (Whole((on_group(READ),)),)
+_SUBSCRIBER = (*_GROUP_MEMBER, Every("subscribed_topic_names", DESCRIBE))
 #: Requests of other brokers.
 _BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
+
+def _share_state(answer: Callable[[ShareCoordinator, Any], Answer[Any]]) -> LocalHandler:
+    """Returns the handler of an API of the share coordinator, which share partition leaders and group coordinators ask (KIP-932)."""
+
+    def handle(broker: BrokerComponents, request: Any, context: RequestContext) -> Answer[Any]:
+        check_share_groups(broker)
+        return answer(broker.share.coordinator, request)
+
+    return handle
+
+
+def _consumer_heartbeat(
+    broker: BrokerComponents, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> Answer[ConsumerGroupHeartbeatResponse]:
+    check_consumer_groups(broker)
+    return broker.groups.consumer_heartbeat(request, client_of(broker, context))
+
+
+def _share_heartbeat(
+    broker: BrokerComponents, request: ShareGroupHeartbeatRequest, context: RequestContext
+) -> Answer[ShareGroupHeartbeatResponse]:
+    check_share_groups(broker)
+    return broker.share_groups.heartbeat(request, client_of(broker, context))
+
+
+def _delete_groups(
+    broker: BrokerComponents, request: DeleteGroupsRequest, context: RequestContext
+) -> Answer[DeleteGroupsResponse]:
+    """A group named twice is deleted, and answered, once."""
+    deleted = broker.group_deletion.delete(list(dict.fromkeys(request.groups_names)))
+    return then(deleted, lambda results: DeleteGroupsResponse(results=results))
+
+
+def _no_topology_descriptions(
+    broker: BrokerComponents, request: object, context: RequestContext
+) -> StreamsGroupTopologyDescriptionUpdateResponse:
+    """Descriptions of topologies are for a plug-in of Java (KIP-1331), which a node here cannot have.
+
+    Members send them only when a response to StreamsGroupHeartbeat asks for them, which no node here does.
+    """
+    return StreamsGroupTopologyDescriptionUpdateResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        error_message="The broker has no streams group topology description plugin configured.",
+    )
+
+
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, produce_guard.guard, short_path=ShortProduces),
-    Answered(ApiKey.FETCH, fetch.handle, fetch_guard.guard, short_path=ShortFetches),
+    Answered(ApiKey.PRODUCE, produce.handle, (Made(_produce_guard.guard),), fast_path=RepeatedProduces),
+    Answered(ApiKey.FETCH, fetch.handle, (Made(_fetch_guard.guard),), fast_path=RepeatedFetches),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
-    Answered(ApiKey.METADATA, metadata.handle, metadata_guard.guard, encoder=metadata_encoder),
+    Answered(ApiKey.METADATA, metadata.handle, IN_HANDLER, encoder=metadata_encoder),
     Answered(
         ApiKey.OFFSET_COMMIT,
         offset_commit.handle,
@@ -174,22 +205,18 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(
         ApiKey.OFFSET_FETCH,
         offset_fetch.handle,
-        offset_fetch_guard.guard,
+        IN_HANDLER,
         names=ManyNames("groups", "groups", key=None, inside=("topics", "topics")),
     ),
     Answered(
         ApiKey.FIND_COORDINATOR,
         find_coordinator.handle,
-        (
-            After(without_messages),
-            Whole((find_share_coordinator,), versions=parse("6+")),
-            Whole((describe_coordinator_key,), versions=parse("0-3")),
-            Each("coordinator_keys", "coordinators", describe_coordinator_key, versions=parse("4+")),
-        ),
+        IN_HANDLER,
         names=ManyNames("coordinator_keys", "coordinators"),
     ),
     Answered(ApiKey.JOIN_GROUP, join_group.handle, _GROUP_MEMBER),
-    Answered(ApiKey.HEARTBEAT, heartbeat.handle, _GROUP_MEMBER),
+    # v3 group_instance_id (KIP-345)
+    Answered(ApiKey.HEARTBEAT, lambda broker, request, context: broker.groups.heartbeat(request), _GROUP_MEMBER),
     Answered(ApiKey.LEAVE_GROUP, leave_group.handle, _GROUP_MEMBER),
     Answered(
         ApiKey.SYNC_GROUP,
@@ -202,22 +229,23 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(
         ApiKey.DESCRIBE_GROUPS,
         describe_groups.handle,
-        (After(group_operations), Each("groups", "groups", on_each_group(DESCRIBE))),
+        (Each("groups", "groups", on_each_group(DESCRIBE)),),
         names=ManyNames("groups", "groups"),
     ),
-    Answered(ApiKey.LIST_GROUPS, list_groups.handle, (After(only_visible_groups),)),
-    Answered(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat.handle, consumer_group_guard.guard_heartbeat),
+    Answered(ApiKey.LIST_GROUPS, list_groups.handle, IN_HANDLER),
+    # v1 regular expressions, and member ids made by clients (KIP-1082)
+    Answered(ApiKey.CONSUMER_GROUP_HEARTBEAT, _consumer_heartbeat, _SUBSCRIBER),
     Answered(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         consumer_group_describe.handle,
-        (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(consumer_group_guard.without_hidden_topics)),
+        (Each("group_ids", "groups", on_each_group(DESCRIBE)), InHandler()),
         names=ManyNames("group_ids", "groups"),
     ),
-    Answered(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat.handle, streams_group_guard.guard_heartbeat),
+    Answered(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat.handle, IN_HANDLER),
     Answered(
         ApiKey.STREAMS_GROUP_DESCRIBE,
         streams_group_describe.handle,
-        (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(streams_group_guard.without_hidden_topics)),
+        (Each("group_ids", "groups", on_each_group(DESCRIBE)), InHandler()),
         names=ManyNames("group_ids", "groups"),
     ),
     Forwarded(ApiKey.CREATE_TOPICS),
@@ -225,7 +253,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(
         ApiKey.DELETE_RECORDS, delete_records.handle, (Each("topics", "topics", on_topic(DELETE)),), names=topics()
     ),
-    Answered(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, init_producer_id_guard.guard),
+    Answered(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, IN_HANDLER),
     Answered(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         offset_for_leader_epoch.handle,
@@ -235,7 +263,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(
         ApiKey.ADD_PARTITIONS_TO_TXN,
         add_partitions_to_txn.handle,
-        add_partitions_to_txn_guard.guard,
+        IN_HANDLER,
         names=ManyNames("transactions", "results_by_transaction", key=None),
     ),
     Answered(
@@ -256,12 +284,16 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
             Each("topics", "topics", on_topic_or_id(READ)),
         ),
     ),
-    Answered(ApiKey.DESCRIBE_ACLS, describe_acls.handle, (Whole((on_cluster(DESCRIBE),)),)),
+    Answered(
+        ApiKey.DESCRIBE_ACLS,
+        lambda broker, request, context: describe_acls(broker.authorizer, request),
+        (Whole((on_cluster(DESCRIBE),)),),
+    ),
     Forwarded(ApiKey.CREATE_ACLS),
     Forwarded(ApiKey.DELETE_ACLS),
     Answered(
         ApiKey.DESCRIBE_CONFIGS,
-        describe_configs.handle,
+        lambda broker, request, context: describe_configs(broker.metadata.image, broker.configs, request),
         (Each("resources", "results", describe_config_resource, has_message=True),),
         names=ManyNames("resources", "results", RESOURCES_AT_ONCE, config_resource),
     ),
@@ -271,30 +303,30 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Forwarded(ApiKey.CREATE_PARTITIONS),
     Answered(
         ApiKey.DELETE_GROUPS,
-        delete_groups.handle,
+        _delete_groups,
         (Each("groups_names", "results", on_each_group(DELETE)),),
         names=ManyNames("groups_names", "results"),
     ),
     Forwarded(ApiKey.CREATE_DELEGATION_TOKEN),
     Forwarded(ApiKey.RENEW_DELEGATION_TOKEN),
     Forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN),
-    Answered(ApiKey.DESCRIBE_DELEGATION_TOKEN, describe_delegation_token.handle, (After(only_visible_tokens),)),
+    Answered(ApiKey.DESCRIBE_DELEGATION_TOKEN, describe_delegation_token.handle, IN_HANDLER),
     Forwarded(ApiKey.ELECT_LEADERS),
     Forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS, forward_checked),
     Forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS),
     Forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS),
-    Answered(ApiKey.OFFSET_DELETE, offset_delete.handle, offset_delete_guard.guard),
+    Answered(ApiKey.OFFSET_DELETE, offset_delete.handle, IN_HANDLER),
     Forwarded(ApiKey.DESCRIBE_QUORUM),
     Answered(ApiKey.DESCRIBE_CLIENT_QUOTAS, describe_client_quotas.handle, (Whole((on_cluster(DESCRIBE_CONFIGS),)),)),
     Forwarded(ApiKey.ALTER_CLIENT_QUOTAS),
     Answered(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        describe_user_scram_credentials.handle,
+        lambda broker, request, context: describe_scram_credentials(broker.metadata.image.scram, request),
         (Whole((on_cluster(DESCRIBE),)),),
     ),
     Forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
     Forwarded(ApiKey.UPDATE_FEATURES),
-    Answered(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle, (After(cluster_operations),)),
+    Answered(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle, IN_HANDLER),
     Answered(
         ApiKey.DESCRIBE_PRODUCERS,
         describe_producers.handle,
@@ -305,52 +337,48 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(
         ApiKey.DESCRIBE_TRANSACTIONS,
         describe_transactions.handle,
-        (
-            After(only_visible_topics),
-            Each("transactional_ids", "transaction_states", on_each_transactional_id(DESCRIBE)),
-        ),
+        (Each("transactional_ids", "transaction_states", on_each_transactional_id(DESCRIBE)), InHandler()),
         names=ManyNames("transactional_ids", "transaction_states"),
     ),
-    Answered(ApiKey.LIST_TRANSACTIONS, list_transactions.handle, (After(only_visible_transactions),)),
+    Answered(ApiKey.LIST_TRANSACTIONS, list_transactions.handle, IN_HANDLER),
     Answered(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, get_telemetry_subscriptions.handle, OPEN),
     Answered(ApiKey.PUSH_TELEMETRY, push_telemetry.handle, OPEN),
     Answered(ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle, (Whole((on_cluster(DESCRIBE_CONFIGS),)),)),
-    Answered(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle, describe_topic_partitions_guard.guard),
-    Answered(ApiKey.SHARE_FETCH, share_fetch.handle, share_guard.guard_fetch),
-    Answered(ApiKey.SHARE_ACKNOWLEDGE, share_acknowledge.handle, share_guard.guard_acknowledge),
+    Answered(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle, IN_HANDLER),
+    Answered(ApiKey.SHARE_FETCH, share_fetch.handle, IN_HANDLER),
+    Answered(ApiKey.SHARE_ACKNOWLEDGE, share_acknowledge.handle, IN_HANDLER),
     Forwarded(ApiKey.ADD_RAFT_VOTER),
     Forwarded(ApiKey.REMOVE_RAFT_VOTER),
     Forwarded(ApiKey.UNREGISTER_CONTROLLER),
-    Answered(ApiKey.SHARE_GROUP_HEARTBEAT, share_group_heartbeat.handle, share_group_guard.guard_heartbeat),
+    Answered(ApiKey.SHARE_GROUP_HEARTBEAT, _share_heartbeat, _SUBSCRIBER),
     Answered(
         ApiKey.SHARE_GROUP_DESCRIBE,
         share_group_describe.handle,
-        (Each("group_ids", "groups", on_each_group(DESCRIBE)), After(share_group_guard.without_hidden_topics)),
+        (Each("group_ids", "groups", on_each_group(DESCRIBE)), InHandler()),
         names=ManyNames("group_ids", "groups"),
     ),
     Answered(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         describe_share_group_offsets.handle,
-        share_group_guard.guard_describe_offsets,
+        IN_HANDLER,
         names=ManyNames("groups", "groups", key=None, inside=("topics", "topics")),
     ),
-    Answered(ApiKey.ALTER_SHARE_GROUP_OFFSETS, alter_share_group_offsets.handle, share_group_guard.guard_alter_offsets),
+    Answered(ApiKey.ALTER_SHARE_GROUP_OFFSETS, alter_share_group_offsets.handle, IN_HANDLER),
+    Answered(ApiKey.DELETE_SHARE_GROUP_OFFSETS, delete_share_group_offsets.handle, IN_HANDLER),
+    Answered(ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, _no_topology_descriptions, _GROUP_MEMBER),
     Answered(
-        ApiKey.DELETE_SHARE_GROUP_OFFSETS, delete_share_group_offsets.handle, share_group_guard.guard_delete_offsets
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE, _share_state(ShareCoordinator.initialize), _BROKER, names=topics("results")
     ),
+    Answered(ApiKey.READ_SHARE_GROUP_STATE, _share_state(ShareCoordinator.read), _BROKER, names=topics("results")),
+    # v1 adds the number of finished deliveries (KIP-1226)
+    Answered(ApiKey.WRITE_SHARE_GROUP_STATE, _share_state(ShareCoordinator.write), _BROKER, names=topics("results")),
+    Answered(ApiKey.DELETE_SHARE_GROUP_STATE, _share_state(ShareCoordinator.delete), _BROKER, names=topics("results")),
+    # v1 adds the number of finished deliveries (KIP-1226)
     Answered(
-        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
-        streams_group_topology_description_update.handle,
-        _GROUP_MEMBER,
-    ),
-    Answered(
-        ApiKey.INITIALIZE_SHARE_GROUP_STATE, initialize_share_group_state.handle, _BROKER, names=topics("results")
-    ),
-    Answered(ApiKey.READ_SHARE_GROUP_STATE, read_share_group_state.handle, _BROKER, names=topics("results")),
-    Answered(ApiKey.WRITE_SHARE_GROUP_STATE, write_share_group_state.handle, _BROKER, names=topics("results")),
-    Answered(ApiKey.DELETE_SHARE_GROUP_STATE, delete_share_group_state.handle, _BROKER, names=topics("results")),
-    Answered(
-        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, read_share_group_state_summary.handle, _BROKER, names=topics("results")
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        _share_state(ShareCoordinator.summarize),
+        _BROKER,
+        names=topics("results"),
     ),
 )
 
@@ -373,7 +401,7 @@ def broker_routes(broker: BrokerComponents) -> list[Route]:
             row.api_key,
             _handler(broker, row),
             encoder=row.encoder,
-            short_path=row.short_path and row.short_path(broker),
+            fast_path=row.fast_path and row.fast_path(broker),
         )
         for row in ROUTES
     ]

@@ -1,6 +1,6 @@
 """Nodes of one cluster as child processes on this machine: for `ottla dev`, and for tests.
 
-The nodes are `ottla start` processes (ottla/child_node.py); this only plans, starts and ends them. It imports nothing of the
+The nodes are `ottla start` processes (ottla/node/child.py); this only plans, starts and ends them. It imports nothing of the
 server, so that the nodes' own start is all the start there is.
 """
 
@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.child_node import spawn
-from ottla.cli.commands.start import PROGRAM as START
-from ottla.cli.commands.start import default_properties
+from ottla.cli.default_node import PROGRAM, default_properties
+from ottla.node.child import spawn
 
 HOST = "127.0.0.1"
 #: A node that ends is noticed at once; the timeout is for busy machines.
@@ -185,10 +184,10 @@ def why_it_ended(node: Node, lines_max: int = 15) -> str:
             lines = file.readlines()[-lines_max:]
     except OSError:
         return "it has no log"
-    own = [number for number, line in enumerate(lines) if line.startswith(f"{START}: ")]
+    own = [number for number, line in enumerate(lines) if line.startswith(f"{PROGRAM}: ")]
     if not own:
         return f"its log ends so:\n{''.join(lines).rstrip()}"
-    return "".join(lines[own[-1] :]).removeprefix(f"{START}: ").rstrip()
+    return "".join(lines[own[-1] :]).removeprefix(f"{PROGRAM}: ").rstrip()
 
 
 def stop(nodes: Sequence[Node]) -> list[Node]:

@@ -12,8 +12,8 @@ import tempfile
 
 from ottla.container.settings import ContainerError, Resolution
 from ottla.server.config.errors import ConfigError
+from ottla.server.config.listeners import Endpoint
 from ottla.server.config.load import NodeConfig
-from ottla.server.network.listener import Endpoint
 from ottla.storage.errors import InconsistentLogDirectory
 from ottla.storage.files import OsFiles
 from ottla.storage.log_dirs import MetaProperties, read_meta_properties

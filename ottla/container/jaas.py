@@ -6,7 +6,7 @@ A section is converted into the equivalent property (`listener.name.<listener>.<
 from __future__ import annotations
 
 from ottla.container.settings import ContainerError
-from ottla.server.security.sasl.jaas import JaasError, LoginModule, read_sections
+from ottla.server.sasl.jaas import JaasError, LoginModule, read_sections
 
 DEFAULT_SECTION = "KafkaServer"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ottla.controller.metadata.brokers import BrokerRegistration
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import RECOVERED, RECOVERING
@@ -36,6 +37,7 @@ class ControllerMetrics:
         self._controller = controller
         self._unclean_elections = 0
         self._elections = 0
+        self._elections_from_elr = 0
         #: Of a standby, by topic id.
         self._faults: dict[bytes, Faults] = {}
 
@@ -48,6 +50,7 @@ class ControllerMetrics:
                 if before is None or before.leader == after.leader or not after.has_leader:
                     continue
                 self._elections += 1
+                self._elections_from_elr += after.leader in before.elr
                 unclean = after.leader_recovery_state == RECOVERING and before.leader_recovery_state == RECOVERED
                 self._unclean_elections += unclean or after.leader not in (*before.isr, *before.elr)
 
@@ -58,6 +61,8 @@ class ControllerMetrics:
         stats = "kafka_controller_controllerstats"
         yield counter(f"{stats}_uncleanleaderelections", "Unclean leader elections", self._unclean_elections)
         yield counter(f"{stats}_leaderelections", "Changes of leaders", self._elections)
+        doc = "Elections of an eligible leader replica"
+        yield counter(f"{stats}_electionfromeligibleleaderreplicas", doc, self._elections_from_elr)
         if active:
             index = controller.state.index
             self._faults.clear()
@@ -105,6 +110,9 @@ class ControllerMetrics:
         )
         for name, doc, value in gauges:
             yield gauge(f"{CONTROLLER}_{name}", doc, value)
+        doc = "State of the broker: 10 fenced, 20 about to stop, 30 active"
+        states = [Sample({"broker": str(broker.id)}, _registration_state(broker)) for broker in brokers]
+        yield Family(f"{CONTROLLER}_brokerregistrationstate", GAUGE, doc, states)
 
     def _for_exporters(self, image: MetadataImage) -> Iterator[Family]:
         """The names of kafka_exporter, which asks the cluster: one node of it reports them, because dashboards add them up."""
@@ -120,6 +128,13 @@ class ControllerMetrics:
         yield Family("kafka_broker_info", GAUGE, "One per broker", info)
         counts = [Sample({"topic": topic.name}, len(topic.partitions)) for topic in image.topics]
         yield Family("kafka_topic_partitions", GAUGE, "Partitions of the topic", counts)
+
+
+def _registration_state(broker: BrokerRegistration) -> int:
+    """Returns Kafka's number of the state (BrokerRegistrationState)."""
+    if broker.fenced:
+        return 10
+    return 20 if broker.in_controlled_shutdown else 30
 
 
 @dataclass(slots=True)

@@ -49,13 +49,13 @@ from ottla.protocol.internal_topics.metadata_records import (
 from ottla.protocol.primitives import new_uuid
 from ottla.protocol.releases import Advertised
 from ottla.protocol.work import Work
+from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.handlers.api_versions import Features
 from ottla.server.network.client import Channel
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.security.authorizer import AllowAll, Authorizer
-from ottla.server.security.delegation_tokens import TokensByHmac
+from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 LeaderWatcher = Callable[[int, int], None]
@@ -88,7 +88,8 @@ class MetadataNode:
         self.raft = RaftNode(world, config, directory, self, security=security, on_failure=on_failure)
         self.leader_watchers: list[LeaderWatcher] = []
         self.after_commit: list[Callable[[], None]] = []
-        self._last_append_time_ms = -1
+        #: When the newest loaded record was appended, by its leader's clock.
+        self.last_append_time_ms = -1
         self._snapshots = SnapshotGenerator(
             world, self, bytes_max=snapshot_bytes_max, interval_ms_max=snapshot_interval_ms_max
         )
@@ -124,8 +125,8 @@ class MetadataNode:
 
     # RaftListener
     def handle_commit(self, batches: list[CommittedBatch]) -> Work[None]:
-        self._last_append_time_ms = batches[-1].append_time_ms
         yield from self.loader.handle_commit(batches)
+        self.last_append_time_ms = batches[-1].append_time_ms
         self._snapshots.committed(len(batches), sum(batch.size_bytes for batch in batches))
         if not self.loader.in_transaction:
             self._snapshots.write_if_due(self.loader.image)
@@ -134,6 +135,7 @@ class MetadataNode:
 
     def handle_snapshot(self, reader: SnapshotReader) -> Work[None]:
         yield from self.loader.handle_snapshot(reader)
+        self.last_append_time_ms = reader.last_contained_log_timestamp
         self._snapshots.loaded_snapshot()
         for notify in self.after_commit:
             notify()
@@ -144,7 +146,7 @@ class MetadataNode:
 
     # controller.metadata.snapshots.SnapshotStore
     def create_snapshot(self, offset: int, epoch: int) -> SnapshotWriter | None:
-        return self.raft.create_snapshot(OffsetAndEpoch(offset, epoch), self._last_append_time_ms)
+        return self.raft.create_snapshot(OffsetAndEpoch(offset, epoch), self.last_append_time_ms)
 
     def snapshot_created(self, offset: int, epoch: int) -> None:
         self.raft.snapshot_created(OffsetAndEpoch(offset, epoch))

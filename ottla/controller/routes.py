@@ -42,8 +42,8 @@ from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.decided import ControllerHandler, decided, decided_in_turns, in_time
 from ottla.controller.handlers.quorum import guard_quorum
 from ottla.protocol.api import ApiKey
+from ottla.server.authorization.operations import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.security.operations import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE
 
 ROUTES: tuple[tuple[ApiKey, ControllerHandler], ...] = (
     (ApiKey.CREATE_TOPICS, create_topics.handle),

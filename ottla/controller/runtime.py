@@ -30,6 +30,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
+from ottla.controller.operations import Operations
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import AbortTransactionRecord, MetadataRecord
 from ottla.protocol.work import Work
@@ -89,6 +90,9 @@ class Controller:
         #: Called with the names of the configs that were set or removed.
         self.on_configs_changed: Callable[[Container[str]], None] = lambda names: None
         self.last_append_ms = 0
+        self.operations = Operations(clock)
+        #: Leaders of the quorum that this node has seen since its start.
+        self.leaders = 0
         self._log = log_
         self._state: ControlState | None = None
         self._waiting: deque[_UncommittedReply] = deque()
@@ -107,6 +111,7 @@ class Controller:
         former_id = self._last_leader_id
         if leader_id >= 0:
             self._last_leader_id = leader_id
+            self.leaders += 1
         if leader_id == self.node_id:
             self._indexing = ClusterIndex.building(self.loader.image)
             self._go_on(self._indexing, self.loader.image, former_id)
@@ -129,6 +134,11 @@ class Controller:
     @property
     def next_offset(self) -> int:
         return self._log.log_end_offset
+
+    @property
+    def last_applied_offset(self) -> int:
+        """The offset of the newest record in `image`."""
+        return self._last_offset if self.is_active else self.loader.last_offset
 
     @property
     def image(self) -> MetadataImage:
@@ -161,11 +171,12 @@ class Controller:
 
     def _decided(self, state: ControlState, decide: Decide[T]) -> T:
         """The response; what led to it is appended and replayed."""
-        outcome = decide(state)
-        if outcome.records:
-            self._append(state, outcome.records)
-            self.on_decided()
-        return outcome.response
+        with self.operations:
+            outcome = decide(state)
+            if outcome.records:
+                self._append(state, outcome.records)
+                self.on_decided()
+            return outcome.response
 
     def _answer(self, reply: Reply[T], response: T) -> None:
         if self._last_offset > self.loader.last_offset:

@@ -52,7 +52,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal, too, ends the others in order
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     Path(args.output).mkdir(parents=True, exist_ok=True)
-    nodes = ("-m", "ottla.main", "dev", "--nodes", str(args.nodes), "--base-port", str(args.base_port), "--json")
+    nodes = ("-m", "ottla", "dev", "--nodes", str(args.nodes), "--base-port", str(args.base_port), "--json")
     try:
         with running(nodes, stop=signal.SIGINT, stdout=subprocess.PIPE) as cluster:
             return play(cluster, args)

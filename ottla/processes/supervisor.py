@@ -18,8 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from ottla.child_node import spawn
-from ottla.parent_pipes import inherited_pipes
+from ottla.node.child import inherited_pipes, spawn
 from ottla.processes.admin import MachineAdmin
 from ottla.processes.backoff import Backoff
 from ottla.processes.directories import check_directories, cluster_id_of

@@ -15,8 +15,8 @@ from typing import NamedTuple, cast
 
 from ottla.server.clock import TimerHandle
 from ottla.server.metrics import Registry
-from ottla.server.network.transport import Server
 from ottla.server.prometheus import CONTENT_TYPE, scrape
+from ottla.server.transport import Server
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)

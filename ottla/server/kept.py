@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from ottla.server.metrics import COUNTER, GAUGE, Family, Sample
 
 #: Kafka's topics have 249 at most; longer names of groups, transactional ids and clients are rare.
 NAME_LENGTH_MAX = 256
@@ -17,12 +20,16 @@ V = TypeVar("V")
 class Kept(dict[K, V]):
     """A cache: `keep` empties it when its bytes would exceed the bound, and does not keep what has a long name."""
 
-    __slots__ = ("bytes", "bytes_max")
+    __slots__ = ("bytes", "bytes_max", "overflows", "store")
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, store: str, bytes_max: int) -> None:
+        """`store`: the name of this cache in the metrics."""
         super().__init__()
+        self.store = store
         self.bytes = 0
         self.bytes_max = bytes_max
+        #: How often the bound has emptied it.
+        self.overflows = 0
 
     def keep(self, key: K, value: V, name: str) -> V:
         """`name` is the part of the key that a client chose. Returns the value."""
@@ -30,6 +37,7 @@ class Kept(dict[K, V]):
             size = ENTRY_BYTES + len(name)
             if self.bytes + size > self.bytes_max:
                 self.clear()
+                self.overflows += 1
             self.bytes += size
             self[key] = value
         return value
@@ -37,6 +45,18 @@ class Kept(dict[K, V]):
     def clear(self) -> None:
         super().clear()
         self.bytes = 0
+
+
+def kept_metrics(caches: Iterable[Kept[Any, Any]]) -> Iterator[Family]:
+    """Returns size and bound of each cache. tests/broker/metrics/test_kept.py holds that each cache is among them."""
+    rows = [({"store": cache.store}, cache) for cache in caches]
+    entries = [Sample(labels, len(cache)) for labels, cache in rows]
+    yield Family("ottla_kept_entries", GAUGE, "Entries of a cache by names of clients", entries)
+    yield Family("ottla_kept_bytes", GAUGE, "Their bytes", [Sample(labels, cache.bytes) for labels, cache in rows])
+    bounds = [Sample(labels, cache.bytes_max) for labels, cache in rows]
+    yield Family("ottla_kept_bytes_max", GAUGE, "The bound of these bytes", bounds)
+    overflows = [Sample(labels, cache.overflows) for labels, cache in rows]
+    yield Family("ottla_kept_overflows", COUNTER, "Times that the bound has emptied the cache", overflows)
 
 
 def shown(name: str) -> str:

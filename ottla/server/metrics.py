@@ -7,7 +7,7 @@ Prometheus, so that dashboards and alerts for Kafka work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 COUNTER, GAUGE = "counter", "gauge"
 #: The quantiles that Kafka's histograms show.
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+#: Values of more bits are counted in the last bucket.
+HISTOGRAM_BUCKETS = 32
 
 
 class Sample(NamedTuple):
@@ -78,6 +80,41 @@ class Registry:
                 assert known.kind == family.kind, f"{family.name} is a {known.kind} and a {family.kind}"
                 known.samples.extend(family.samples)
         return list(families.values())
+
+
+class Histogram:
+    """How many values had how many bits (`quantile_of_buckets`), and the sum of all of them."""
+
+    __slots__ = ("buckets", "total")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * HISTOGRAM_BUCKETS
+        self.total = 0
+
+    def add(self, value: int) -> None:
+        self.buckets[min(value.bit_length(), HISTOGRAM_BUCKETS - 1)] += 1
+        self.total += value
+
+
+def histograms(
+    name: str, doc: str, rows: Sequence[tuple[Mapping[str, str], Histogram]], unit: float = 1.0
+) -> Iterator[Family]:
+    """Yields the quantiles of each histogram, the number of its values and their sum. `unit` is what a value of 1 stands for."""
+    quantiles = [
+        Sample({**labels, "quantile": quantile_label(quantile)}, quantile_of_buckets(each.buckets, quantile) * unit)
+        for labels, each in rows
+        for quantile in QUANTILES
+    ]
+    yield Family(name, GAUGE, doc, quantiles)
+    counts = [Sample(labels, sum(each.buckets)) for labels, each in rows]
+    yield Family(f"{name}_count", GAUGE, f"{doc}: how many", counts)
+    sums = [Sample(labels, each.total * unit) for labels, each in rows]
+    yield Family(f"{name}_sum", GAUGE, f"{doc}: all together", sums)
+
+
+def quantile_label(quantile: float) -> str:
+    """Returns the label that jmx_exporter makes of Kafka's percentiles: 0.50, and 0.999."""
+    return f"{quantile:.2f}" if quantile <= 0.99 else f"{quantile:g}"
 
 
 def quantile_of_buckets(buckets: list[int], quantile: float) -> float:

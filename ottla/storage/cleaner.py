@@ -22,7 +22,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from ottla.protocol.work import Errand
-from ottla.storage import log_files, snapshot_files
+from ottla.storage import log_files
 from ottla.storage.cleaner_filter import last_of_producers
 from ottla.storage.cleaner_pass import Job, Progress, Source
 from ottla.storage.cleaner_plan import Plan, SegmentFacts, make_plan
@@ -305,4 +305,4 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
 
 def _remove_snapshots(log: Log, before: int) -> None:
     """Removes producer snapshots from before a removed marker: with such a snapshot, recovery would leave the transaction open for ever."""
-    snapshot_files.forget(log, lambda offset: offset < before)
+    log.snapshots.forget(lambda offset: offset < before)

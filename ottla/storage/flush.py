@@ -12,16 +12,13 @@ A truncation runs on the log's own thread, too, so that no job begins in the mid
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla.storage import snapshot_files
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_state import LogState
 from ottla.storage.partition_dir import sync_topic_id
-from ottla.storage.producer_state import ProducerState
 from ottla.storage.segment import Segment
+from ottla.storage.snapshot_files import Frozen
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +37,7 @@ class FlushJob:
     #: Base offset and size of the active segment.
     mark: tuple[int, int]
     #: Producer states to be written as snapshots, by offset.
-    frozen: Mapping[int, list[ProducerState]]
+    frozen: Frozen
     #: The log's directory must be synced; the directory above as well (otherwise one sync of it serves all logs).
     names: bool
     entry: bool
@@ -59,7 +56,7 @@ class FlushJob:
             if not self.is_current():
                 return
             try:
-                snapshot_files.write_frozen(log, self.frozen, self.written, self.is_current)
+                log.snapshots.write_frozen(self.frozen, self.written, self.is_current)
                 self._sync()
                 self.synced = True
             except (StorageFailure, FileNotFoundError) as error:
@@ -92,8 +89,6 @@ def begin(log: LogState, *, names: bool = False, entry: bool = True) -> FlushJob
     end, active = log.log_end_offset, log.segments.active
     # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
     segments = log.segments.from_offset(max(log.recovery_point - 1, 0)) if end > log.recovery_point else ()
-    frozen, log.frozen = log.frozen, {}
-    log.writing.update(frozen.keys())
     return FlushJob(
         log,
         end,
@@ -101,7 +96,7 @@ def begin(log: LogState, *, names: bool = False, entry: bool = True) -> FlushJob
         log.rolls,
         tuple(segments),
         (active.base_offset, active.size),
-        frozen,
+        log.snapshots.begin_writing(),
         names or log.rolls != log.rolls_synced,
         entry,
     )
@@ -114,7 +109,7 @@ def end(job: FlushJob, now_ms: int) -> bool:
         StorageFailure: the log directory goes offline.
     """
     log = job.log
-    _count_snapshots(job)
+    log.snapshots.end_writing(job.frozen, job.written, is_current=job.is_current(), is_closed=log.closed)
     if job.failure is not None and not log.closed:
         log.fail(job.failure)
         raise job.failure
@@ -128,25 +123,6 @@ def end(job: FlushJob, now_ms: int) -> bool:
         log.flush_mark = job.mark
         log.flushed_ms = now_ms
     return True
-
-
-def _count_snapshots(job: FlushJob) -> None:
-    log = job.log
-    log.writing -= Counter(job.frozen.keys())
-    if not job.is_current():
-        log.left_behind.update(job.written)
-    for offset, states in job.frozen.items() if job.is_current() else ():
-        if offset in log.snapshots:
-            continue  # written beside this flush, of the same batches
-        if offset in job.written:
-            log.snapshots.append(offset)
-            log.unsynced_snapshot = offset
-        else:
-            log.frozen.setdefault(offset, states)  # for the next flush: the disk was full
-    for offset in [each for each in log.left_behind if not log.writing[each]]:
-        log.left_behind.discard(offset)
-        if offset not in log.snapshots and not log.closed:
-            snapshot_files.remove_file(log, offset)
 
 
 def flush(log: LogState, now_ms: int, *, names: bool = False, entry: bool = True) -> None:
@@ -173,9 +149,9 @@ def close(log: LogState, clean: bool, entry: bool) -> bool:
     saved = not log.has_files
     if log.failure is None and clean and log.has_files:
         try:
-            log.frozen.clear()
-            snapshot_files.take(log, at_once=True)
-            names = snapshot_files.sync(log)
+            log.snapshots.frozen.clear()
+            log.take_snapshot(at_once=True)
+            names = log.snapshots.sync(log.log_end_offset)
             log.segments.active.close(trim=True)
             flush(log, 0, names=names, entry=entry)
             for segment in log.segments.from_offset(max(log.recovery_point - 1, 0)):

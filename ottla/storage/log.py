@@ -25,7 +25,7 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.validate import restamp, validate_header
 from ottla.protocol.work import Errand, TooLong, Turn, Work, do_at_once, do_now
-from ottla.storage import flush, log_start, lookup, retention_run, roll, snapshot_files, truncate, trusted_append
+from ottla.storage import flush, log_start, lookup, retention_run, roll, truncate, trusted_append
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 from ottla.storage.flush import FlushJob
@@ -35,6 +35,7 @@ from ottla.storage.producer_state import BatchMetadata, Origin
 from ottla.storage.results import NO_BYTES, Appended, Read
 from ottla.storage.segment_file import COLD_READ_BYTES
 from ottla.storage.segment_indexes import TimestampAndOffset
+from ottla.storage.snapshot_files import Decoded
 from ottla.storage.txn_index import AbortedTxn
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
@@ -278,14 +279,14 @@ class Log(LogState):
             self.producers.on_high_watermark(offset)
         return True
 
-    def truncation_errand(self, offset: int) -> Callable[[], snapshot_files.Decoded | None] | None:
+    def truncation_errand(self, offset: int) -> Callable[[], Decoded | None] | None:
         """Returns a function that reads what the truncation needs of the producer states, for a worker thread.
 
         It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
         """
-        return snapshot_files.decoding(self, offset)
+        return self.snapshots.decoding(self.producers, self.log_start_offset, offset, self.truncations)
 
-    def truncate_to(self, offset: int, decoded: snapshot_files.Decoded | None = None) -> bool:
+    def truncate_to(self, offset: int, decoded: Decoded | None = None) -> bool:
         """Removes all batches that end at or after `offset`; returns False if there were none."""
         return truncate.truncate_to(self, offset, decoded)
 
@@ -339,7 +340,7 @@ class Log(LogState):
         """Writes a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""
         if len(self.producers):
             try:
-                snapshot_files.take(self)
+                self.take_snapshot()
             except StorageFailure as failure:
                 self.fail(failure)
                 raise

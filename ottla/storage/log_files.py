@@ -68,7 +68,7 @@ def relocate(log: LogState, directory: str) -> None:
     if log.has_files:
         log.files.rename(log.directory, directory)
     log.deleted_files = [directory + path.removeprefix(log.directory) for path in log.deleted_files]
-    log.directory = directory
+    log.directory = log.snapshots.directory = directory
     log.epochs.path = f"{directory}/{epochs.FILE}"
     for segment in log.segments:
         segment.relocate(directory)

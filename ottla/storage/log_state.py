@@ -6,7 +6,7 @@ Changes of a log on the disk, and lookups in it, are functions of this state in 
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from threading import Lock
 from typing import Protocol
@@ -20,10 +20,10 @@ from ottla.storage.files import Files
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.mappings import Mappings
 from ottla.storage.preparation import Preparation
-from ottla.storage.producer_state import ProducerState
 from ottla.storage.producers import ProducerStates
 from ottla.storage.roll_policy import roll_deadline
 from ottla.storage.segments import Segments
+from ottla.storage.snapshot_files import ProducerSnapshots
 
 
 class Retiring(Protocol):
@@ -67,11 +67,6 @@ class LogState:
         self.flushed_ms = 0
         self.grown: dict[LogState, None] = {}  # logs that the next flush check looks at (`Logs.flush_due`)
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
-        self.snapshots: list[int] = []  # offsets of producer snapshot files
-        self.frozen: dict[int, list[ProducerState]] = {}  # producer states at an offset, which the next flush writes
-        self.writing: Counter[int] = Counter()  # how many flushes under way write a snapshot at an offset
-        self.left_behind: set[int] = set()  # snapshot files of what was truncated, which may be written again
-        self.unsynced_snapshot = -1  # the newest snapshot, until it is synced
         self.failure: StorageFailure | None = None
         # The failure of the last append, also if the disk was only full.
         self.append_failure: StorageFailure | None = None
@@ -82,6 +77,7 @@ class LogState:
         self.entry_synced = False  # True once the entry of its directory is synced
         self.rolls = self.rolls_synced = 0  # the newest segment's entry is synced if both are equal
         self.files_lock = Lock()  # held while the first files are created, on any thread
+        self.snapshots = ProducerSnapshots(files, directory, self.files_lock)
         self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
         # During a truncation: the log end offset and log start offset after it. Checkpoints written meanwhile must not exceed them.
         self.truncating_to = NEVER
@@ -190,6 +186,10 @@ class LogState:
         self._roll_timestamp, self._roll_wall_ms = roll_deadline(segment, self.config, self.roll_jitter_ms())
         self._last_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         self.grown[self] = None
+
+    def take_snapshot(self, at_once: bool = False) -> None:
+        """Writes a producer snapshot at the log end offset (`ProducerSnapshots.take`)."""
+        self.snapshots.take(self.producers, self.log_end_offset, self.segments.bases, self.recovery_point, at_once)
 
     def check_usable(self) -> None:
         if self.failure is not None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 
 from ottla.protocol.records.batch import HEADER, PARTITION_LEADER_EPOCH
-from ottla.storage import epochs, leftover_files, producer_snapshot, replay, snapshot_files
+from ottla.storage import epochs, leftover_files, producer_snapshot, replay
 from ottla.storage.config import LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile
@@ -99,7 +99,7 @@ def open_log(
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
         jitter=jitter,
     )
-    log.snapshots = leftover_files.numbers(sizes, producer_snapshot.SUFFIX)
+    log.snapshots.offsets = leftover_files.numbers(sizes, producer_snapshot.SUFFIX)
     if not clean and recovery_point == 0 < end_offset:
         rewrite_topic_id(files, directory)  # a recovery point proves that its fsync succeeded
     if files.exists(f"{directory}/{TRUNCATION}"):
@@ -170,7 +170,7 @@ def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]], *, all
             log.epochs.store()
     if not clean:
         # Snapshots above the recovery point may be newer than the transaction index of their segment.
-        snapshot_files.forget(log, lambda offset: offset > log.recovery_point)
+        log.snapshots.forget(lambda offset: offset > log.recovery_point)
     replay.check_txn_indexes(log)
     if not clean:
         if log.log_end_offset > log.recovery_point:

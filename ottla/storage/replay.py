@@ -23,12 +23,12 @@ from ottla.protocol.records.batch import (
     BatchView,
     Header,
 )
-from ottla.storage import snapshot_files
 from ottla.storage.errors import CorruptFile
 from ottla.storage.log_state import LogState
 from ottla.storage.producer_state import EndTransaction
 from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import Segment
+from ottla.storage.snapshot_files import Decoded
 from ottla.storage.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
@@ -38,10 +38,10 @@ ABORT, COMMIT = 0, 1
 INT64 = Struct(">q")
 
 
-def rebuild_producers(log: LogState, decoded: snapshot_files.Decoded | None = None) -> None:
+def rebuild_producers(log: LogState, decoded: Decoded | None = None) -> None:
     """Rebuilds the producer states at the log end offset from the newest snapshot that is not beyond it, and the batches since."""
-    snapshot_files.forget(log, lambda offset: offset > log.log_end_offset)
-    start = snapshot_files.load(log, log.producers, log.log_end_offset, decoded)
+    log.snapshots.forget(lambda offset: offset > log.log_end_offset)
+    start = log.snapshots.load(log.producers, log.log_start_offset, log.log_end_offset, decoded)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
             aborted = _replay_batch(log.producers, header, batch, segment)
@@ -64,7 +64,7 @@ def check_txn_indexes(log: LogState) -> None:
 def _rebuild_txn_index(log: LogState, damaged: Segment) -> None:
     entries: list[AbortedTxn] = []
     producers = ProducerStates()
-    start = snapshot_files.load(log, producers, damaged.base_offset)
+    start = log.snapshots.load(producers, log.log_start_offset, damaged.base_offset)
     for segment in log.segments.from_offset(start):
         for header, batch in _of_producers(segment, start):
             aborted = _replay_batch(producers, header, batch, segment)

@@ -18,13 +18,11 @@ from functools import partial
 from threading import Lock
 
 from ottla.protocol.work import Errand
-from ottla.storage import producer_snapshot, snapshot_files
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_files import rename_deleted
 from ottla.storage.log_state import LogState, Retiring
 from ottla.storage.retention import SegmentFacts, reasons, segments_to_delete
 from ottla.storage.roll import roll, run_errand, sync_lengths
-from ottla.storage.segment import segment_path
 from ottla.storage.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
@@ -124,7 +122,7 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
     except StorageFailure as failure:
         log.fail(failure)
         raise
-    snapshots = snapshot_files.leave(log, lambda taken: taken < log.segments[0].base_offset)
+    snapshots = log.snapshots.leave(lambda taken: taken < log.segments[0].base_offset)
     names = []
     for segment, why in zip(gone, whys, strict=False):
         segment.removed = True
@@ -139,9 +137,8 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
             why,
         )
     log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
-    paths = [segment_path(log.directory, offset, producer_snapshot.SUFFIX) for offset in snapshots]
     # Taken from their ends: the oldest segment is renamed first, and of each its `.log` file.
-    log.retiring = RetentionJob(log, count, names[::-1], paths)
+    log.retiring = RetentionJob(log, count, names[::-1], snapshots)
     return log.retiring
 
 

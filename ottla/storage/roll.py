@@ -12,7 +12,6 @@ from functools import partial
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Errand
-from ottla.storage import snapshot_files
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log_files import create_files, delete_segments, new_segment, remove_files
 from ottla.storage.log_state import LogState
@@ -78,7 +77,7 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
             raise
         log.segments.append(new)
         try:
-            snapshot_files.take(log)
+            log.take_snapshot()
         except DiskFull as failure:
             logger.warning("producers of %s: %s", log, failure)  # without it, a restart only reads more batches
     else:

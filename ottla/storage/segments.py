@@ -29,6 +29,11 @@ class Segments:
         return self._segments[index]
 
     @property
+    def bases(self) -> list[int]:
+        """The base offsets."""
+        return self._bases
+
+    @property
     def sealed(self) -> list[Segment]:
         return self._segments[:-1]
 

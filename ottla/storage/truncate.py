@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 
-from ottla.storage import replay, retention_run, snapshot_files
+from ottla.storage import replay, retention_run
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log_files import create_files, delete_segments, new_segment
 from ottla.storage.log_state import LogState
 from ottla.storage.partition_dir import TRUNCATION
 from ottla.storage.segment import Segment
+from ottla.storage.snapshot_files import Decoded
 
 logger = logging.getLogger(__name__)
 
 
-def truncate_to(log: LogState, offset: int, decoded: snapshot_files.Decoded | None = None) -> bool:
+def truncate_to(log: LogState, offset: int, decoded: Decoded | None = None) -> bool:
     assert offset >= 0
     log.check_usable()
-    if decoded is not None and not decoded.counts(log):
+    if decoded is not None and decoded.truncations != log.truncations:
         decoded = None
     if offset >= log.log_end_offset:
         # Drops an epoch that this replica led without an append: no other replica knows it, so OffsetForLeaderEpoch would be retried for ever.
@@ -66,7 +67,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
         raise
     try:
         gone = list(log.segments)
-        snapshot_files.forget(log, lambda taken: True)
+        log.snapshots.forget(lambda taken: True)
         # Deleted first: the new segment may have the base offset, and so the name, of one of them.
         delete_segments(log, gone[::-1])
         fresh = new_segment(log, offset, 0, allocate=False)
@@ -113,7 +114,7 @@ def _cut(log: LogState, offset: int) -> None:
     log.log_start_offset = min(log.log_start_offset, offset)
     # Deleted from the end, so that a crash leaves a prefix, and synced before batches are appended in their place.
     delete_segments(log, gone[::-1])
-    snapshot_files.forget(log, lambda taken: taken > offset)
+    log.snapshots.forget(lambda taken: taken > offset)
     last.erase(end, offset)
     log.files.sync_dir(log.directory)
     log.files.remove(f"{log.directory}/{TRUNCATION}")

@@ -25,7 +25,7 @@ from ottla.testing.connection import Connection
 from ottla.testing.links import CLIENTS, Direction, Links
 
 if TYPE_CHECKING:
-    from ottla.secure_files import SecureFiles
+    from ottla.cli.secure_files import SecureFiles
 
 METADATA_VERSION = 12
 STOP_SECONDS_MAX = 30.0

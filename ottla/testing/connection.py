@@ -9,6 +9,7 @@ import struct
 from types import TracebackType
 from typing import Any
 
+from ottla.cli.secure_files import ADMIN, MECHANISM, NODE_MECHANISM, SecureFiles
 from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import ErrorCode
@@ -16,8 +17,7 @@ from ottla.protocol.headers import decode_response_header, encode_request_header
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.primitives import Pieces
-from ottla.secure_files import ADMIN, MECHANISM, NODE_MECHANISM, SecureFiles
-from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.client import ClientExchange, PlainClient, ScramClient
 
 CLIENT_ID = "ottla.testing"
 TIMEOUT_SECONDS = 5.0

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ottla.cli.client.acls import read_operation, read_principal, read_resource
+from ottla.cli.secure_files import PASSWORD_BYTES
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -17,9 +18,8 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from ottla.secure_files import PASSWORD_BYTES
-from ottla.server.security.operations import ALLOW, ANY, LITERAL
-from ottla.server.security.sasl.scram_messages import salted_password
+from ottla.server.authorization.operations import ALLOW, ANY, LITERAL
+from ottla.server.sasl.scram_messages import salted_password
 from ottla.testing.connection import Connection
 
 SCRAM_SHA_512, DIGEST, ITERATIONS = 2, "sha512", 4096

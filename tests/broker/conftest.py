@@ -83,7 +83,7 @@ def start_node(
     `open_files`: the soft and the hard limit of the node's descriptors.
     """
     port = port or (free_base_port() if directory is not None else 0)
-    command = [sys.executable, "-P", "-m", "ottla.main", "dev", "--nodes", "1", "--base-port", str(port), "--json"]
+    command = [sys.executable, "-P", "-m", "ottla", "dev", "--nodes", "1", "--base-port", str(port), "--json"]
     if directory is not None:
         command += ["--dir", str(directory)]
     for name, value in properties.items():

@@ -15,7 +15,7 @@ import pytest
 import ottla.protocol.records.compression
 import ottla.protocol.records.validate
 import ottla.storage.lookup
-from ottla.node import Node
+from ottla.node.node import Node
 from ottla.server.world import RealWorld
 from tests.broker.wire import Wire
 from tests.ports import free_ports

@@ -7,7 +7,7 @@ from pathlib import Path
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.broker.conftest import Node, start_node, stop_node
-from tests.broker.handlers.test_fetch import NAMED, append, fetch
+from tests.broker.fetch.test_handler import NAMED, append, fetch
 
 
 def error_of_fetch(node: Node, topic: str, offset: int) -> int:

@@ -100,7 +100,7 @@ def take_the_rest(disk: Path) -> Path:
 
 
 def ottla(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "ottla.main", *arguments]
+    command = [sys.executable, "-P", "-m", "ottla", *arguments]
     return subprocess.run(
         command, input=stdin, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.security.authorizer import STANDARD_AUTHORIZER
+from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
 from tests.ports import free_ports
@@ -29,7 +29,7 @@ def accepts(port: int) -> bool:
 
 def start(directory: Path, properties: dict[str, str], ready: str) -> subprocess.Popen[bytes]:
     """Returns once the node's log says `ready`."""
-    command = [sys.executable, "-P", "-m", "ottla.main", "start"]
+    command = [sys.executable, "-P", "-m", "ottla", "start"]
     for name, value in (properties | {"log.dirs": str(directory / "data")}).items():
         command += ["--override", f"{name}={value}"]
     with (directory / "log").open("w") as output:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -81,16 +83,27 @@ def test_what_is_wrong_is_said_in_kafkas_words(node: Node) -> None:
         assert answer(wire, "1", ("root", SET, "info")) == (ErrorCode.INVALID_CONFIG, said + levels)
 
 
+def alter_broker(wire: Wire, name: str, **configs: str) -> tuple[int, str | None]:
+    """`name`: the broker's id, or empty for all brokers. Configurations with underscores for dots."""
+    changes = [AlterableConfig(key.replace("_", "."), SET, value) for key, value in configs.items()]
+    resource = AlterConfigsResource(ResourceType.BROKER, name, changes)
+    [result] = wire.request(IncrementalAlterConfigsRequest(resources=[resource])).responses
+    return result.error_code, result.error_message
+
+
+def test_local_retention_above_retention_is_refused_for_one_broker_and_for_all(node: Node) -> None:
+    with node.wire() as wire:
+        for name in ("1", ""):
+            code, message = alter_broker(wire, name, log_retention_ms="10", log_local_retention_ms="11")
+            said = "Value must not be more than log.retention.ms property value: 10 for"
+            assert (code, said in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
+
+
 def test_a_pool_of_threads_is_altered_to_twice_its_size_at_most(node: Node) -> None:
     """Beside a value that is right, and for one broker or all; nothing of a refused resource is stored."""
 
-    def alter(name: str, **configs: str) -> tuple[int, str | None]:
-        changes = [AlterableConfig(key.replace("_", "."), SET, value) for key, value in configs.items()]
-        resource = AlterConfigsResource(ResourceType.BROKER, name, changes)
-        [result] = wire.request(IncrementalAlterConfigsRequest(resources=[resource])).responses
-        return result.error_code, result.error_message
-
     with node.wire() as wire:
+        alter = partial(alter_broker, wire)
         for name in ("1", ""):
             code, message = alter(name, log_cleaner_backoff_ms="1000", num_io_threads="17")
             assert (code, "double the current value 8" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)

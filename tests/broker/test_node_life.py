@@ -209,7 +209,7 @@ def test_a_temporary_directory_goes_with_ottla_dev() -> None:
 
 
 def run_start(*overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "ottla.main", "start"]
+    command = [sys.executable, "-P", "-m", "ottla", "start"]
     for override in overrides:
         command += ["--override", override]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

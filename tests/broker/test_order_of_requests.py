@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.node import Node
+from ottla.node.node import Node
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decoder
 from ottla.protocol.headers import response_header_version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from ottla.node_settings import control_settings
+from ottla.node.settings import control_settings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.crc import crc32c
@@ -56,6 +57,8 @@ def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
     try:
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert b"kafka_server_replicamanager_partitioncount" in answer.read()
+        with pytest.raises(ConnectionRefusedError):  # a node at all addresses would accept at this one too
+            socket.create_connection(("127.0.0.2", port), timeout=10).close()
     finally:
         stop_node(node)
 
@@ -71,7 +74,7 @@ def test_metrics_are_served_on_the_port_that_is_set(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_served_stops_the_start_with_one_sentence(tmp_path: Path, override: str, says: str) -> None:
-    command = [sys.executable, "-m", "ottla.main", "start"]
+    command = [sys.executable, "-m", "ottla", "start"]
     for setting in (
         f"log.dirs={tmp_path / 'data'}",
         "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
@@ -89,7 +92,7 @@ def test_a_damaged_vote_file_stops_the_start_and_says_which_file_it_is(tmp_path:
     vote = next((tmp_path / "data").rglob("quorum-state"))
     vote.write_text("{not json")
     port = "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
-    command = [sys.executable, "-m", "ottla.main", "start"]
+    command = [sys.executable, "-m", "ottla", "start"]
     for setting in (f"log.dirs={vote.parent.parent}", port):
         command += ["--override", setting]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=ROOT)

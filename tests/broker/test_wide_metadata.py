@@ -10,8 +10,8 @@ import pytest
 
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.server.security.authorizer import STANDARD_AUTHORIZER
-from ottla.server.security.operations import ALL, TOPIC
+from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
+from ottla.server.authorization.operations import ALL, TOPIC
 from tests.broker.authorization.entries import ALICE, TOPIC_REFUSED, acl
 from tests.broker.authorization.entries import create as create_acl
 from tests.broker.counted_node import CountedNode

@@ -141,7 +141,7 @@ class ThreadedLog:
         self._jobs.clear()
         log, is_clean = self._log, self._rng.random() < 0.4
         assert log.recovery_point <= log.log_end_offset == self._end and log.failure is None
-        missing = [at for at in log.snapshots if not self._files.exists(f"{self._path}/{at:020d}.snapshot")]
+        missing = [at for at in log.snapshots.offsets if not self._files.exists(f"{self._path}/{at:020d}.snapshot")]
         assert not missing, f"snapshots {missing} have no file"
         states = {each.producer_id: (each.epoch, each.last_sequence, each.last_offset) for each in log.producers}
         epochs = [entry for entry in log.epochs.entries if entry[1] < self._end]

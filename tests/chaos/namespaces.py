@@ -175,7 +175,7 @@ class NamespaceCluster:
             "group.initial.rebalance.delay.ms": "0",
             **self._own,
         }
-        command = ["ip", "netns", "exec", self._namespace(node_id), sys.executable, "-P", "-m", "ottla.main", "start"]
+        command = ["ip", "netns", "exec", self._namespace(node_id), sys.executable, "-P", "-m", "ottla", "start"]
         for name, value in properties.items():
             command += ["--override", f"{name}={value}"]
         with self._log_file(node_id).open("ab") as output:

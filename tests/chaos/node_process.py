@@ -36,7 +36,7 @@ class NodeProcess:
 
     def start(self) -> float:
         """Starts the process; returns the seconds until it answers an ApiVersions request."""
-        command = [sys.executable, "-m", "ottla.main", "start"]
+        command = [sys.executable, "-m", "ottla", "start"]
         for name, value in self._properties.items():
             command += ["--override", f"{name}={value}"]
         begin = time.monotonic()

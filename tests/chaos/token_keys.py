@@ -9,7 +9,7 @@ import time
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.security.delegation_tokens import hmac_of
+from ottla.server.sasl.delegation_tokens import hmac_of
 from tests.clients.channels import channels
 from tests.cluster.test_sasl import MECHANISM, Secured, started, until
 

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
 from ottla.server.network.client import Channel
-from ottla.server.network.peer_login import PeerLogin
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
-from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.client import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.peer_login import PeerLogin
 from ottla.server.world import RealWorld
 
 

@@ -18,7 +18,7 @@ SOONER = {"group.consumer.min.heartbeat.interval.ms": "250", "group.consumer.hea
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """The address of a fresh node."""
-    command = [sys.executable, "-m", "ottla.main", "dev", "--nodes", "1", "--base-port", "0", "--json"]
+    command = [sys.executable, "-m", "ottla", "dev", "--nodes", "1", "--base-port", "0", "--json"]
     for name, value in SOONER.items():
         command += ["--override", f"{name}={value}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

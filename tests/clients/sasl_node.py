@@ -57,9 +57,7 @@ def started(directory: Path, more: Mapping[str, str], *format_options: str) -> I
     if format_options:
         assert storage.main(["format", "-t", CLUSTER_ID, "-c", str(file), *format_options]) == 0
     with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.main", "start", str(file)], stdout=output, stderr=output
-        )
+        process = subprocess.Popen([sys.executable, "-m", "ottla", "start", str(file)], stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + START_SECONDS_MAX
         while READY not in log.read_text():

@@ -23,7 +23,7 @@ from ottla.protocol.messages.expire_delegation_token import ExpireDelegationToke
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.server.network.client import Channel, ChannelClosed
-from ottla.server.security.delegation_tokens import hmac_of
+from ottla.server.sasl.delegation_tokens import hmac_of
 from tests.clients.channels import channels
 from tests.clients.sasl_node import SaslNode, started
 

@@ -294,6 +294,18 @@ def test_console_producer_and_consumer_go_on_while_a_broker_is_killed(run: Run, 
     assert [int(line) for line in [*first, *filter(None, rest)]] == list(range(100))
 
 
+def test_groups_are_described_at_once_when_a_broker_has_stopped(run: Run, cluster: Cluster) -> None:
+    """The tool asks each broker that Metadata lists for its groups, and failed after 30 s at the one that was not there."""
+    create(run, cluster, "read")
+    reset = ("--reset-offsets", "--to-earliest", "--execute")
+    run("kafka-consumer-groups", "--group", "readers", "--topic", "read", *reset)
+    cluster.stop(3)
+    try:
+        assert "readers" in run("kafka-consumer-groups", "--describe", "--all-groups")
+    finally:
+        cluster.start(3)
+
+
 def test_a_broker_that_is_gone_for_good_is_unregistered(run: Run, cluster: Cluster) -> None:
     assert "Broker ID 9 is not currently registered" in run("kafka-cluster", "unregister", "--id", "9", code=1)
     cluster.stop(3)

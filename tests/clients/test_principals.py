@@ -26,7 +26,7 @@ class Node(NamedTuple):
 
     def ottla(self, *words: str) -> None:
         subprocess.run(
-            [sys.executable, "-m", "ottla.main", *words, "-b", self.plaintext],
+            [sys.executable, "-m", "ottla", *words, "-b", self.plaintext],
             check=True,
             capture_output=True,
             timeout=60,

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from ottla.certificates import Authority
-from ottla.main import main
+from ottla.__main__ import main
+from ottla.cli.certificates import Authority
 from tests.broker.conftest import eventually
 from tests.clients.sasl_node import MECHANISMS, PLAIN_LOGIN, SaslNode, add_user, started
 

@@ -85,7 +85,7 @@ class Process:
         self.write_properties()
         (self.directory / "server.log").unlink(missing_ok=True)
         with (self.directory / "server.log").open("wb") as output:
-            command = [sys.executable, "-m", "ottla.main", "start", str(self.file)]
+            command = [sys.executable, "-m", "ottla", "start", str(self.file)]
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
 
     @property

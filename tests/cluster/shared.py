@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from confluent_kafka.admin import AdminClient
 
+from ottla.cli.local_nodes import HOST
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.testing import Cluster
+from ottla.testing.connection import Connection
 from tests.broker.conftest import eventually
 
 SECONDS_MAX = 60
@@ -27,10 +31,14 @@ def clear(cluster: Cluster) -> None:
 
 
 def brokers(cluster: Cluster, node_id: int) -> int:
-    """Returns how many brokers the node knows; 0 if it was cut off, and has not noticed yet that this is over."""
+    """Returns how many brokers are unfenced, as the node knows; 0 if it was cut off, and has not noticed yet that this is over.
+
+    Metadata would also list those that were just fenced (broker/lost_leaders.py).
+    """
     try:
-        return len(cluster.metadata([], node_id).brokers)
-    except ConnectionError:
+        with Connection(HOST, cluster.nodes[node_id].port, None) as connection:
+            return len(connection.request(DescribeClusterRequest(), ApiKey.DESCRIBE_CLUSTER, 1).brokers)
+    except OSError:
         return 0
 
 

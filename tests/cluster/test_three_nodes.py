@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.broker.lost_leaders import LISTED_MS
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -163,6 +164,20 @@ def test_a_killed_leader_is_listed_for_a_while_though_it_leads_nothing_any_more(
     eventually(lambda: cluster.leaders("listed")[0] not in (leader, -1), "another leader")
     assert sorted(broker.node_id for broker in cluster.metadata(["listed"]).brokers) == [1, 2, 3]
     eventually(lambda: leader not in [b.node_id for b in cluster.metadata(["listed"]).brokers], "it to be left out", 30)
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_a_broker_that_was_stopped_is_listed_no_more(cluster: Cluster, leads: bool) -> None:
+    """A tool that asks each broker that is listed, as kafka-consumer-groups --all-groups does, waits 30 s for one that is not there."""
+    create(cluster, "left")
+    stopped = next(node_id for node_id in cluster.nodes if (node_id == cluster.leaders("left")[0]) == leads)
+    cluster.stop(stopped)
+    for node_id in sorted(cluster.nodes.keys() - {stopped}):
+        eventually(
+            lambda n=node_id: stopped not in [broker.node_id for broker in cluster.metadata([], n).brokers],
+            f"it to be left out by {node_id}",
+            LISTED_MS / 2_000,
+        )
 
 
 def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(cluster: Cluster) -> None:

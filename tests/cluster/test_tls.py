@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
 from cryptography import x509
 from kafka import KafkaConsumer, KafkaProducer
 
-from ottla.certificates import Authority, Issued
+from ottla.cli.certificates import Authority, Issued
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -177,7 +177,7 @@ def test_the_command_line_takes_the_client_properties_of_kafkas_tools(secured: S
     (secured.directory / "client-store.pem").write_text(
         Path(secured.key).read_text() + Path(secured.certificate).read_text()
     )
-    ottla = [sys.executable, "-m", "ottla.main", "topic", "list", "--bootstrap", secured.bootstrap]
+    ottla = [sys.executable, "-m", "ottla", "topic", "list", "--bootstrap", secured.bootstrap]
     topics = [
         sys.executable,
         "-m",

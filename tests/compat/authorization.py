@@ -37,7 +37,7 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Struct
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     ALL,
     ALLOW,
     CLUSTER,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.schema import fields
-from ottla.server.security.operations import ALLOW, LITERAL, READ, TOPIC
+from ottla.server.authorization.operations import ALLOW, LITERAL, READ, TOPIC
 from tests.broker.records import batch
 
 TOPICS = ("apple", "apple-2", "bun", "bun-2", "ghost")

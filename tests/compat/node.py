@@ -74,7 +74,7 @@ def running_node(port: int, log: Path, node_id: int = 0, **properties: str) -> I
 
 @contextmanager
 def _started(values: dict[str, str], log: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "ottla.main", "start"]
+    command = [sys.executable, "-m", "ottla", "start"]
     for name, value in values.items():
         command += ["--override", f"{name}={value}"]
     with log.open("wb") as output:

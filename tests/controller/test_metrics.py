@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ottla.controller.decisions.brokers import fence_records
+from ottla.controller.decisions.brokers import fence_records, unfence_records
 from ottla.controller.decisions.elections import elect_unclean_leaders
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metrics import CONTROLLER, TOPICS_A_TURN, ControllerMetrics
+from ottla.protocol.internal_topics.metadata_records import BrokerRegistrationChangeRecord
 from tests.controller.harness import DecisionHarness
 
 
 class Scraped:
     """A cluster whose changes are published to the metrics of its controller."""
 
-    def __init__(self) -> None:
-        self.cluster = DecisionHarness(brokers=3, elr=False)
+    def __init__(self, *, elr: bool = False) -> None:
+        self.cluster = DecisionHarness(brokers=3, elr=elr)
         self.controller = SimpleNamespace(
             is_active=True, state=self.cluster.state, loader=SimpleNamespace(image=self.cluster.image)
         )
@@ -50,6 +51,27 @@ def test_elections_are_counted_and_unclean_ones_apart() -> None:
     scraped.controller.is_active = False
     scraped.publish(fence_records(scraped.cluster.state, 2))
     assert scraped.value(f"{stats}_uncleanleaderelections") == 1, "a standby counts nothing"
+
+
+def test_the_election_of_an_eligible_leader_replica_is_counted_as_such() -> None:
+    scraped = Scraped(elr=True)
+    scraped.cluster.topic("orders", "2")
+    name = "kafka_controller_controllerstats_electionfromeligibleleaderreplicas"
+    scraped.publish(fence_records(scraped.cluster.state, 2))
+    assert scraped.cluster.show("orders") == "replicas 2 isr - elr 2 last 2 no leader epoch 1"
+    assert scraped.value(name) == 0
+    scraped.publish(unfence_records(scraped.cluster.state, 2, scraped.cluster.epoch(2)))
+    assert scraped.cluster.show("orders") == "replicas 2 isr 2 leader 2 epoch 2"
+    assert scraped.value(name) == 1
+    assert scraped.value("kafka_controller_controllerstats_uncleanleaderelections") == 0
+
+
+def test_each_broker_has_the_number_of_its_registrations_state() -> None:
+    scraped = Scraped()
+    scraped.cluster.fence(1)
+    scraped.cluster.replay([BrokerRegistrationChangeRecord(2, scraped.cluster.epoch(2), in_controlled_shutdown=1)])
+    (states,) = [family for family in scraped.metrics() if family.name == f"{CONTROLLER}_brokerregistrationstate"]
+    assert {sample.labels["broker"]: sample.value for sample in states.samples} == {"1": 10, "2": 20, "3": 30}
 
 
 def test_partitions_without_leader_and_fenced_brokers_are_reported_by_each_controller() -> None:

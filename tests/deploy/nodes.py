@@ -70,7 +70,7 @@ def three_nodes(directory: Path) -> Iterator[list[Node]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     try:
         for node in nodes:
-            command = [sys.executable, "-P", "-m", "ottla.main", "start"]
+            command = [sys.executable, "-P", "-m", "ottla", "start"]
             file = directory / f"node-{node.id}.properties"
             file.write_text("".join(f"{key}={value}\n" for key, value in properties(node, nodes, directory).items()))
             with (directory / f"node-{node.id}.log").open("ab") as log:

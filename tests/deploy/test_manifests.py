@@ -130,7 +130,7 @@ def read_unit(path: Path) -> configparser.ConfigParser:
 
 def test_the_service_unit_starts_a_node_and_gives_it_time_to_stop() -> None:
     service = read_unit(SYSTEMD / "ottla.service")["Service"]
-    assert " -P -m ottla.main start /" in service["ExecStart"]
+    assert " -P -m ottla start /" in service["ExecStart"]
     assert int(service["TimeoutStopSec"]) >= 30
     assert service["KillSignal"] == "SIGTERM"
     assert int(service["LimitNOFILE"]) >= 100_000

@@ -113,7 +113,7 @@ class ContainerHarness(ABC):
             shutil.copy(self.beside / source, folder / target[1:])
         root = {"OTTLA_CONTAINER_ROOT": str(folder)}
         self.processes[service.name] = subprocess.Popen(
-            self.placed(service.name, [sys.executable, "-P", "-m", "ottla.main", "container", "run"]),
+            self.placed(service.name, [sys.executable, "-P", "-m", "ottla", "container", "run"]),
             env=PYTHON | root | self.environment(service),
             stdout=(self.folder / f"{service.name}.log").open("ab"),
             stderr=subprocess.STDOUT,

@@ -161,7 +161,7 @@ def test_the_help_of_a_command_needs_none_of_the_files_that_the_image_leaves_out
         f"uninstall -y --disable-pip-version-check pip setuptools {n}" in text for n in UNINSTALLED
     )
     program = (
-        "import sys; sys.modules['pycparser'] = None; import cryptography.x509; from ottla.main import main; main(['topic', 'create', '--help']); "
+        "import sys; sys.modules['pycparser'] = None; import cryptography.x509; from ottla.__main__ import main; main(['topic', 'create', '--help']); "
         "print([name for name in sys.modules if name.startswith('pygments.lexers.')], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)

@@ -34,7 +34,7 @@ def command(root: Path, *arguments: str) -> list[str]:
         sys.executable,
         "-P",
         "-m",
-        "ottla.main",
+        "ottla",
         "container",
         *arguments,
         *(["--root", str(root)] if root.parts else []),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla import secure_files
+from ottla.cli import secure_files
 from ottla.server.config.load import read_properties
 from tests.docker.compose_file import ROOT, SECURE, services
 from tests.docker.loopback_harness import LoopbackHarness
@@ -52,6 +52,6 @@ def test_clients_connect_with_the_properties_beside_the_file(path: Path, tmp_pat
         harness.produce_and_consume(asked, 1, *security)
         for service in found:
             outside = service.advertised["EXTERNAL"]
-            ours = (sys.executable, "-m", "ottla.main", "topic", "list", "--bootstrap", outside)
+            ours = (sys.executable, "-m", "ottla", "topic", "list", "--bootstrap", outside)
             done = harness.run("host", *ours, "--config", f"docker/{client}", cwd=tmp_path)
             assert done.returncode == 0, done.stderr

@@ -35,7 +35,7 @@ def image(tmp_path: Path) -> Path:
     path.mkdir()
     for tool in ("kafka-storage", "kafka-topics"):
         (path / tool).symlink_to(prefix / f"opt/kafka/bin/{tool}.sh")
-    (path / "ottla").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m ottla.main "$@"\n')
+    (path / "ottla").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m ottla "$@"\n')
     (path / "ottla").chmod(0o755)
     # What lies outside of /etc/confluent/docker is found by this variable.
     for name in ("configure", "launch", "run"):

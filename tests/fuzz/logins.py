@@ -21,20 +21,22 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.server.config.listeners import Endpoint
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
-from ottla.server.network.listener import Endpoint, Listener
-from ottla.server.network.login import LoginRules, Logins
+from ottla.server.network.listener import Listener
+from ottla.server.network.peer_security import LoginRejected
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.security.principal import ANONYMOUS
-from ottla.server.security.sasl.client import ClientExchange, LoginRejected, OAuthBearerClient, PlainClient, ScramClient
-from ottla.server.security.sasl.exchange import Mechanism, SaslFailure, Slow
-from ottla.server.security.sasl.jaas import JaasError, read_module, read_sections
-from ottla.server.security.sasl.oauthbearer import OAuthBearerExchange, UnsecuredTokens
-from ottla.server.security.sasl.plain import PlainExchange
-from ottla.server.security.sasl.scram import ScramExchange, ScramUsers, TokenCredential, decoy
-from ottla.server.security.sasl.scram_messages import HASHES, keys_of, salted_password
+from ottla.server.principal import ANONYMOUS
+from ottla.server.sasl.client import ClientExchange, OAuthBearerClient, PlainClient, ScramClient
+from ottla.server.sasl.exchange import Mechanism, SaslFailure, Slow
+from ottla.server.sasl.jaas import JaasError, read_module, read_sections
+from ottla.server.sasl.login import LoginRules, Logins
+from ottla.server.sasl.oauthbearer import OAuthBearerExchange, UnsecuredTokens
+from ottla.server.sasl.plain import PlainExchange
+from ottla.server.sasl.scram import ScramExchange, ScramUsers, TokenCredential, decoy
+from ottla.server.sasl.scram_messages import HASHES, keys_of, salted_password
 from ottla.server.timer_wheel import TimerWheel
 from tests.fuzz.target import Target, Wrong, equal
 from tests.fuzz.wire import INBOX, LIMITS, SentBytes, deliver, plain_frames

@@ -21,12 +21,13 @@ from ottla.protocol.headers import (
 )
 from ottla.protocol.internal_topics import control_messages as control
 from ottla.protocol.schema import info_of
+from ottla.server.config.listeners import Endpoint
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.frames import FrameProtocol, ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.listener import Endpoint, Listener
+from ottla.server.network.listener import Listener
 from ottla.server.network.route import Route, RouteTable
 from ottla.server.timer_wheel import TimerWheel
 from tests.fuzz.target import Target, Wrong, equal

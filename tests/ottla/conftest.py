@@ -77,7 +77,7 @@ class Finished:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "ottla.main", *arguments]
+    return [sys.executable, "-m", "ottla", *arguments]
 
 
 @pytest.fixture(scope="session")

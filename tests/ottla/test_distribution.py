@@ -88,5 +88,5 @@ def test_beside_packages_of_the_same_names_a_node_starts_and_the_plugin_works(
 ) -> None:
     python = installed(built[kind])
     run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=project)
-    code = "import sys, ottla.node; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, ottla.node.node; print(*{name.partition('.')[0] for name in sys.modules})"
     assert not set(THEIRS) & set(run(python, "-c", code, cwd=project).split())

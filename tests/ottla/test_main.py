@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.__main__ import COMMANDS, main
 from ottla.cli.errors import FAILED, INTERRUPTED, OK, TIMED_OUT, USAGE
-from ottla.main import COMMANDS, main
 from tests.ottla.conftest import ROOT, command
 
 
@@ -25,7 +25,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_loads_nothing_that_is_slow() -> None:
     # 150 ms was promised; what costs them is imports, and those can be counted on any machine.
-    code = "import sys; from ottla.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    code = "import sys; from ottla.__main__ import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     loaded = {name.removeprefix("ottla.").partition(".")[0] for name in done.stderr.split()}
     assert not loaded & {"asyncio", "cyclopts", "rich", "uvloop", "protocol", "server", "storage", "broker"}

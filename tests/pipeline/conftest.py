@@ -111,7 +111,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     command = [
         sys.executable,
         "-m",
-        "ottla.main",
+        "ottla",
         "dev",
         "--nodes",
         "1",

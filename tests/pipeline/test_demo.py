@@ -24,7 +24,7 @@ END_SECONDS_MAX = 240
 #: The part that is waited for, what happens then, and how the demo ends.
 ENDINGS: dict[str, tuple[str, Callable[[subprocess.Popen[str], list[psutil.Process]], None], int]] = {
     "Ctrl-C": ("org.apache.spark.deploy.SparkSubmit", lambda demo, parts: demo.send_signal(signal.SIGINT), 130),
-    "the cluster is killed": ("pipeline run all", lambda demo, parts: named(parts, "ottla.main").kill(), 1),
+    "the cluster is killed": ("pipeline run all", lambda demo, parts: named(parts, "-m ottla dev").kill(), 1),
 }
 
 

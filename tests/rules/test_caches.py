@@ -1,4 +1,4 @@
-"""Functions that remember results do so without a bound in bytes: what clients name is kept by `server/kept.py` instead."""
+"""Functions and modules that remember things do so without a bound in bytes: what clients name is kept by `server/kept.py` instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CACHED = {
     "protocol/internal_topics/metadata_records.py _frame": "records of Kafka, by number and version",
     "protocol/ranges.py parse": "versions that are written in this tree",
     "server/network/route.py begins_with_throttle": "APIs and their versions",
-    "server/security/hosts.py read_network": "entries of operators, 32 KB at most each",
+    "server/authorization/hosts.py read_network": "entries of operators, 32 KB at most each",
 }
 
 
@@ -27,3 +27,49 @@ def test_what_is_remembered_by_arguments_is_not_named_by_clients() -> None:
     known = {each for each in found if each in CACHED or each.startswith("ottla/")}
     assert found - known == set(), "use Kept of server/kept.py, or add a row that says who chooses the arguments"
     assert set(CACHED) - found == set(), "these rows have no function any more"
+
+
+#: Containers of a module that grow, and what they grow with.
+GROWING = {
+    "protocol/compile.py _decoders": "structs and versions of this tree",
+    "protocol/compile.py _encoders": "structs and versions of this tree",
+    "protocol/schema.py _fields": "structs of this tree",
+    "protocol/schema.py _shared_defaults": "structs of this tree",
+    "server/loggers.py _set": "loggers that there are, when an operator alters their levels",
+}
+GROWS_BY = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})
+
+
+def is_container(value: ast.expr | None) -> bool:
+    match value:
+        case ast.Dict() | ast.List() | ast.Set() | ast.DictComp() | ast.ListComp() | ast.SetComp():
+            return True
+        case ast.Call(func=ast.Name(id=name)):
+            return name in ("dict", "list", "set", "deque", "defaultdict", "Counter", "OrderedDict")
+    return False
+
+
+def grown_in(tree: ast.Module) -> set[str]:
+    """Names that something is put into: name[...] = ..., name.add(...)."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
+                found.add(name)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=verb)) if verb in GROWS_BY:
+                found.add(name)
+    return found
+
+
+def test_no_module_keeps_what_it_learns_in_a_container_without_a_bound() -> None:
+    """It would live as long as the process, for all nodes in it. What an object keeps ends with its owner, whose bound it has."""
+    found = {
+        f"{source.path} {target.id}"
+        for source in sources()
+        for node in source.tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and is_container(node.value)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name) and target.id in grown_in(source.tree)
+    }
+    assert found - set(GROWING) == set(), "use Kept of server/kept.py, or give it to the object whose state it is"
+    assert set(GROWING) - found == set(), "these are gone"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+
+from ottla.broker.authorization.guard import InHandler
 from ottla.broker.routes import ROUTES, Answered
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, ApiKey
@@ -18,8 +21,8 @@ ROUTED = {
     "broker/routes.py": [row.api_key for row in ROUTES],
     "controller/routes.py": [key for key, _ in CONTROLLER_ROUTES],
 }
-#: What broker/handlers has besides one file per API.
-NOT_ONE_API = frozenset({"authorized_operations"})
+#: How a handler asks the authorizer, or has it asked.
+ASKS = frozenset({"allows", "require", "split", "operations_on_cluster", "without_hidden_topics", "member_of"})
 
 
 def test_every_api_has_somewhere_to_say_an_error() -> None:
@@ -44,7 +47,7 @@ def test_handlers_of_a_broker_are_named_as_their_apis_and_are_routed() -> None:
     routed_names = {key.name.lower() for key in ROUTED["broker/routes.py"]}
     for source in sources():
         folder, _, name = source.module.rpartition(".")
-        if folder == "ottla.broker.handlers" and name not in NOT_ONE_API and not name.startswith("_"):
+        if folder == "ottla.broker.handlers" and not name.startswith("_"):
             assert name in routed_names, f"{source.path} is named after no API that has a row in broker/routes.py"
 
 
@@ -65,6 +68,18 @@ def test_only_the_apis_that_kafka_leaves_open_need_no_permission() -> None:
     """A row without `authorization` is no row: the type checker refuses it, and Python does when it is imported."""
     unguarded = {row.api_key for row in ROUTES if isinstance(row, Answered) and not row.authorization}
     assert unguarded == {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+
+
+def test_a_handler_that_is_to_ask_the_authorizer_itself_does() -> None:
+    trees = {source.module: source.tree for source in sources()}
+    for row in ROUTES:
+        if isinstance(row, Answered) and any(isinstance(rule, InHandler) for rule in row.authorization):
+            called = {
+                node.attr if isinstance(node, ast.Attribute) else node.id
+                for node in ast.walk(trees[row.handler.__module__])
+                if isinstance(node, ast.Attribute | ast.Name)
+            }
+            assert called & ASKS, f"the row of {row.api_key.name} is IN_HANDLER, and its handler asks nothing"
 
 
 def test_configurations_refer_to_rows_that_exist() -> None:

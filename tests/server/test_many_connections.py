@@ -11,7 +11,7 @@ import pytest
 from ottla.server.network.connection_rate import HELD_MS_MAX, ConnectionRate
 from ottla.server.network.frames import GROWTH, POOLED_BYTES, FrameProtocol, ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.transport import ACCEPTS_PER_TURN
+from ottla.server.transport import ACCEPTS_PER_TURN
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 CLAIM = struct.pack(">i", 100 << 20)

@@ -14,15 +14,16 @@ from ottla.protocol.features import DEFAULT
 from ottla.protocol.headers import encode_request_header
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.releases import Advertised
+from ottla.server.config.listeners import Endpoint
 from ottla.server.handlers.api_versions import ApiVersionsHandler, Features
 from ottla.server.network.context import RequestContext
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.listener import Endpoint, Listener, ServerTls
-from ottla.server.network.login import LoginRules, Logins
+from ottla.server.network.listener import Listener, ServerTls
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route, RouteTable
+from ottla.server.sasl.login import LoginRules, Logins
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import RealWorld, World
 

@@ -1,4 +1,4 @@
-"""A cluster of the real node code: each node is `ottla.node.Node` on a simulated host, in turns of its own."""
+"""A cluster of the real node code: each node is `ottla.node.node.Node` on a simulated host, in turns of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.node import FAILED_TO_START, Node
+from ottla.node.node import FAILED_TO_START, Node
 from ottla.storage.errors import StorageFailure
 from tests.sim.disk import Killed
 from tests.sim.formatting import format_node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from ottla.formatting import prepare
+from ottla.node.formatting import prepare
 from ottla.server.config.load import NodeConfig
 from tests.sim.disk import SimDisk
 

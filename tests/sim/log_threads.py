@@ -16,6 +16,7 @@ from ottla.storage.flush import FlushJob
 from ottla.storage.log_state import LogState
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
+from ottla.storage.snapshot_files import Frozen, ProducerSnapshots
 from tests.chaos.log_threads import NOW_MS, ThreadedLog
 from tests.sim.disk import SimDisk
 from tests.sim.loop import run
@@ -110,20 +111,21 @@ def begin_without_taking(log: LogState, **options: bool) -> FlushJob | None:
     """The frozen states stay in the log, where another flush finds them, too."""
     job = _begin(log, **options)
     if job is not None:
-        log.frozen.update(job.frozen)
+        log.snapshots.frozen.update(job.frozen)
     return job
 
 
-def remove_what_another_has_counted(job: FlushJob) -> None:
-    log = job.log
-    for offset, states in job.frozen.items():
-        if offset in job.written:
-            if log.frozen.get(offset) is states:
-                del log.frozen[offset]
-                log.snapshots.append(offset)
-                log.unsynced_snapshot = offset
+def remove_what_another_has_counted(
+    self: ProducerSnapshots, frozen: Frozen, written: list[int], *, is_current: bool, is_closed: bool
+) -> None:
+    for offset, states in frozen.items():
+        if offset in written:
+            if self.frozen.get(offset) is states:
+                del self.frozen[offset]
+                self.offsets.append(offset)
+                self._unsynced = offset
             else:
-                snapshot_files.remove_file(log, offset)
+                self._files.remove(self._path(offset))
 
 
 MUTANTS: dict[str, Patches] = {
@@ -134,7 +136,7 @@ MUTANTS: dict[str, Patches] = {
     ),
     "two flushes write one snapshot and the second removes it": (
         (flush, "begin", begin_without_taking),
-        (flush, "_count_snapshots", remove_what_another_has_counted),
+        (ProducerSnapshots, "end_writing", remove_what_another_has_counted),
     ),
 }
 

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla import formatting
 from ottla.broker.coordinator.context import CoordinatorContext
+from ottla.broker.fetch import fetching, reader
+from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.node import BrokerNode
-from ottla.broker.replication import fetching, isr_proposals, partition, read
-from ottla.broker.replication.fetch_session import FetchSession
+from ottla.broker.replication import isr_proposals, partition
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_state import PartitionState
@@ -28,6 +28,7 @@ from ottla.controller.decisions.state import ControlState
 from ottla.controller.raft import driver, roles
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
+from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage import future_copy, replay
 from ottla.storage.epochs import LeaderEpochs
@@ -66,7 +67,7 @@ _become_leader = Partition.become_leader
 _become_follower = Partition.become_follower
 _append_as_follower = Partition.append_as_follower
 _advance_high_watermark = Partition.advance_high_watermark
-_read = read.read
+_read = reader.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
 _log_read = Log.read
@@ -233,7 +234,7 @@ REPLICATION = {
         "a leader serves readers of any leader epoch (KIP-320)", (PartitionState, "local_log", local_log_of_any_epoch)
     ),
     "no-divergence": _mutant(
-        "a leader does not look whether a follower's log fits its own", (read, "_divergence", nothing)
+        "a leader does not look whether a follower's log fits its own", (reader, "_divergence", nothing)
     ),
     "epochs-not-kept": _mutant(
         "a new leader does not write down where its epoch began", (LeaderEpochs, "assign", nothing)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.server.network.transport import DEFAULT_OPTIONS, ProtocolFactory, SocketOptions
+from ottla.server.transport import DEFAULT_OPTIONS, ProtocolFactory, SocketOptions
 from tests.sim.loop import LANE, OUTSIDE, Lane
 
 #: Linux gives up an established connection after some fifteen minutes; thirty seconds show the same within a run.
@@ -290,7 +290,7 @@ class SimTransport(asyncio.Transport):
 
 
 class SimServer:
-    """See `server.network.transport.Server`."""
+    """See `server.transport.Server`."""
 
     def __init__(self, hub: SimHub, address: Address, entry: Entry) -> None:
         self._hub, self._address, self._entry = hub, address, entry
@@ -310,7 +310,7 @@ class SimServer:
 
 
 class SimNetwork:
-    """See `server.network.transport.Network`; what one host sees of the hub. Host names are the addresses."""
+    """See `server.transport.Network`; what one host sees of the hub. Host names are the addresses."""
 
     def __init__(self, hub: SimHub, host: str) -> None:
         self._hub, self._host = hub, host

@@ -11,7 +11,7 @@ import base64
 import ssl
 from collections.abc import Callable
 
-from ottla.certificates import Authority
+from ottla.cli.certificates import Authority
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -28,13 +28,13 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
-from ottla.server.network.peer_login import PeerLogin
 from ottla.server.network.peer_security import PeerSecurity
-from ottla.server.security.sasl.client import ClientExchange, PlainClient, ScramClient
-from ottla.server.security.sasl.scram_messages import salted_password
-from ottla.server.security.tls.contexts import client_context
-from tests.server.security.tls.store_files import properties
-from tests.server.security.tls.test_contexts import handshake
+from ottla.server.sasl.client import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.peer_login import PeerLogin
+from ottla.server.sasl.scram_messages import salted_password
+from ottla.server.tls.contexts import client_context
+from tests.server.tls.store_files import properties
+from tests.server.tls.test_contexts import handshake
 from tests.sim.cluster import BROKER_PORT, SimNode
 from tests.sim.harness import APART, SimClusterHarness
 from tests.sim.loop import run

@@ -20,7 +20,6 @@ from ottla.storage import (
     replay,
     segment_check,
     segment_file,
-    snapshot_files,
 )
 from ottla.storage.cold import ColdBytes
 from ottla.storage.config import NEVER
@@ -33,6 +32,7 @@ from ottla.storage.producer_state import ProducerState
 from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import Segment
 from ottla.storage.segment_file import SegmentFile
+from ottla.storage.snapshot_files import ProducerSnapshots
 from ottla.storage.txn_index import TransactionIndex
 from ottla.storage.walk import WALK
 from tests.sim.directed_histories import storage_histories_of
@@ -73,16 +73,19 @@ def share_states(producers: ProducerStates) -> list[ProducerState]:
     return list(producers.states.values())
 
 
-_write_frozen = snapshot_files.write_frozen
+_write_frozen = ProducerSnapshots.write_frozen
 
 
 def write_frozen_as_it_was(
-    log: Log, frozen: dict[int, list[ProducerState]], written: list[int], is_current: Callable[[], bool]
+    snapshots: ProducerSnapshots,
+    frozen: dict[int, list[ProducerState]],
+    written: list[int],
+    is_current: Callable[[], bool],
 ) -> None:
     """Nothing that happens meanwhile counts, neither here nor before."""
-    log.kept_frozen = {**getattr(log, "kept_frozen", {}), **frozen}
-    known = {offset: states for offset, states in log.kept_frozen.items() if offset not in log.snapshots}
-    _write_frozen(log, known, written, lambda: not log.closed)
+    kept = snapshots.kept_frozen = {**getattr(snapshots, "kept_frozen", {}), **frozen}
+    known = {offset: states for offset, states in kept.items() if offset not in snapshots.offsets}
+    _write_frozen(snapshots, known, written, always)
 
 
 _flush_epochs = LeaderEpochs.flush
@@ -202,7 +205,7 @@ MUTANTS: dict[str, Patch] = {
     "the directory of a new partition is not synced": (Log, "entry_synced", ALWAYS),
     "recovery trusts a torn batch": (segment_check, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "checkpoints are written without fsync": (checkpoint, "write_offsets", write_without_sync),
-    "producer snapshots stay after a truncation": (snapshot_files, "leave", lambda log, is_gone: []),
+    "producer snapshots stay after a truncation": (ProducerSnapshots, "leave", lambda snapshots, is_gone: []),
     "the dedupe window is zero": (ProducerState, "duplicate_of", remember_last_batch_only),
     "the high watermark may be ahead of the log": (Log, "advance_high_watermark", raise_without_limit),
     "a flush syncs no log": (Segment, "sync_log", nothing),
@@ -236,7 +239,7 @@ MUTANTS: dict[str, Patch] = {
     "a checkpoint written beside a truncation says too much": (Log, "truncating_to", NO_CUT),
     "a damaged snapshot is loaded": (producer_snapshot, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "producers go on in a snapshot that is not written yet": (ProducerStates, "freeze", share_states),
-    "a snapshot is written of what was truncated": (snapshot_files, "write_frozen", write_frozen_as_it_was),
+    "a snapshot is written of what was truncated": (ProducerSnapshots, "write_frozen", write_frozen_as_it_was),
     "a damaged transaction index is not made again": (replay, "check_txn_indexes", nothing),
 }
 

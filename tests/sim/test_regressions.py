@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from ottla.formatting import NotFormatted
-from ottla.node import Node
+from ottla.node.formatting import NotFormatted
+from ottla.node.node import Node
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.network.client import Channel

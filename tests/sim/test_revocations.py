@@ -16,10 +16,10 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 )
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
+from ottla.server.authorization.operations import DENY, DESCRIBE, LITERAL
+from ottla.server.authorization.operations import TOPIC as TOPIC_RESOURCE
 from ottla.server.network.client import Channel
-from ottla.server.security.authorizer import STANDARD_AUTHORIZER
-from ottla.server.security.operations import DENY, DESCRIBE, LITERAL
-from ottla.server.security.operations import TOPIC as TOPIC_RESOURCE
 from tests.sim.cluster import BROKER_PORT, SimNode
 from tests.sim.harness import APART, TOPIC, SimClusterHarness
 from tests.sim.loop import run

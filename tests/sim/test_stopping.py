@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from ottla.closing import LOGS_PER_CALL
+from ottla.node.closing import LOGS_PER_CALL
 from ottla.storage import roll
 from ottla.storage.log import Log
 from ottla.storage.logs import Logs

@@ -184,7 +184,7 @@ def test_no_snapshot_outlives_a_marker_that_it_counts_on(tmp_path: Path) -> None
     batch = build_batch([(b"k", b"1", NOW_MS)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     append(log, batch)
     log.roll(NOW_MS)
-    assert log.snapshots == [2]
+    assert log.snapshots.offsets == [2]
     put(log, b"larger", b"x" * 1100)
     log.append(marker(5, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     more = build_batch([(b"k", b"2", NOW_MS)], producer_id=5, producer_epoch=0, base_sequence=1)

@@ -217,17 +217,17 @@ def test_a_roll_writes_the_state_of_few_producers_and_leaves_that_of_many_to_the
     assert (tmp_path / f"{10:020d}.snapshot").exists()
     append(log, of_producer(10))
     few = log.roll(NOW_MS)
-    assert (few, list(log.frozen)) == (11, [11])
+    assert (few, list(log.snapshots.frozen)) == (11, [11])
     assert not (tmp_path / f"{11:020d}.snapshot").exists()
     expected = copy.deepcopy(list(log.producers))
     for producer_id in range(11):
         append(log, of_producer(producer_id, 1))
     log.flush()
-    assert not log.frozen
+    assert not log.snapshots.frozen
     path = str(tmp_path / f"{11:020d}.snapshot")
     assert decode(path, FILES.read(path) or b"") == expected, "as they were when the segment was rolled"
     again = open_at(tmp_path, recovery_point=log.recovery_point)
-    assert 11 in again.snapshots
+    assert 11 in again.snapshots.offsets
     assert list(again.producers) == list(log.producers)
 
 
@@ -237,7 +237,7 @@ def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, mon
     for producer_id in range(4):
         append(log, of_producer(producer_id))
         log.snapshot_producers()
-    assert list(log.frozen) == [1, 2, 3, 4]
+    assert list(log.snapshots.frozen) == [1, 2, 3, 4]
     log.truncate_to(2)
     log.flush()
     assert [path.name for path in sorted(tmp_path.glob("*.snapshot"))] == [f"{1:020d}.snapshot", f"{2:020d}.snapshot"]
@@ -262,7 +262,7 @@ def of_many_producers(directory: Path) -> tuple[Log, SnapshotReads]:
     log.flush()
     log.snapshot_producers()
     log.flush()
-    assert 12 in log.snapshots
+    assert 12 in log.snapshots.offsets
     for producer_id in range(6):
         append(log, of_producer(producer_id, 1))
     return log, files
@@ -298,7 +298,7 @@ def test_what_an_errand_has_read_does_not_count_behind_another_truncation(
     append(log, of_producer(99))
     log.snapshot_producers()
     log.flush()
-    assert 12 in log.snapshots
+    assert 12 in log.snapshots.offsets
     append(log, of_producer(99, 1))
     log.truncate_to(12, stale)
     assert {state.producer_id for state in log.producers} == {*range(11), 99}
@@ -314,7 +314,7 @@ def test_a_damaged_snapshot_is_found_by_the_truncation_that_follows_its_errand(
     assert errand is not None
     log.truncate_to(15, errand())
     assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
-    assert 12 not in log.snapshots
+    assert 12 not in log.snapshots.offsets
 
 
 def test_few_producers_are_read_by_the_truncation_itself(tmp_path: Path) -> None:

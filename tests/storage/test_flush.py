@@ -70,7 +70,7 @@ def test_two_flushes_of_one_log_keep_the_snapshot_that_the_first_has_written(tmp
     for job in (first, second):
         assert log.end_flush(job, NOW_MS)
     end = log.log_end_offset
-    assert log.snapshots.count(end) == 1 and (Path(log.directory) / f"{end:020}.snapshot").exists()
+    assert log.snapshots.offsets.count(end) == 1 and (Path(log.directory) / f"{end:020}.snapshot").exists()
     log.close(clean=True)
 
 
@@ -84,7 +84,7 @@ def test_a_snapshot_that_was_written_of_a_truncated_end_is_removed(tmp_path: Pat
     job.run()
     log.truncate_to(end - 1)
     assert not log.end_flush(job, NOW_MS)
-    assert end not in log.snapshots and not (Path(log.directory) / f"{end:020}.snapshot").exists()
+    assert end not in log.snapshots.offsets and not (Path(log.directory) / f"{end:020}.snapshot").exists()
 
 
 def test_a_snapshot_that_another_flush_has_written_again_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_snapshot_that_another_flush_has_written_again_stays(tmp_path: Path, m
     assert not log.end_flush(first, NOW_MS)
     assert log.end_flush(second, NOW_MS)
     file = Path(log.directory) / f"{1:020}.snapshot"
-    assert log.snapshots == [1] and file.exists()
+    assert log.snapshots.offsets == [1] and file.exists()
     [state] = producer_snapshot.decode(str(file), file.read_bytes())
     assert (state.producer_id, state.epoch) == (7, 1)
     log.close(clean=True)

@@ -1,1 +1,1 @@
-"""Authorization before handlers: broker/routes.py lists per API what is required, guard.py checks it in front of the handler."""
+"""Authorization of requests: the rows of broker/routes.py say what an API requires, or its handler does by the functions of checks.py."""

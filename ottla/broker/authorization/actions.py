@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 from ottla.broker.components import BrokerComponents
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.describe_configs import guard_of
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     CLUSTER,
-    CLUSTER_ACTION,
     CLUSTER_NAME,
-    DESCRIBE,
     DESCRIBE_CONFIGS,
     GROUP,
     READ,
@@ -36,9 +34,9 @@ def on_cluster(operation: int) -> ActionOf:
     return lambda broker, request, element: action
 
 
-def on_group(operation: int, field: str = "group_id") -> ActionOf:
+def on_group(operation: int) -> ActionOf:
     """Return the group of a request that names one."""
-    return lambda broker, request, element: Action(operation, GROUP, getattr(request, field))
+    return lambda broker, request, element: Action(operation, GROUP, request.group_id)
 
 
 def on_each_group(operation: int) -> ActionOf:
@@ -81,23 +79,6 @@ def sync_with_protocol(broker: BrokerComponents, request: Any, element: object) 
     if request.protocol_type is None or request.protocol_name is None:
         return None
     return Action(READ, GROUP, request.group_id)
-
-
-GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
-
-
-def describe_coordinator_key(broker: BrokerComponents, request: Any, key: str | None) -> Action | None:
-    """FindCoordinator has one key, or several from v4 on. Only brokers look for coordinators of share groups."""
-    name = request.key if key is None else key
-    if request.key_type == GROUP_KEY:
-        return Action(DESCRIBE, GROUP, name)
-    if request.key_type == TRANSACTION_KEY:
-        return Action(DESCRIBE, TRANSACTIONAL_ID, name)
-    return None
-
-
-def find_share_coordinator(broker: BrokerComponents, request: Any, element: object) -> Action | None:
-    return Action(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME) if request.key_type == SHARE_KEY else None
 
 
 def describe_config_resource(broker: BrokerComponents, request: object, resource: Any) -> Action | None:

@@ -1,40 +1,45 @@
 """Guards stand before handlers: unauthorized requests or elements get the API's own error, and the handler sees only the rest.
 
     Whole      one resource, one answer: a request that is not allowed never reaches the handler
-    Each       a list of resources: those not allowed are taken out of the request, and their errors added to the response
-    After      the answer says what the caller may do, or leaves out what it may not see
-    a function (broker, handler) -> handler, for the APIs where neither will do
+    Every      a list of topics, one answer: the request is rejected if one of them is not allowed
+    Each       a list of resources: the handler gets a request without those not allowed, whose errors are added to the response
+    InHandler  the handler asks the authorizer itself (checks.py): about lists in lists, or about what its response shows
+    Made       Produce and Fetch, whose guards are written by hand
 
-A node without an authorizer has no guards at all: `guarded` then gives back the handler, and nothing is paid per request.
+A node without an authorizer has no guards at all: `guarded` then returns the handler, and nothing is paid per request.
 Rejections are made by server/network/error_reply.py, so that they look exactly like the API's other errors.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.authorization.actions import Action, ActionOf
+from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.ranges import Versions, parse
-from ottla.server.network import reply
+from ottla.server.authorization.operations import AUTHORIZATION_ERRORS, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
-from ottla.server.network.reply import Answer
-from ottla.server.security.operations import AUTHORIZATION_ERRORS
+from ottla.server.network.reply import Answer, then
 
 T = TypeVar("T")
-S = TypeVar("S")
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 Handler = Callable[[Any, RequestContext], Any]
 HandlerOf = Callable[[RequestT, RequestContext], Answer[ResponseT]]
-Custom = Callable[[BrokerComponents, Any], Handler]
 ALL_VERSIONS = parse("0+")
+
+
+class Rule(Protocol):
+    """What a client has to be allowed."""
+
+    def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
+        """Returns a handler that checks the request, and calls `handler`."""
 
 
 class Whole(NamedTuple):
@@ -42,6 +47,29 @@ class Whole(NamedTuple):
 
     actions: tuple[ActionOf, ...]
     versions: Versions = ALL_VERSIONS
+
+    def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
+        def whole(request: object, context: RequestContext) -> Any:
+            if context.api_version in self.versions:
+                _require_one(broker, context, [action(broker, request, None) for action in self.actions])
+            return handler(request, context)
+
+        return whole
+
+
+class Every(NamedTuple):
+    """`operation` on every topic whose name `source` lists. The list may be null."""
+
+    source: str
+    operation: int
+
+    def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
+        def every(request: object, context: RequestContext) -> Any:
+            for name in getattr(request, self.source) or ():
+                require(broker, context, self.operation, TOPIC, name)
+            return handler(request, context)
+
+        return every
 
 
 class Each(NamedTuple):
@@ -56,130 +84,82 @@ class Each(NamedTuple):
     unless: ActionOf | None = None
     versions: Versions = ALL_VERSIONS
 
+    def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
+        def each(request: Any, context: RequestContext) -> Any:
+            if context.api_version not in self.versions:
+                return handler(request, context)
+            if self.unless is not None and _allows(broker, context, self.unless(broker, request, None)):
+                return handler(request, context)
+            allowed = []
+            denied: dict[ErrorCode, list[object]] = {}
+            for element in getattr(request, self.source):
+                action = self.action(broker, request, element)
+                if action is None or _allows(broker, context, action):
+                    allowed.append(element)
+                else:
+                    denied.setdefault(AUTHORIZATION_ERRORS[action.resource_type], []).append(element)
+            if not denied:
+                return handler(request, context)
+            rejections = [
+                self._rejection(api_key, context, self._only(request, elements), code)
+                for code, elements in denied.items()
+            ]
+            if not allowed:
+                return self._merge(rejections[1:], rejections[0])
+            return then(handler(self._only(request, allowed), context), partial(self._merge, rejections))
 
-class After(NamedTuple):
-    """Changes the response in place. The first rule of an API is applied last."""
+        return each
 
-    shape: Callable[[BrokerComponents, Any, RequestContext, Any], None]
-
-
-Rules = Sequence[Whole | Each | After] | Custom
-
-
-def guarded(broker: BrokerComponents, api_key: int, rules: Rules, handler: Handler) -> Handler:
-    if not broker.authorizer.enabled or not rules:
-        return handler
-    inner = handler
-    if callable(rules):
-        inner = rules(broker, handler)
-    else:
-        for rule in reversed(rules):
-            inner = _guard(broker, api_key, rule, inner)
-    if not is_async(handler):
-        return inner
-
-    async def guarded_handler(request: object, context: RequestContext) -> Any:
-        answer = inner(request, context)
-        return await answer if inspect.isawaitable(answer) else answer
-
-    return guarded_handler
-
-
-def _guard(broker: BrokerComponents, api_key: int, rule: Whole | Each | After, handler: Handler) -> Handler:
-    if isinstance(rule, Whole):
-        return _Whole(broker, rule, handler)
-    if isinstance(rule, Each):
-        return _Each(broker, api_key, rule, handler)
-
-    def after(request: object, context: RequestContext) -> Any:
-        return then(handler(request, context), partial(_shaped, broker, rule, request, context))
-
-    return after
-
-
-def _shaped(broker: BrokerComponents, rule: After, request: object, context: RequestContext, answer: T) -> T:
-    rule.shape(broker, request, context, answer)
-    return answer
-
-
-def is_async(handler: Handler) -> bool:
-    return inspect.iscoroutinefunction(inspect.unwrap(getattr(handler, "func", handler)))
-
-
-class _Whole:
-    def __init__(self, broker: BrokerComponents, rule: Whole, handler: Handler) -> None:
-        self._broker = broker
-        self._rule = rule
-        self._handler = handler
-
-    def __call__(self, request: object, context: RequestContext) -> Any:
-        if context.api_version in self._rule.versions:
-            require(self._broker, context, [action(self._broker, request, None) for action in self._rule.actions])
-        return self._handler(request, context)
-
-
-class _Each:
-    def __init__(self, broker: BrokerComponents, api_key: int, rule: Each, handler: Handler) -> None:
-        self._broker = broker
-        self._api_key = api_key
-        self._rule = rule
-        self._handler = handler
-
-    def __call__(self, request: object, context: RequestContext) -> Any:
-        rule = self._rule
-        if context.api_version not in rule.versions:
-            return self._handler(request, context)
-        if rule.unless is not None and allows(self._broker, context, rule.unless(self._broker, request, None)):
-            return self._handler(request, context)
-        elements = getattr(request, rule.source)
-        rejected: dict[ErrorCode, list[object]] = {}
-        kept = []
-        for element in elements:
-            action = rule.action(self._broker, request, element)
-            if action is None or allows(self._broker, context, action):
-                kept.append(element)
-            else:
-                rejected.setdefault(AUTHORIZATION_ERRORS[action.resource_type], []).append(element)
-        if not rejected:
-            return self._handler(request, context)
-        rejections = [self._rejection(request, context, code, rejected[code]) for code in rejected]
-        if not kept:
-            return _merge(rule.target, rejections[1:], rejections[0])
-        setattr(request, rule.source, kept)
-        return then(self._handler(request, context), partial(_merge, rule.target, rejections))
-
-    def _rejection(self, request: object, context: RequestContext, code: ErrorCode, elements: list[object]) -> Any:
+    def _only(self, request: RequestT, elements: list[Any]) -> RequestT:
+        """Returns the request for some of its elements."""
         only = copy.copy(request)
-        setattr(only, self._rule.source, elements)
-        rejection = error_reply(self._api_key, context.api_version, only, KafkaError(code))
-        if self._rule.has_message:
-            for answer in getattr(rejection, self._rule.target):
+        setattr(only, self.source, elements)
+        return only
+
+    def _rejection(self, api_key: int, context: RequestContext, request: object, code: ErrorCode) -> Any:
+        rejection = error_reply(api_key, context.api_version, request, KafkaError(code))
+        if self.has_message:
+            for answer in getattr(rejection, self.target):
                 answer.error_message = code.message
         return rejection
 
+    def _merge(self, rejections: list[object], answer: T) -> T:
+        for rejection in rejections:
+            getattr(answer, self.target).extend(getattr(rejection, self.target))
+        return answer
 
-def _merge(target: str, rejections: list[object], answer: T) -> T:
-    for rejection in rejections:
-        getattr(answer, target).extend(getattr(rejection, target))
-    return answer
+
+class InHandler(NamedTuple):
+    """The handler asks the authorizer itself."""
+
+    def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
+        return handler
 
 
-def allows(broker: BrokerComponents, context: RequestContext, action: Action | None) -> bool:
+class Made(NamedTuple):
+    """`make(broker, handler)` returns the handler that checks the request first."""
+
+    make: Callable[[BrokerComponents, Any], Handler]
+
+    def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
+        return self.make(broker, handler)
+
+
+def guarded(broker: BrokerComponents, api_key: int, rules: Sequence[Rule], handler: Handler) -> Handler:
+    """Returns the handler behind the guards of its rules, the first rule first."""
+    if broker.authorizer.enabled:
+        for rule in reversed(rules):
+            handler = rule.guard(broker, api_key, handler)
+    return handler
+
+
+def _allows(broker: BrokerComponents, context: RequestContext, action: Action | None) -> bool:
     return action is None or broker.authorizer.allows(context, *action)
 
 
-def require(broker: BrokerComponents, context: RequestContext, actions: Sequence[Action | None]) -> None:
-    """Require one of the actions. If none is allowed, the resource type of the last one decides the error code."""
-    if not any(allows(broker, context, action) for action in actions):
+def _require_one(broker: BrokerComponents, context: RequestContext, actions: Sequence[Action | None]) -> None:
+    """Requires one of the actions. If none is allowed, the resource type of the last one decides the error code."""
+    if not any(_allows(broker, context, action) for action in actions):
         last = actions[-1]
         assert last is not None
         raise KafkaError(AUTHORIZATION_ERRORS[last.resource_type])
-
-
-def then(answer: Any, step: Callable[[T], S]) -> Any:
-    """Returns `step(answer)`, or a reply with it if the answer comes later."""
-    return _then_awaited(answer, step) if inspect.isawaitable(answer) else reply.then(answer, step)
-
-
-async def _then_awaited(answer: Awaitable[T], step: Callable[[T], S]) -> S:
-    return step(await answer)

@@ -17,12 +17,12 @@ def java_hash_code(text: str) -> int:
 
 
 #: Every request of a group asks again: some 10,000 names.
-_hashes: Kept[str, int] = Kept(4 * 1024 * 1024)
+hashes: Kept[str, int] = Kept("partition_hashes", 4 * 1024 * 1024)
 
 
 def partition_for(key: str, partition_count: int) -> int:
     """Kafka's Utils.abs(hashCode) modulo the count; the one number without a positive twin counts as 0 there."""
-    value = _hashes.get(key)
+    value = hashes.get(key)
     if value is None:
-        value = _hashes.keep(key, java_hash_code(key), key)
+        value = hashes.keep(key, java_hash_code(key), key)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count

@@ -1,4 +1,4 @@
-"""The topics of a Metadata response, as a version and a listener of the client see them."""
+"""The topics of a Metadata response, as the permissions, a version and a listener of the client let it see them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,71 @@ from itertools import islice
 
 from ottla.broker.all_topics import PARTITIONS_PER_TURN
 from ottla.broker.components import BrokerComponents
+from ottla.broker.encoded_metadata import EncodedMetadata, Metadata
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC
+from ottla.server.network.context import RequestContext
 
 NO_LEADER = -1
+
+
+def take_out_denied(
+    broker: BrokerComponents, request: MetadataRequest, context: RequestContext
+) -> list[MetadataResponseTopic]:
+    """Removes the topics from the request that the client may not know of, or not create, and returns their errors."""
+    may_create = request.allow_auto_topic_creation and broker.configs["auto.create.topics.enable"]
+    denied: dict[str | bytes, MetadataResponseTopic] = {}
+    kept = []
+    for topic in request.topics or ():
+        error = _denied(broker, context, topic, may_create)
+        if error is None:
+            kept.append(topic)
+        else:
+            denied[error.name or error.topic_id] = error
+    request.topics = kept
+    return list(denied.values())
+
+
+def _denied(
+    broker: BrokerComponents, context: RequestContext, topic: MetadataRequestTopic, may_create: bool
+) -> MetadataResponseTopic | None:
+    allows, topics = broker.authorizer.allows, broker.metadata.image.topics
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if topic.topic_id != ZERO_UUID:
+        image = topics.by_id(topic.topic_id)
+        if image is None or allows(context, DESCRIBE, TOPIC, image.name):
+            return None
+        return MetadataResponseTopic(error_code=error, name=None, topic_id=topic.topic_id)
+    name = topic.name
+    if name is None:
+        return None
+    if not allows(context, DESCRIBE, TOPIC, name):
+        return MetadataResponseTopic(error_code=error, name=name)
+    if (
+        may_create
+        and name not in topics
+        and not allows(context, CREATE, CLUSTER, CLUSTER_NAME)
+        and not allows(context, CREATE, TOPIC, name)
+    ):
+        return MetadataResponseTopic(error_code=error, name=name, is_internal=name in broker.internal_topics)
+    return None
+
+
+def with_denied(denied: list[MetadataResponseTopic], api_version: int, response: Metadata) -> Metadata:
+    if isinstance(response, EncodedMetadata):
+        return response.plus(denied, api_version)
+    response.topics.extend(denied)
+    return response
 
 
 class TopicsOfMetadata:

@@ -1,8 +1,8 @@
 """AlterConfigs and IncrementalAlterConfigs for this broker: what it alone can check is checked before the request is forwarded.
 
 Key and trust stores are files of this machine, which the active controller cannot read. Clients send the changes of a broker to that
-broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only; so is a pool of
-threads that changes too much, because the controller does not know this broker's file. The levels of loggers (KIP-412) are those of this
+broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only; so are values
+that the broker's other ones forbid (`changes.py`), because the controller does not know this broker's file. The levels of loggers (KIP-412) are those of this
 process, and no controller is asked.
 """
 
@@ -20,12 +20,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages import alter_configs, incremental_alter_configs
 from ottla.server import loggers
-from ottla.server.config import thread_pools
+from ottla.server.authorization.operations import ALTER_CONFIGS, CLUSTER, CLUSTER_NAME
 from ottla.server.config.broker import base_name
+from ottla.server.config.changes import POOL_NAMES, TOPIC_DEFAULTS, check_changes
 from ottla.server.config.dynamic import broker_values
 from ottla.server.config.errors import ConfigError
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import ALTER_CONFIGS, CLUSTER, CLUSTER_NAME
 
 #: AlterConfigOp.OpType.
 SET, DELETE = 0, 1
@@ -93,22 +93,23 @@ def _is_answered_here(broker: BrokerComponents, resource: Any, context: RequestC
         why = _unusable_stores(broker, resource)
         if why is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-        _check_threads(broker, resource)
+        _check_values(broker, resource)
     return False
 
 
-def _check_threads(broker: BrokerComponents, resource: Any) -> None:
-    """Checks the pools of this broker, also those that all brokers are to have."""
+def _check_values(broker: BrokerComponents, resource: Any) -> None:
+    """Checks the values that this broker would have, also where all brokers are to have them."""
     levels = broker.configs.levels
     if resource.resource_type != ResourceType.BROKER or resource.resource_name not in ("", str(broker.node_id)):
         return
     before = levels.broker if resource.resource_name else levels.default
-    if thread_pools.NAMES.isdisjoint([*before, *(each.name for each in resource.configs)]):
-        return
     after = _resulting(before, resource.configs)
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    if changed.isdisjoint(POOL_NAMES | TOPIC_DEFAULTS):
+        return
     levels = levels._replace(broker=after) if resource.resource_name else levels._replace(default=after)
     try:
-        thread_pools.check_thread_pools(broker.configs.values, broker_values(levels, []))
+        check_changes(changed, broker.configs.values, broker_values(levels, []))
     except ConfigError as error:
         raise error.as_reply() from None
 

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.replication.fetch_response import LEADER_MOVED
-from ottla.broker.share.acknowledging import TopicOf
+from ottla.broker.handlers._groups import check_share_groups
+from ottla.broker.metadata_cache import LEADER_MOVED, NodeAddress
+from ottla.broker.share.acknowledging import MayRead, TopicOf
 from ottla.broker.share.session import SessionKey, check_count
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.authorization.operations import GROUP, READ, TOPIC
 from ottla.server.network.context import RequestContext
 
 MEMBER_ID_MAX = 36
 
 
-def anyone(topic: str) -> bool:
-    """A node without an authorizer: every topic may be read."""
-    return True
-
-
-def member_of(group_id: str | None, member_id: str | None) -> SessionKey:
+def member_of(
+    broker: BrokerComponents, context: RequestContext, group_id: str | None, member_id: str | None
+) -> SessionKey:
+    """Returns the key of the member's session, if it may READ in the group."""
+    if group_id is not None:
+        require(broker, context, READ, GROUP, group_id)
+    check_share_groups(broker)
     if group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
     if not member_id or len(member_id) > MEMBER_ID_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     return SessionKey(group_id, member_id)
+
+
+def may_read(broker: BrokerComponents, context: RequestContext) -> MayRead:
+    """Each request of a session is authorized again. A topic that may not be read is an error of its partitions."""
+    return lambda topic: broker.authorizer.allows(context, READ, TOPIC, topic)
 
 
 def check_size(group_id: str, topics: Iterable[TopicOf]) -> None:

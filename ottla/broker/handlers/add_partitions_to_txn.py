@@ -1,11 +1,14 @@
 """AddPartitionsToTxn (24): add partitions to transactions, or, from brokers, verify that they were added.
 
 One partition that cannot join keeps all of its transaction's from joining: OPERATION_NOT_ATTEMPTED. v0-3 are clients'
-with one transaction · v2 PRODUCER_FENCED · v4 several, from brokers, verify_only (KIP-890) · v5 TRANSACTION_ABORTABLE.
+with one transaction, WRITE on its id and on every topic · v2 PRODUCER_FENCED · v4 several, from brokers, verify_only (KIP-890) · v5 TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ottla.broker.authorization.checks import require, split
 from ottla.broker.components import BrokerComponents
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.handlers._producer_fenced import as_known
@@ -19,6 +22,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, gather, then
 
@@ -30,6 +34,8 @@ def handle(
     broker: BrokerComponents, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> Answer[AddPartitionsToTxnResponse]:
     if context.api_version < BATCHED_SINCE:
+        require(broker, context, WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
+        _, denied = split(broker, context, WRITE, TOPIC, request.v3_and_below_topics, lambda topic: topic.name)
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
@@ -37,10 +43,11 @@ def handle(
             topics=request.v3_and_below_topics,
         )
         answer = then(
-            _add(broker, transaction, context.api_version),
+            _add(broker, transaction, context.api_version, {topic.name for topic in denied}),
             lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
         )
     else:
+        require(broker, context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
         answer = gather(
             [_add(broker, transaction, context.api_version) for transaction in request.transactions],
             lambda results: AddPartitionsToTxnResponse(results_by_transaction=results),
@@ -49,17 +56,21 @@ def handle(
 
 
 def _add(
-    broker: BrokerComponents, transaction: AddPartitionsToTxnTransaction, api_version: int
+    broker: BrokerComponents,
+    transaction: AddPartitionsToTxnTransaction,
+    api_version: int,
+    denied: Collection[str] = (),
 ) -> Answer[AddPartitionsToTxnResult]:
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     transactional_id = transaction.transactional_id
-    missing = {tp for tp in partitions if broker.metadata.partition(*tp) is None}
-    if missing:
-        errors = {
-            tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
-            for tp in partitions
-        }
-        return _result(transactional_id, errors, api_version)
+    rejected = {
+        tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED if tp[0] in denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for tp in partitions
+        if tp[0] in denied or broker.metadata.partition(*tp) is None
+    }
+    if rejected:
+        others = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return _result(transactional_id, others | rejected, api_version)
     asked = frozenset(partitions)
     producer = (transaction.producer_id, transaction.producer_epoch)
     coordinator = broker.transactions.coordinator

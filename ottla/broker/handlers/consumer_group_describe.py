@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._group_answers import check_consumer_groups
-from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
+from ottla.broker.handlers._groups import add_authorized_operations, check_consumer_groups, without_hidden_topics
 from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -20,10 +19,18 @@ def handle(
     check_consumer_groups(broker)
 
     def shape(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
+        shown = without_hidden_topics(broker, context, groups, _topics, DescribedGroup)
         if request.include_authorized_operations:
-            for group in groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return ConsumerGroupDescribeResponse(groups=groups)
+            add_authorized_operations(broker, context, shown)
+        return ConsumerGroupDescribeResponse(groups=shown)
 
     return then(broker.groups.describe_consumer_groups(request.group_ids), shape)
+
+
+def _topics(group: DescribedGroup) -> set[str]:
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }

@@ -5,8 +5,8 @@ v1 endpoint_type · v2 include_fenced_brokers (KIP-1073).
 
 from __future__ import annotations
 
+from ottla.broker.authorization.checks import operations_on_cluster
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers.authorized_operations import CLUSTER_OPERATIONS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -47,5 +47,5 @@ def handle(
     live = [b.broker_id for b in response.brokers if not b.is_fenced]
     response.controller_id = broker.node_id if broker.node_id in live else min(live, default=-1)
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = operations_on_cluster(broker, context)
     return response

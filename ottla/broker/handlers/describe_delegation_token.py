@@ -1,4 +1,7 @@
-"""DescribeDelegationToken (41): delegation tokens with their secrets. The client sees those that `broker/authorization/answers.py` leaves."""
+"""DescribeDelegationToken (41): delegation tokens with their secrets.
+
+Owner, requester and renewers see a token, and who may DESCRIBE it, or DESCRIBE_TOKENS of its owner (KIP-373).
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from ottla.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from ottla.server.authorization.operations import DELEGATION_TOKEN, DESCRIBE, DESCRIBE_TOKENS, USER
 from ottla.server.network.context import RequestContext
-from ottla.server.security.delegation_tokens import hmac_of, may_handle_tokens, principal_of
+from ottla.server.sasl.delegation_tokens import hmac_of, may_handle_tokens, principal_of
 
 #: Before, the response has no fields for the requester (KIP-373).
 REQUESTER_SINCE = 3
@@ -30,7 +34,7 @@ def handle(
     if request.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
     tokens = broker.metadata.image.delegation_tokens.tokens.values()
-    seen = [token for token in tokens if _is_asked_for(token, owners)]
+    seen = [token for token in tokens if _is_asked_for(token, owners) and _may_see(broker, context, token)]
     described = [_described(token, key) for token in sorted(seen, key=lambda token: token.token_id)]
     if context.api_version < REQUESTER_SINCE:
         for each in described:
@@ -40,6 +44,15 @@ def handle(
 
 def _is_asked_for(token: DelegationToken, owners: set[str] | None) -> bool:
     return owners is None or not owners.isdisjoint(token.seen_by)
+
+
+def _may_see(broker: BrokerComponents, context: RequestContext, token: DelegationToken) -> bool:
+    allows = broker.authorizer.allows
+    return (
+        str(context.connection.principal) in token.seen_by
+        or allows(context, DESCRIBE, DELEGATION_TOKEN, token.token_id)
+        or allows(context, DESCRIBE_TOKENS, USER, token.owner)
+    )
 
 
 def _described(token: DelegationToken, key: str) -> DescribedDelegationToken:

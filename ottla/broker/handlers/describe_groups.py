@@ -6,7 +6,7 @@ v3 authorized operations (KIP-430) · v4 instance ids · v6 unknown groups get G
 from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
+from ottla.broker.handlers._groups import add_authorized_operations
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
@@ -19,10 +19,7 @@ def handle(
 ) -> Answer[DescribeGroupsResponse]:
     def shape(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
         if request.include_authorized_operations:
-            for group in groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
+            add_authorized_operations(broker, context, groups)
         return DescribeGroupsResponse(groups=groups)
 
-    answer = broker.groups.describe(request.groups, context.api_version >= ERROR_SINCE)
-    return then(answer, shape)
+    return then(broker.groups.describe(request.groups, context.api_version >= ERROR_SINCE), shape)

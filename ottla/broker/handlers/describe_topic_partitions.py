@@ -1,13 +1,14 @@
 """DescribeTopicPartitions (75): topics page by page, with ELR (KIP-966).
 
+A request for all topics gets those that the client may DESCRIBE.
 Topics come in order of their names. The page ends after min(response_partition_limit, max.request.partition.size.limit)
 partitions; next_cursor says where the next page starts, and cursor repeats that.
 """
 
 from __future__ import annotations
 
+from ottla.broker.authorization.checks import split
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers.authorized_operations import TOPIC_OPERATIONS
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -18,6 +19,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from ottla.server.authorization.operations import DESCRIBE, TOPIC
 from ottla.server.network.context import RequestContext
 
 
@@ -28,16 +30,17 @@ def handle(
     if cursor is not None and cursor.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the cursor's partition index is negative")
     topics = broker.metadata.image.topics
-    names = sorted({topic.name for topic in request.topics} or topics.names)
-    if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
+    asked = {topic.name for topic in request.topics}
+    first_name = "" if cursor is None else cursor.topic_name
+    names = sorted(name for name in asked or topics.names if name >= first_name)
+    names, denied = split(broker, context, DESCRIBE, TOPIC, names, str)
     room = max(1, min(request.response_partition_limit, broker.configs["max.request.partition.size.limit"]))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         image = topics.by_name(name)
         if image is None:
             # A topic that was deleted between two pages is absent from the next one, unless it was requested by name.
-            if request.topics:
+            if asked:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if not is_valid_topic_name(name):
                     error = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -56,12 +59,17 @@ def handle(
                 topic_id=image.id,
                 is_internal=name in broker.internal_topics,
                 partitions=[_partition(broker, index, p, context) for index, p in page],
-                topic_authorized_operations=TOPIC_OPERATIONS,
             )
         )
         if len(page) < len(partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=partitions[len(page)][0])
             break
+    for topic in response.topics:
+        assert topic.name is not None
+        topic.topic_authorized_operations = broker.authorizer.authorized_operations(context, TOPIC, topic.name)
+    if asked:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.topics += [DescribeTopicPartitionsResponseTopic(error_code=error, name=name) for name in denied]
     return response
 
 

@@ -4,23 +4,30 @@ The first question about groups has `__consumer_offsets` created, that about tra
 waits a moment for that, because a client that gets COORDINATOR_NOT_AVAILABLE waits for its retry backoff first, which is
 longer; when it takes longer, it gets that error.
 
+DESCRIBE on the group or the transactional id; a broker that asks for share groups needs CLUSTER_ACTION.
+
 v0 groups only · v1 key_type · v4 several keys (KIP-699) · v6 share groups (KIP-932).
 The key of a share partition is group:topicId:partition; only brokers ask for it, and only since v6.
 """
 
 from __future__ import annotations
 
+from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._share_groups import has_share_groups
+from ottla.broker.handlers._groups import has_share_groups
 from ottla.broker.metadata_cache import NodeAddress
 from ottla.broker.share.state import parse_coordinator_key
 from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.server.authorization import operations
+from ottla.server.authorization.operations import AUTHORIZATION_ERRORS, CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, DESCRIBE
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply
 
 GROUP, TRANSACTION, SHARE = KEY_TYPES = 0, 1, 2
+#: The resources that a client has to be allowed to DESCRIBE.
+RESOURCES = {GROUP: operations.GROUP, TRANSACTION: operations.TRANSACTIONAL_ID}
 TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_GROUP_STATE_TOPIC}
 SHARE_SINCE = 6
 BATCHED_SINCE = 4
@@ -31,9 +38,13 @@ NO_NODE = NodeAddress(-1, "", -1, None)
 def handle(
     broker: BrokerComponents, request: FindCoordinatorRequest, context: RequestContext
 ) -> Answer[FindCoordinatorResponse]:
+    if request.key_type == SHARE and context.api_version >= SHARE_SINCE:
+        require(broker, context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+    keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
     topic = TOPICS.get(request.key_type)
     is_served = request.key_type != SHARE or _finds_share(broker, context)
-    if topic is None or topic in broker.metadata.image.topics or not is_served:
+    is_allowed = any(_may_find(broker, request.key_type, key, context) for key in keys)
+    if topic is None or topic in broker.metadata.image.topics or not is_served or not is_allowed:
         return answer(broker, request, context)
     reply: Reply[FindCoordinatorResponse] = Reply()
     reply.on_cancel = broker.topic_creation.create(
@@ -64,6 +75,8 @@ def answer(
 
 
 def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestContext) -> tuple[ErrorCode, NodeAddress]:
+    if not _may_find(broker, key_type, key, context):
+        return AUTHORIZATION_ERRORS[RESOURCES[key_type]], NO_NODE
     if key_type == GROUP:
         partition = broker.groups.partition_for(key)
     elif key_type == TRANSACTION:
@@ -80,6 +93,10 @@ def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestCon
     if node is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
     return ErrorCode.NONE, node
+
+
+def _may_find(broker: BrokerComponents, key_type: int, key: str, context: RequestContext) -> bool:
+    return key_type not in RESOURCES or broker.authorizer.allows(context, DESCRIBE, RESOURCES[key_type], key)
 
 
 def _finds_share(broker: BrokerComponents, context: RequestContext) -> bool:

@@ -19,8 +19,8 @@ import logging
 from collections import Counter
 
 from ottla.broker.components import BrokerComponents
+from ottla.broker.fetch.reader import CONSUMER_REPLICA_ID, READ_COMMITTED
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.read import CONSUMER_REPLICA_ID, READ_COMMITTED
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -1,5 +1,12 @@
 """Metadata (3): brokers and topics as the client's listener sees them; creates topics on first mention if allowed.
 
+A client needs DESCRIBE on each topic. A rejection does not disclose whether there is such a topic:
+
+all topics          those that may not be described are left out
+named               TOPIC_AUTHORIZATION_FAILED with the name, whether or not there is such a topic
+by id               TOPIC_AUTHORIZATION_FAILED with the id, for ids are no secret (KIP-516); the name is kept back
+to be created       CREATE on the cluster or on the topic, else TOPIC_AUTHORIZATION_FAILED
+
 Creating is asked of the controller. The answer waits a moment for it (AUTO_CREATE_WAIT_MS), because a client that gets
 UNKNOWN_TOPIC_OR_PARTITION sleeps its retry backoff first, which is longer; when it takes longer, the client gets that error.
 
@@ -13,10 +20,10 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from ottla.broker.all_topics import PARTITIONS_PER_TURN, Rows, View
+from ottla.broker.authorization.checks import operations_on_cluster
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import EncodedMetadata, Metadata, encode_in_pieces, encode_topic
-from ottla.broker.handlers._metadata_topics import TopicsOfMetadata
-from ottla.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from ottla.broker.handlers._metadata_topics import TopicsOfMetadata, take_out_denied, with_denied
 from ottla.broker.metadata_cache import NodeAddress
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.topics import TopicImage
@@ -27,6 +34,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseBroker,
 )
 from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.authorization.operations import DESCRIBE, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 
@@ -35,7 +43,15 @@ AUTO_CREATE_WAIT_MS = 1_000
 
 
 def handle(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
-    check(request, context.api_version)
+    _check(request, context.api_version)
+    if context.api_version == 0 and not request.topics:
+        request.topics = None
+    denied = take_out_denied(broker, request, context) if broker.authorizer.enabled and request.topics else []
+    response = _serve(broker, request, context)
+    return response.then(partial(with_denied, denied, context.api_version)) if denied else response
+
+
+def _serve(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
     missing = _creatable(broker, request, context)
     if not missing:
         if len(broker.metadata.image.cluster.brokers) == 1:
@@ -49,45 +65,41 @@ def handle(broker: BrokerComponents, request: MetadataRequest, context: RequestC
 
 def _answer_in_cluster(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
     held = broker.held_answers
-    names_lost = partial(names_lost_leader, broker, request, context.api_version)
+    names_lost = partial(names_lost_leader, broker, request)
     if names_lost():
         return held.hold(names_lost, partial(answer, broker, request, context))
-    if held.is_old(context.connection) and names_any(broker, request, context.api_version, broker.replicas.followed()):
+    if held.is_old(context.connection) and names_any(broker, request, broker.replicas.followed()):
         return held.settle(names_lost, partial(answer, broker, request, context))
     return _answer_now(broker, request, context)
 
 
-def names_lost_leader(broker: BrokerComponents, request: MetadataRequest, api_version: int) -> bool:
+def names_lost_leader(broker: BrokerComponents, request: MetadataRequest) -> bool:
     """Returns True if the response would send the client to a broker that has just died (lost_leaders.py)."""
     lost = {
         node_id
         for node_id, registered in broker.metadata.image.cluster.brokers.items()
         if not registered.fenced and broker.replicas.has_just_lost(node_id)
     }
-    return names_any(broker, request, api_version, lost)
+    return names_any(broker, request, lost)
 
 
-def names_any(broker: BrokerComponents, request: MetadataRequest, api_version: int, leaders: Collection[int]) -> bool:
+def names_any(broker: BrokerComponents, request: MetadataRequest, leaders: Collection[int]) -> bool:
     """Returns True if the response names one of these brokers as a leader."""
     if not leaders:
         return False
     topics = broker.metadata.image.topics
-    if asks_for_all(request, api_version):
+    if request.topics is None:
         return True
-    for asked in request.topics or ():
+    for asked in request.topics:
         image = topics.by_name(asked.name) if asked.name else topics.by_id(asked.topic_id)
         if image is not None and any(partition.leader in leaders for partition in image.partitions.values()):
             return True
     return False
 
 
-def check(request: MetadataRequest, api_version: int) -> None:
+def _check(request: MetadataRequest, api_version: int) -> None:
     if api_version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic ids cannot be asked for in version {api_version}")
-
-
-def asks_for_all(request: MetadataRequest, api_version: int) -> bool:
-    return request.topics is None or (api_version == 0 and not request.topics)
 
 
 def _creatable(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> list[str]:
@@ -109,7 +121,7 @@ def _answer_now(broker: BrokerComponents, request: MetadataRequest, context: Req
 
 def answer(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, reply: Reply[Metadata]) -> None:
     """Completes the answer: later, if it has many topics that are not encoded yet."""
-    if asks_for_all(request, context.api_version) and not request.include_topic_authorized_operations:
+    if request.topics is None and not request.include_topic_authorized_operations:
         view = View(context.api_version, context.connection.listener_name)
         broker.all_topics.when_encoded(view, partial(_complete, broker, request, context, reply))
         return
@@ -120,18 +132,20 @@ def answer(broker: BrokerComponents, request: MetadataRequest, context: RequestC
     response = _head(broker, request, context)
     live = broker.metadata.live(context.connection.listener_name)
     builder = TopicsOfMetadata(broker, context.api_version, context.connection.listener_name, live)
-    if asks_for_all(request, context.api_version):
-        response.topics = [builder.topic(image) for image in broker.metadata.image.topics]
+    if request.topics is None:
+        visible = _visible(broker, context)
+        response.topics = [builder.topic(image) for image in broker.metadata.image.topics if visible(image.name)]
     else:
         seen: set[tuple[str | None, bytes]] = set()
-        for asked in request.topics or ():
+        for asked in request.topics:
             if (asked.name, asked.topic_id) not in seen:
                 seen.add((asked.name, asked.topic_id))
                 response.topics.append(builder.asked(asked.name, asked.topic_id))
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            if not topic.error_code:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name is not None:
+                operations = broker.authorizer.authorized_operations(context, TOPIC, topic.name)
+                topic.topic_authorized_operations = operations
     reply.complete(response)
 
 
@@ -147,7 +161,14 @@ def _complete(
     if rows is None:
         reply.complete(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         return
-    reply.complete(EncodedMetadata(_head(broker, request, context), rows))
+    response = EncodedMetadata(_head(broker, request, context), rows)
+    if broker.authorizer.enabled and request.topics is None:
+        response = response.only(_visible(broker, context))
+    reply.complete(response)
+
+
+def _visible(broker: BrokerComponents, context: RequestContext) -> Callable[[str], bool]:
+    return lambda name: broker.authorizer.allows(context, DESCRIBE, TOPIC, name)
 
 
 def _names_many(broker: BrokerComponents, request: MetadataRequest) -> bool:
@@ -208,7 +229,7 @@ def _head(broker: BrokerComponents, request: MetadataRequest, context: RequestCo
         controller_id=broker.node_id if broker.node_id in live else min(live, default=-1),
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = operations_on_cluster(broker, context)
     return response
 
 

@@ -1,11 +1,16 @@
 """OffsetFetch (9): a group's committed offsets; -1 where there is none, whether or not the partition exists.
 
+DESCRIBE on each group, and on each topic inside. A request for all topics gets those that the client may describe.
+
 v1 errors stand at each partition · v2 a top-level error, null topics ask for all · v5 leader epoch · v7 require_stable (KIP-447)
 v8 several groups (KIP-709) · v9 member id and epoch (KIP-848) · v10 topic ids for names: UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
+from ottla.broker.authorization.checks import split
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import (
@@ -19,6 +24,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.server.authorization.operations import DESCRIBE, GROUP, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, gather, then
 
@@ -32,7 +38,7 @@ def handle(
 ) -> Answer[OffsetFetchResponse]:
     version = context.api_version
     groups = request.groups if version >= GROUPS_SINCE else [_only_group(request)]
-    answers = [_fetch(broker, group, request.require_stable, version >= TOPIC_IDS_SINCE) for group in groups]
+    answers = [_fetch(broker, context, group, request.require_stable) for group in groups]
 
     def shape(fetched: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
         if version >= GROUPS_SINCE:
@@ -53,44 +59,51 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def _fetch(
-    broker: BrokerComponents, group: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
+    broker: BrokerComponents, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> Answer[OffsetFetchResponseGroup]:
-    topics = broker.metadata.image.topics
+    if not broker.authorizer.allows(context, DESCRIBE, GROUP, group.group_id):
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    by_id = context.api_version >= TOPIC_IDS_SINCE
     if group.topics is None:
-        answer = broker.groups.fetch_offsets(group, require_stable)
-        if not by_id:
-            return answer
-        return then(answer, lambda fetched: _with_ids(broker, fetched))
-    unknown: list[OffsetFetchResponseTopics] = []
-    kept: list[OffsetFetchRequestTopics] = []
+        fetched = broker.groups.fetch_offsets(group, require_stable)
+        if broker.authorizer.enabled:
+            fetched = then(fetched, partial(_only_visible, broker, context))
+        return then(fetched, partial(_with_ids, broker)) if by_id else fetched
+    topics = broker.metadata.image.topics
+    failed: list[OffsetFetchResponseTopics] = []
+    known: list[OffsetFetchRequestTopics] = []
     for topic in group.topics:
         image = topics.by_id(topic.topic_id) if by_id else topics.by_name(topic.name)
         if image is not None:
             topic.name, topic.topic_id = image.name, image.id
         elif by_id:
-            unknown.append(_unknown_id(topic))
+            failed.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
-        kept.append(topic)
-    group.topics = kept
-    answer = broker.groups.fetch_offsets(group, require_stable)
-    if not unknown:
-        return answer
-    return then(answer, lambda fetched: _merge(unknown, fetched))
+        known.append(topic)
+    group.topics, denied = split(broker, context, DESCRIBE, TOPIC, known, lambda topic: topic.name)
+    failed += [_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in denied]
+    fetched = broker.groups.fetch_offsets(group, require_stable)
+    return then(fetched, partial(_merge, failed)) if failed else fetched
 
 
-def _unknown_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+def _failed(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
+        name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
-            for index in topic.partition_indexes
-        ],
+        partitions=[OffsetFetchResponsePartitions(index, -1, -1, "", error) for index in topic.partition_indexes],
     )
 
 
-def _merge(unknown: list[OffsetFetchResponseTopics], fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+def _only_visible(
+    broker: BrokerComponents, context: RequestContext, fetched: OffsetFetchResponseGroup
+) -> OffsetFetchResponseGroup:
+    fetched.topics, _ = split(broker, context, DESCRIBE, TOPIC, fetched.topics, lambda topic: topic.name)
+    return fetched
+
+
+def _merge(failed: list[OffsetFetchResponseTopics], fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
     if not fetched.error_code:
-        fetched.topics.extend(unknown)
+        fetched.topics.extend(failed)
     return fetched
 
 

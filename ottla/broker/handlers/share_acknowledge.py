@@ -13,9 +13,8 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.handlers._share_members import anyone, check_size, error_of, leader_of, member_of
-from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
+from ottla.broker.handlers._share_members import check_size, error_of, leader_of, may_read, member_of
+from ottla.broker.share.acknowledging import Outcomes, acknowledge
 from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -36,14 +35,7 @@ RENEW_SINCE = 2
 def handle(
     broker: BrokerComponents, request: ShareAcknowledgeRequest, context: RequestContext
 ) -> Answer[ShareAcknowledgeResponse]:
-    return serve(broker, request, context, anyone)
-
-
-def serve(
-    broker: BrokerComponents, request: ShareAcknowledgeRequest, context: RequestContext, may_read: MayRead
-) -> Answer[ShareAcknowledgeResponse]:
-    check_share_groups(broker)
-    member = member_of(request.group_id, request.member_id)
+    member = member_of(broker, context, request.group_id, request.member_id)
     check_size(member.group_id, request.topics)
     if request.share_session_epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
@@ -57,7 +49,7 @@ def serve(
         member,
         request.topics,
         AcknowledgeType.RENEW if knows_renewing else AcknowledgeType.REJECT,
-        may_read,
+        may_read(broker, context),
         is_renew=knows_renewing and request.is_renew_ack,
     )
     return then(outcomes, partial(_response, broker, request, session, context))

@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.handlers._share_members import anyone, check_size, error_of, leader_of, member_of
+from ottla.broker.handlers._share_members import check_size, error_of, leader_of, may_read, member_of
 from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
 from ottla.broker.share.fetching import Limits, Results, ShareFetching, failed
 from ottla.broker.share.led_partition import LedSharePartition
@@ -39,14 +38,7 @@ RENEW_SINCE = 2
 
 
 def handle(broker: BrokerComponents, request: ShareFetchRequest, context: RequestContext) -> Answer[ShareFetchResponse]:
-    return serve(broker, request, context, anyone)
-
-
-def serve(
-    broker: BrokerComponents, request: ShareFetchRequest, context: RequestContext, may_read: MayRead
-) -> Answer[ShareFetchResponse]:
-    check_share_groups(broker)
-    member = member_of(request.group_id, request.member_id)
+    member = member_of(broker, context, request.group_id, request.member_id)
     check_size(member.group_id, request.topics)
     is_renew = context.api_version >= RENEW_SINCE and request.is_renew_ack
     if is_renew and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
@@ -57,19 +49,20 @@ def serve(
         if error.code != ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             raise
         return _later(broker, request.max_wait_ms, error)
+    readable = may_read(broker, context)
     has_acknowledgements = _has_acknowledgements(request)
     highest = AcknowledgeType.RENEW if context.api_version >= RENEW_SINCE else AcknowledgeType.REJECT
     outcomes: Answer[Outcomes] = {}
     if has_acknowledgements:
         outcomes = acknowledge(
-            broker.share_leaders, broker.metadata, member, request.topics, highest, may_read, is_renew=is_renew
+            broker.share_leaders, broker.metadata, member, request.topics, highest, readable, is_renew=is_renew
         )
     results: Answer[Results] = {}
     throttle_ms = 0
     if not is_renew and request.share_session_epoch != FINAL_EPOCH:
         throttle_ms = _throttle_ms(broker, context, 1)
         if not throttle_ms:
-            results = _fetching(broker, request, session, context, may_read).start()
+            results = _fetching(broker, request, session, context, readable).start()
     answers: list[Any] = [outcomes, results]
     return gather(answers, partial(_response, broker, request, session, context, throttle_ms))
 
@@ -127,7 +120,7 @@ def _fetching(
     request: ShareFetchRequest,
     session: ShareSession,
     context: RequestContext,
-    may_read: MayRead,
+    readable: MayRead,
 ) -> ShareFetching:
     led: dict[TopicPartition, LedSharePartition] = {}
     errors: Results = {}
@@ -137,7 +130,7 @@ def _fetching(
             name = broker.metadata.topic_name(at.topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            if not may_read(name):
+            if not readable(name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if broker.metadata.partition(name, at.partition) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

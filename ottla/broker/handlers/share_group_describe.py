@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._share_groups import check_share_groups
-from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
+from ottla.broker.handlers._groups import add_authorized_operations, check_share_groups, without_hidden_topics
 from ottla.protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
@@ -20,10 +19,13 @@ def handle(
     check_share_groups(broker)
 
     def shape(groups: list[DescribedGroup]) -> ShareGroupDescribeResponse:
+        shown = without_hidden_topics(broker, context, groups, _topics, DescribedGroup)
         if request.include_authorized_operations:
-            for group in groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return ShareGroupDescribeResponse(groups=groups)
+            add_authorized_operations(broker, context, shown)
+        return ShareGroupDescribeResponse(groups=shown)
 
     return then(broker.share_groups.describe(request.group_ids), shape)
+
+
+def _topics(group: DescribedGroup) -> set[str]:
+    return {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}

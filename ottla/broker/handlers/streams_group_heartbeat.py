@@ -1,5 +1,6 @@
 """StreamsGroupHeartbeat (88): members of streams groups join, live, reconcile and leave (KIP-1071). v1 adds fields of Kafka 4.4 that say what is not asked for.
 
+READ on the group, and DESCRIBE on each topic of a topology that a member brings.
 Internal topics that are missing are created by the controller. The answer does not wait for that: it has the status
 MISSING_INTERNAL_TOPICS, with the reason if the client may not create topics, or if creating them failed a moment ago.
 """
@@ -9,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import partial
 
+from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.streams.answer import StreamsAnswer
 from ottla.broker.groups.streams.configured import StatusCode
-from ottla.broker.handlers._group_answers import check_streams_groups, client_of
+from ottla.broker.handlers._groups import check_streams_groups, client_of
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, GROUP, READ, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
-from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, CREATE, TOPIC
 
 #: The status names this many of the topics that could not be created.
 NAMED_ERRORS_MAX = 3
@@ -31,7 +33,11 @@ def handle(
     broker: BrokerComponents, request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> Answer[StreamsGroupHeartbeatResponse]:
     check_streams_groups(broker)
+    require(broker, context, READ, GROUP, request.group_id)
     check_topic_names(request, broker.internal_topics)
+    if broker.authorizer.enabled:
+        for name in topics_of(request):
+            require(broker, context, DESCRIBE, TOPIC, name)
     answer = broker.groups.streams_heartbeat(request, client_of(broker, context))
     return then(answer, partial(_create_missing, broker, context))
 

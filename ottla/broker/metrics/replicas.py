@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.replication.fetch_session_cache import FetchSessionCache
+from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
 from ottla.server.metrics import Family, gauge
 from ottla.server.network.network_metrics import Times, time_metrics

@@ -5,15 +5,14 @@ Kafka's FetchLockTimeMs and FetchLockRatio have no counterpart, because there is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ottla.broker.coordinator.context import LoadTimes, State
 from ottla.broker.share.coordinator.service import ShareCoordinator
-from ottla.broker.share.counts import Histogram
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.led_partition import LedSharePartition, Phase
 from ottla.broker.share.record_state import AcknowledgeType
-from ottla.server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, counter, gauge, quantile_of_buckets
+from ottla.server.metrics import COUNTER, GAUGE, Family, Sample, counter, gauge, histograms
 
 GROUPS = "kafka_server_sharegroupmetrics"
 PARTITIONS = "kafka_server_sharepartitionmetrics"
@@ -31,9 +30,7 @@ def share_metrics(leaders: ShareLeaders, coordinator: ShareCoordinator) -> Itera
     late = [Sample(labels, each.timed_out) for labels, each in led]
     yield Family(f"{PARTITIONS}_acquisitionlocktimeout", COUNTER, "Records whose acquisition lock has timed out", late)
     batches = [(labels, each.batch_sizes) for labels, each in led]
-    yield from _histograms(
-        f"{PARTITIONS}_inflightbatchmessagecount", "Records of a batch when it was acquired", batches
-    )
+    yield from histograms(f"{PARTITIONS}_inflightbatchmessagecount", "Records of a batch when it was acquired", batches)
     yield from _of_coordinator(coordinator)
 
 
@@ -54,7 +51,7 @@ def _of_groups(leaders: ShareLeaders) -> Iterator[Family]:
         letters = [Sample({"group": group_id}, count) for group_id, count in by_group.items()]
         yield Family(f"{GROUPS}_deadletterqueue{name}", COUNTER, text, letters)
     yield from _loading(f"{GROUPS}_partitionloadtimems", "a share partition", counts.load_times)
-    for name, text, histograms in (
+    for name, text, by_group_id in (
         (
             "requesttopicpartitionsfetchratio",
             "Percentage of a ShareFetch's partitions that gave records",
@@ -66,24 +63,10 @@ def _of_groups(leaders: ShareLeaders) -> Iterator[Family]:
             counts.acquire_times_ms,
         ),
     ):
-        yield from _histograms(f"{GROUPS}_{name}", text, [({"group": key}, each) for key, each in histograms.items()])
+        yield from histograms(f"{GROUPS}_{name}", text, [({"group": key}, each) for key, each in by_group_id.items()])
     sessions = leaders.sessions
     yield gauge(f"{SESSIONS}_numsharesessions", "Share sessions", len(sessions))
     yield gauge(f"{SESSIONS}_numsharepartitionscached", "Partitions in share sessions", sessions.partition_count())
-
-
-def _histograms(name: str, doc: str, histograms: Sequence[tuple[dict[str, str], Histogram]]) -> Iterator[Family]:
-    rows = [
-        Sample(labels | {"quantile": f"{quantile:g}"}, quantile_of_buckets(each.buckets, quantile))
-        for labels, each in histograms
-        for quantile in QUANTILES
-    ]
-    yield Family(name, GAUGE, doc, rows)
-    counts = [Sample(labels, sum(each.buckets)) for labels, each in histograms]
-    yield Family(f"{name}_count", GAUGE, f"{doc}: how many", counts)
-    yield Family(
-        f"{name}_sum", GAUGE, f"{doc}: all together", [Sample(labels, each.total) for labels, each in histograms]
-    )
 
 
 def _of_coordinator(coordinator: ShareCoordinator) -> Iterator[Family]:

@@ -8,7 +8,7 @@
     a lost connection                       connects again; the metadata says when another broker leads
 
 One fetch waits at the leader. When the metadata gives the loop something new meanwhile, a second request follows at once and the
-leader answers the waiting one for it (replication/fetching.py): a new leader must not stand still for replica.fetch.wait.max.ms.
+leader answers the waiting one for it (broker/fetch/fetching.py): a new leader must not stand still for replica.fetch.wait.max.ms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any, cast
 
 from ottla.broker.replication.fetch_requests import FetchRequests
-from ottla.broker.replication.fetch_response import kept
 from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
 from ottla.broker.replication.follower_truncation import agreed_end, go_to_leaders_range, truncate_after
@@ -409,3 +408,9 @@ class LeaderFetcher:
         else:
             self._delay(key, 0)
         self._schedule(NEWS_DELAY_MS)
+
+
+def kept(data: PartitionData) -> PartitionData:
+    """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
+    data.records = bytes(cast("bytes | memoryview", data.records or b""))
+    return data

@@ -15,11 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from ottla.broker.replication.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INVALID_SESSION_ID
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.schema import maker
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
 
 Key: TypeAlias = tuple[bytes, int]
 #: A request for each record that is replicated: see `maker`.

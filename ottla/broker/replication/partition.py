@@ -7,7 +7,7 @@ The role comes from the metadata image only (`become_leader`, `become_follower`)
     offline     its log directory failed: KAFKA_STORAGE_ERROR to everybody until the node is restarted
 
 Delayed produces are kept here in two lists by offset: `_committing` is completed from its head by the high watermark, `_flushing`
-by the flush. Fetches watch (replication/fetch_session.py): those of followers the log's end, of consumers the high watermark;
+by the flush. Fetches watch (replication/watches.py): those of followers the log's end, of consumers the high watermark;
 each is notified of the next change once, and delayed fetches are woken once per turn of the loop (purgatory/wakeups.py).
 Not handled here: sockets, timeouts (purgatory/delayed_produce.py, server/timer_wheel.py), and the wire.
 """

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from ottla.broker.replication.fetch_session import Watches
 from ottla.broker.replication.group_flush import GroupFlush
 from ottla.broker.replication.isr import ReplicaProgress
 from ottla.broker.replication.purgatory.offset_waits import OffsetWaits
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.watches import Watches
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import NEVER

@@ -9,22 +9,7 @@ from dataclasses import dataclass, field
 from ottla.broker.coordinator.context import LoadTimes
 from ottla.broker.share.share_partition import Acknowledgement
 from ottla.server.clock import Clock
-
-BUCKETS = 32
-
-
-class Histogram:
-    """How many values had how many bits (`quantile_of_buckets`), and the sum of all of them."""
-
-    __slots__ = ("buckets", "total")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (BUCKETS)
-        self.total = 0
-
-    def add(self, value: int) -> None:
-        self.buckets[min(value.bit_length(), BUCKETS - 1)] += 1
-        self.total += value
+from ottla.server.metrics import Histogram
 
 
 @dataclass(slots=True)

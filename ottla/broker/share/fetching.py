@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.broker.replication.fetch_response import LEADER_MOVED
+from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.led_partition import LedSharePartition
 from ottla.broker.share.session import TopicPartition

@@ -47,7 +47,7 @@ class GroupSettingsView:
         self._configs = configs
         self._metadata = metadata
         self._made_of: tuple[object, object, int] | None = None
-        self._kept: Kept[str, GroupSettings] = Kept(KEPT_BYTES_MAX)
+        self.kept: Kept[str, GroupSettings] = Kept("share_group_settings", KEPT_BYTES_MAX)
 
     def of(self, group_id: str) -> GroupSettings:
         image, broker_values = self._metadata.image.configs, self._configs.values
@@ -55,8 +55,8 @@ class GroupSettingsView:
         made_of = self._made_of
         if made_of is None or made_of[0] is not image or made_of[1] is not broker_values or made_of[2] != level:
             self._made_of = image, broker_values, level
-            self._kept.clear()
-        settings = self._kept.get(group_id)
+            self.kept.clear()
+        settings = self.kept.get(group_id)
         if settings is None:
             values = group_values(image.for_group(group_id), broker_values)
             lock_duration_ms, limit, locks = (values[name.removeprefix("group.")] for name in PARTITION_SETTINGS)
@@ -68,7 +68,7 @@ class GroupSettingsView:
                 topic,
                 values["errors.deadletterqueue.copy.record.enable"],
             )
-            return self._kept.keep(group_id, made, group_id)
+            return self.kept.keep(group_id, made, group_id)
         return settings
 
 

@@ -57,7 +57,8 @@ class ShareLeaders:
         self.sessions = ShareSessions(
             lambda: configs["group.share.max.share.sessions"], self.release_session, self._group_unused
         )
-        self.settings_of: Callable[[str], GroupSettings] = GroupSettingsView(configs, metadata).of
+        self.group_settings = GroupSettingsView(configs, metadata)
+        self.settings_of: Callable[[str], GroupSettings] = self.group_settings.of
         self._replicas = replicas
         replicas.listeners.append(self)
         self._long_work = long_work

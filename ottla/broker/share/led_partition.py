@@ -20,7 +20,7 @@ from typing import Protocol
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.gathering import DelayedOperation
 from ottla.broker.replication.purgatory.wakeups import Wakeups
-from ottla.broker.share.counts import Histogram, ShareCounts
+from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.group_settings import EARLIEST, GroupSettings
 from ottla.broker.share.in_flight import Run
@@ -30,6 +30,7 @@ from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, SharePartitionK
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
+from ottla.server.metrics import Histogram
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.log import Log
 

@@ -11,10 +11,10 @@ from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.server.authorization.acl import AccessControlEntry
+from ottla.server.authorization.authorizer import FileRules, file_rules
+from ottla.server.authorization.operations import ANY, CLUSTER, CLUSTER_NAME, MATCH, OPERATIONS, RESOURCE_TYPES
 from ottla.server.config.broker import AUTHORIZER_CONFIGS
-from ottla.server.security.acl import AccessControlEntry
-from ottla.server.security.authorizer import FileRules, file_rules
-from ottla.server.security.operations import ANY, CLUSTER, CLUSTER_NAME, MATCH, OPERATIONS, RESOURCE_TYPES
 
 
 class AclFilter(NamedTuple):

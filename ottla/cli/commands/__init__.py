@@ -1,1 +1,1 @@
-"""One module per command; `ottla.main` imports them lazily."""
+"""One module per command; the command `ottla` (ottla/__main__.py) imports them lazily."""

@@ -24,10 +24,9 @@ from ottla.cli.client.acls import (
 )
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.output import note, print_rows
-from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
-from ottla.server.security.acl import AccessControlEntry, AclIndex, Decision
-from ottla.server.security.authorizer import FileRules, Judgement
-from ottla.server.security.operations import (
+from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision
+from ottla.server.authorization.authorizer import FileRules, Judgement
+from ottla.server.authorization.operations import (
     ALLOW,
     ANY,
     CLUSTER,
@@ -38,6 +37,7 @@ from ottla.server.security.operations import (
     PERMISSIONS,
     PREFIXED,
 )
+from ottla.server.config.broker import ALLOW_EVERYONE, SUPER_USERS
 
 app = App(
     name="acl",

@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         from ottla.processes.supervisor import supervise
 
         return supervise(ready.properties, ready.processes)
-    from ottla.process import run
+    from ottla.node.process import run
 
     return run(ready.properties)
 

@@ -19,7 +19,7 @@ from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
 
 if TYPE_CHECKING:
-    from ottla.secure_files import SecureFiles
+    from ottla.cli.secure_files import SecureFiles
 
 PROGRAM = "ottla dev"
 BASE_PORT_DEFAULT = 9092
@@ -77,7 +77,7 @@ def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float, secure: Se
             {"id": n.id, "pid": n.process.pid if n.process else -1, "port": n.port, "admin": n.admin_port, "dir": n.dir}
             for n in nodes
         ]
-        config = {} if secure is None else {"config": secure.client_file(), "librdkafka": secure.librdkafka()}
+        config = {} if secure is None else {"config": secure.client_file(), "librdkafka": secure.librdkafka_file()}
         print(json.dumps({"bootstrap": servers, "nodes": described} | config), flush=True)
         return
     print(f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ready in {seconds:.2f} s\n")
@@ -97,8 +97,10 @@ def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float, secure: Se
         f"or with any Kafka client: bootstrap.servers={servers}",
     ]
     if secure is not None:
-        lines += [f"  {name}={text}" for name, text in secure.librdkafka().items()]
-        lines.append(f"(librdkafka's names; files for the others are in {os.path.dirname(secure.client_file())})")
+        # Not the password itself: what is printed stays in terminals and in logs of CI.
+        lines.append(
+            f"with the login in {secure.librdkafka_file()}, {secure.client_file()} (Java) or the .py beside them"
+        )
     if len(nodes) > 2:
         victim = nodes[-1]
         pid = victim.process.pid if victim.process else -1

@@ -7,10 +7,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla import secure_files
-from ottla.cli import application
+from ottla.cli import application, secure_files
 from ottla.cli.output import note
-from ottla.secure_files import ADMIN
+from ottla.cli.secure_files import ADMIN
 
 app = App(name="secure", version_flags=[], help="TLS and logins of a cluster.")
 

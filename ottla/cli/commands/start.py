@@ -7,12 +7,10 @@ Without a file it is a complete cluster of one node with Kafka's ports. With one
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
+from ottla.cli.default_node import PROGRAM, default_properties
 from ottla.processes.count import process_count
-
-PROGRAM = "ottla start"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,27 +33,6 @@ def _processes(text: str) -> int:
         return process_count(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def default_log_dir() -> str:
-    """Returns ./data if it can be created, else a directory below /tmp as in Kafka."""
-    return os.path.join(os.getcwd(), "data") if os.access(os.getcwd(), os.W_OK) else "/tmp/ottla-logs"
-
-
-def default_properties() -> dict[str, str]:
-    """Return the properties of a node without a file: one broker and controller in one process, on Kafka's ports."""
-    return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
-        "controller.listener.names": "CONTROLLER",
-        "log.dirs": default_log_dir(),
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
 
 
 def overrides(arguments: list[str]) -> dict[str, str]:
@@ -94,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         from ottla.processes.supervisor import supervise
 
         return supervise(properties, arguments.processes, where)
-    from ottla.process import run
+    from ottla.node.process import run
 
     return run(properties, where)
 

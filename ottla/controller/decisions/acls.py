@@ -16,9 +16,9 @@ from ottla.protocol.internal_topics.metadata_records import (
 from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl
 from ottla.protocol.primitives import new_uuid
-from ottla.server.security.acl import AccessControlEntry, matches_filter
-from ottla.server.security.hosts import CIDR, read_network
-from ottla.server.security.operations import (
+from ottla.server.authorization.acl import AccessControlEntry, matches_filter
+from ottla.server.authorization.hosts import CIDR, read_network
+from ottla.server.authorization.operations import (
     CLUSTER,
     CLUSTER_NAME,
     LITERAL,

@@ -54,7 +54,8 @@ def process_heartbeat(
                     if has_lost_all:  # not eligible for anything either
                         records += [*unclean_records(state, broker_id, leaving), fence_record(state, broker_id)]
                     else:
-                        records += fence_records(state, broker_id)
+                        stops = following is BrokerControlState.SHUTDOWN_NOW
+                        records += fence_records(state, broker_id, stops=stops)
             case BrokerControlState.UNFENCED:
                 records += unfence_records(state, broker_id, broker_epoch)
             case BrokerControlState.CONTROLLED_SHUTDOWN:

@@ -261,16 +261,20 @@ def unregister_broker(
 
 
 # Records of a change of a broker's state, for as many partitions as fit into one turn of the event loop: see unsettled.py.
-def fence_records(state: ControlState, broker_id: int) -> list[MetadataRecord]:
+def fence_records(state: ControlState, broker_id: int, *, stops: bool = False) -> list[MetadataRecord]:
     """Fences a broker. Leaders are moved first, so that readers of the log see as few fenced leaders as possible."""
     records = list(state.leader_and_isr_changes(_led_first(state, broker_id), remove=broker_id))
-    return [*records, fence_record(state, broker_id)]
+    return [*records, fence_record(state, broker_id, stops=stops)]
 
 
-def fence_record(state: ControlState, broker_id: int) -> MetadataRecord:
+def fence_record(state: ControlState, broker_id: int, *, stops: bool = False) -> MetadataRecord:
+    """Fences a broker. One that stops is in controlled shutdown although it leads nothing: it has not died (broker/lost_leaders.py)."""
     epoch = state.image.cluster.brokers[broker_id].epoch
     if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
-        return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=FENCE)
+        in_shutdown = ENTER_CONTROLLED_SHUTDOWN if stops else 0
+        return BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=epoch, fenced=FENCE, in_controlled_shutdown=in_shutdown
+        )
     return FenceBrokerRecord(id=broker_id, epoch=epoch)
 
 

@@ -16,8 +16,8 @@ from ottla.protocol.messages.expire_delegation_token import ExpireDelegationToke
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 from ottla.server.config.key import LONG_MAX
-from ottla.server.security.delegation_tokens import TokensByHmac, hmac_of
-from ottla.server.security.principal import Principal
+from ottla.server.principal import Principal
+from ottla.server.sasl.delegation_tokens import TokensByHmac, hmac_of
 
 MV_DELEGATION_TOKENS = 14
 USER = "User"

@@ -149,6 +149,14 @@ class Heartbeats:
         ]
         return [broker_id for _, broker_id in sorted(expired)]
 
+    def since_contact_ms(self, now_ms: int) -> dict[int, int]:
+        """Returns the time since the last heartbeat or registration of each broker, and at most a session's."""
+        timeout_ms = self._session_timeout_ms
+        return {
+            broker_id: min(timeout_ms, now_ms - (session.deadline_ms - timeout_ms))
+            for broker_id, session in self._sessions.items()
+        }
+
     def next_expiry_ms(self) -> int:
         """Returns the next time at which `stale` may return a broker."""
         return min((s.expires_ms + 1 for s in self._sessions.values() if not s.fenced), default=NEVER_MS)

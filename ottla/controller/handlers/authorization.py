@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, TOPIC
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import CLUSTER, CLUSTER_NAME, TOPIC
 
 
 def allowed_on_cluster(components: ControllerComponents, context: RequestContext, operation: int) -> bool:

@@ -12,9 +12,9 @@ from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.server.authorization.operations import CLUSTER_ACTION
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.operations import CLUSTER_ACTION
 
 
 def handle(
@@ -41,14 +41,15 @@ def handle(
 
 
 def _watch(components: ControllerComponents, broker_id: int, context: RequestContext) -> None:
-    """Watches the broker's connection. Only the newest one counts: an old one may close later."""
+    """Watches the broker's newest connection. An old one may have been cut: what was sent on it comes late, and then its close."""
     connection = context.connection
-    if components.heartbeat_connections.get(broker_id) == connection.id:
+    newest = components.heartbeat_connections.get(broker_id)
+    if newest is not None and newest.opened_ns >= connection.opened_ns:
         return
-    components.heartbeat_connections[broker_id] = connection.id
+    components.heartbeat_connections[broker_id] = connection
 
     def closed() -> None:
-        if components.heartbeat_connections.get(broker_id) == connection.id:
+        if components.heartbeat_connections.get(broker_id) is connection:
             del components.heartbeat_connections[broker_id]
             components.scheduled_tasks.connection_lost(broker_id)
 

@@ -9,9 +9,10 @@ from typing import Protocol
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
+from ottla.server.authorization.authorizer import AllowAll, Authorizer
+from ottla.server.network.context import Peer
 from ottla.server.quotas.clients import ClientQuotas
-from ottla.server.security.authorizer import AllowAll, Authorizer
-from ottla.server.security.delegation_tokens import TokensByHmac
+from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
 
@@ -41,5 +42,5 @@ class ControllerComponents:
     static_configs: Mapping[str, str] = field(default_factory=dict)
     #: None if there are no delegation tokens.
     tokens: TokensByHmac | None = None
-    # broker id -> the connection of its last heartbeat
-    heartbeat_connections: dict[int, str] = field(default_factory=dict)
+    #: By broker id, the newest connection that heartbeats came on and that is open.
+    heartbeat_connections: dict[int, Peer] = field(default_factory=dict)

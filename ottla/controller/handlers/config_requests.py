@@ -10,8 +10,8 @@ from ottla.controller.handlers.authorization import allowed_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.authorization.operations import ALTER_CONFIGS, GROUP, TOPIC
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import ALTER_CONFIGS, GROUP, TOPIC
 
 
 class RejectedResource(NamedTuple):

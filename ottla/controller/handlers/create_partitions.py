@@ -18,9 +18,9 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from ottla.server.authorization.operations import ALTER
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.operations import ALTER
 
 
 def handle(

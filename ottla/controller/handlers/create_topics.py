@@ -19,9 +19,9 @@ from ottla.controller.handlers.quota import mutation_quota
 from ottla.controller.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.server.authorization.operations import CREATE, DESCRIBE_CONFIGS
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.operations import CREATE, DESCRIBE_CONFIGS
 
 
 def handle(

@@ -17,11 +17,11 @@ from ottla.protocol.messages.describe_delegation_token import (
 )
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.server.authorization.operations import CREATE_TOKENS, USER
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.delegation_tokens import TokensByHmac, may_handle_tokens
-from ottla.server.security.operations import CREATE_TOKENS, USER
-from ottla.server.security.principal import Principal
+from ottla.server.principal import Principal
+from ottla.server.sasl.delegation_tokens import TokensByHmac, may_handle_tokens
 
 T = TypeVar("T")
 RequestT = TypeVar("RequestT")

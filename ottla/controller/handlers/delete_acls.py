@@ -9,9 +9,9 @@ from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from ottla.server.authorization.operations import ALTER
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.operations import ALTER
 
 
 def handle(

@@ -14,9 +14,9 @@ from ottla.controller.handlers.quota import mutation_quota
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.authorization.operations import DELETE, DESCRIBE
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.operations import DELETE, DESCRIBE
 
 
 def handle(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.server.authorization.describe_acls import describe_acls
+from ottla.server.authorization.operations import DESCRIBE
 from ottla.server.network.context import RequestContext
-from ottla.server.security.describe_acls import describe_acls
-from ottla.server.security.operations import DESCRIBE
 
 
 def handle(

@@ -10,8 +10,8 @@ from ottla.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from ottla.server.authorization.operations import ALTER
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import ALTER
 
 MV_CONTROLLER_REGISTRATION = 15
 ENDPOINT_CONTROLLER = 2

@@ -10,10 +10,10 @@ from ottla.controller.metadata.describe_configs import describe_configs, guard_o
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from ottla.server.authorization.operations import AUTHORIZATION_ERRORS, DESCRIBE_CONFIGS
 from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.key import Values
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import AUTHORIZATION_ERRORS, DESCRIBE_CONFIGS
 
 
 class ControllerConfigs:

@@ -9,8 +9,8 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
+from ottla.server.authorization.operations import DESCRIBE
 from ottla.server.network.context import RequestContext
-from ottla.server.security.operations import DESCRIBE
 
 
 def handle(

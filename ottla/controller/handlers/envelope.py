@@ -22,12 +22,12 @@ from ottla.protocol.headers import decode_request_header
 from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.describe_quorum import DescribeQuorumResponse
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.server.authorization.operations import CLUSTER_ACTION
 from ottla.server.network.context import Peer, RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Codec, Route, RouteTable
-from ottla.server.security.operations import CLUSTER_ACTION
-from ottla.server.security.principal import Principal
+from ottla.server.principal import Principal
 
 log = logging.getLogger(__name__)
 

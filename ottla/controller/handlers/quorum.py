@@ -8,9 +8,9 @@ from typing import Any
 from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.api import ApiKey
+from ottla.server.authorization.operations import ALTER, CLUSTER_ACTION, DESCRIBE
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Handler, Route
-from ottla.server.security.operations import ALTER, CLUSTER_ACTION, DESCRIBE
 
 #: Operation on the cluster, by API.
 QUORUM_OPERATIONS: Mapping[ApiKey, int] = {

@@ -7,9 +7,9 @@ from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+from ottla.server.authorization.operations import ALTER
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
-from ottla.server.security.operations import ALTER
 
 
 def handle(

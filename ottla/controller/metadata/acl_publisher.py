@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ottla.controller.metadata.acls import AclsDelta
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
-from ottla.server.security.authorizer import StandardAuthorizer
+from ottla.server.authorization.authorizer import StandardAuthorizer
 
 
 class AclPublisher:

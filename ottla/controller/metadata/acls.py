@@ -1,4 +1,4 @@
-"""Access control entries by id. server/security matches them to requests."""
+"""Access control entries by id. server/authorization matches them to requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     MetadataRecord,
     RemoveAccessControlEntryRecord,
 )
-from ottla.server.security.acl import AccessControlEntry
+from ottla.server.authorization.acl import AccessControlEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,12 @@ from ottla.protocol.messages.describe_configs import (
 )
 from ottla.protocol.releases import Advertised
 from ottla.server import loggers
+from ottla.server.authorization.operations import (
+    CLUSTER,
+    CLUSTER_NAME,
+    GROUP,
+    TOPIC,
+)
 from ottla.server.config.dynamic import (
     Described,
     Levels,
@@ -38,12 +44,6 @@ from ottla.server.config.dynamic import (
     describe_topic,
 )
 from ottla.server.config.key import Values
-from ottla.server.security.operations import (
-    CLUSTER,
-    CLUSTER_NAME,
-    GROUP,
-    TOPIC,
-)
 
 #: The type of a logger's level.
 UNKNOWN_TYPE = 0

@@ -137,18 +137,11 @@ class MetadataLog:
     def _load(self, snapshots: dict[OffsetAndEpoch, ControlRecords]) -> None:
         """Loads the core's state of the log: epochs and voters, from the snapshots and the log."""
         state, log, voters = self.state, self.log, self.voters
+        if log.log_start_offset > 0:
+            self._start_at_oldest_snapshot(snapshots)
         for snapshot, control in snapshots.items():
             state.snapshots.append(snapshot)
             voters.append(snapshot.offset - 1, control.voters, control.kraft_version)
-        if log.log_start_offset > 0:
-            base = next((snapshot for snapshot in state.snapshots if snapshot.offset >= log.log_start_offset), None)
-            if base is None:
-                raise CorruptFile(
-                    self.directory, f"the log starts at {log.log_start_offset}, and no snapshot covers what was before"
-                )
-            # Only complete segments are deleted, so the log on disk starts before the snapshot that is its logical start.
-            log.advance_high_watermark(base.offset)
-            log.delete_records(base.offset)
         latest = state.latest_snapshot
         known_to = log.log_start_offset
         if latest is not None and log.log_start_offset < latest.offset <= log.log_end_offset:
@@ -169,6 +162,24 @@ class MetadataLog:
             state.reset_to_snapshot(latest)
             control = snapshots[latest]
             voters.reset_to_snapshot(latest.offset, control.voters, control.kraft_version)
+
+    def _start_at_oldest_snapshot(self, snapshots: dict[OffsetAndEpoch, ControlRecords]) -> None:
+        """Only complete segments are deleted, so the log on disk starts before the snapshot that is its logical start.
+
+        Older snapshots, which a crash kept from being removed after the segments, are dropped: a leader that takes one for the
+        start of its log would send a follower at that start the same snapshot for ever.
+        """
+        log = self.log
+        base = next((snapshot for snapshot in snapshots if snapshot.offset >= log.log_start_offset), None)
+        if base is None:
+            raise CorruptFile(
+                self.directory, f"the log starts at {log.log_start_offset}, and no snapshot covers what was before"
+            )
+        log.advance_high_watermark(base.offset)
+        log.delete_records(base.offset)
+        for older in [snapshot for snapshot in snapshots if snapshot.offset < base.offset]:
+            self.snapshots.remove(older)
+            del snapshots[older]
 
     def _control_of(self, view: BatchView) -> ControlRecords:
         """Decodes a control batch. Raises CorruptFile if it is malformed: it may have the voters, and a guess could elect two leaders."""

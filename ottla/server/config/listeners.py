@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple
 
 from ottla.server.config.errors import ConfigError, shown
 from ottla.server.config.key import Values
 from ottla.server.config.validators import PORT_MAX
-from ottla.server.network.listener import Endpoint
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LISTENER = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
 ANY_ADDRESS = "0.0.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One entry of `listeners`, with its entry of `advertised.listeners` if there is one."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+    advertised_host: str | None = None
+    advertised_port: int | None = None
 
 
 class VoterAddress(NamedTuple):

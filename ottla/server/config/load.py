@@ -19,9 +19,16 @@ from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.effects import NOT_NEEDED, check_effects, without_effect
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import REQUIRED, Values
-from ottla.server.config.listeners import Address, VoterAddress, protocol_map, read_address, read_endpoints, read_voters
+from ottla.server.config.listeners import (
+    Address,
+    Endpoint,
+    VoterAddress,
+    protocol_map,
+    read_address,
+    read_endpoints,
+    read_voters,
+)
 from ottla.server.config.own import OWN_CONFIGS, own_values
-from ottla.server.network.listener import Endpoint
 from ottla.storage.files import Files
 
 log = logging.getLogger(__name__)

@@ -43,7 +43,8 @@ OWN_CONFIGS = {
             "Producer ids that a leader remembers of one partition (they expire after producer.id.expiration.ms); the first batch of one "
             "more gets POLICY_VIOLATION.", at_least(1)),
         ConfigKey("ottla.metrics.port", Type.INT, None, Importance.LOW,
-            "Where to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent."),
+            "A port of 127.0.0.1 at which to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent. For other "
+            "addresses there is ottla.admin.listener, whose /metrics has the same."),
         ConfigKey("ottla.peer.detours", Type.STRING, "", Importance.LOW,
             "For tests only: HOST:PORT=HOST:PORT,... where this node goes instead when it connects to another node. "
             "`ottla.testing` puts proxies there whose connections it can cut; a cut needs neither root nor a firewall then."),

@@ -1,4 +1,4 @@
-"""SaslHandshake (17) of a connection that is authenticated, or whose listener does not ask for it (`server/network/login.py`)."""
+"""SaslHandshake (17) of a connection that is authenticated, or whose listener does not ask for it (`server/sasl/login.py`)."""
 
 from __future__ import annotations
 

@@ -16,9 +16,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import info_of
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol, RequestTimeout, Unreachable
-from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
+from ottla.server.network.peer_security import PLAINTEXT, LoginRejected, PeerSecurity
 from ottla.server.network.tls_stream import TlsStream
-from ottla.server.security.sasl.client import LoginRejected
 
 if TYPE_CHECKING:
     from ottla.server.world import World

@@ -21,12 +21,12 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.context import RequestContext
+from ottla.server.network.fast_path import FastPath
 from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX, describe_foreign_bytes, why_too_large
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.short_path import ShortPath
 from ottla.server.network.turn import SLOW_NS, Turn
-from ottla.server.security.principal import ANONYMOUS, Principal
+from ottla.server.principal import ANONYMOUS, Principal
 
 log = logging.getLogger(__name__)
 
@@ -131,10 +131,10 @@ class Connection(FrameProtocol):
     """Made by a `Listener` for each client."""
 
     __slots__ = (
-        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused", "_pauses", "_serving",
-        "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts", "idle_slot",
-        "index", "last_active_ns", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host", "peer_port", "principal",
-        "request_bytes_max", "short_path", "stamp_ns", "transport",
+        "_close_callbacks", "_dispatcher", "_held", "_held_bytes", "_muted", "_muted_until_ns", "_out", "_out_bytes", "_paused",
+        "_pauses", "_serving", "client_id", "client_id_bytes", "client_software_name", "client_software_version", "closed", "contexts",
+        "fast_path", "idle_slot", "index", "last_active_ns", "listener", "local_host", "local_port", "login", "opened_ns", "peer_host",
+        "peer_port", "principal", "request_bytes_max", "stamp_ns", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -163,7 +163,7 @@ class Connection(FrameProtocol):
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.contexts: dict[int, RequestContext] = {}
-        self.short_path: ShortPath[Connection] | None = None
+        self.fast_path: FastPath[Connection] | None = None
         self.opened_ns = self.stamp_ns = self.last_active_ns = dispatcher.mono_ns()
         self.idle_slot = -1
         self.peer_host = self.local_host = ""
@@ -267,7 +267,7 @@ class Connection(FrameProtocol):
         self.drop_received()
         self._out.clear()
         self.contexts.clear()  # they refer back to the connection
-        self.short_path = None
+        self.fast_path = None
         if self._muted is not None:
             self._muted.cancel()
         self.listener.forget(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.server.security.principal import Principal
+from ottla.server.principal import Principal
 
 
 class AnyPause(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ottla.server.network.transport import DEFAULT_OPTIONS, Network, ProtocolFactory, Server, SocketOptions
+from ottla.server.transport import DEFAULT_OPTIONS, Network, ProtocolFactory, Server, SocketOptions
 
 Address = tuple[str, int]
 

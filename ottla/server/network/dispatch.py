@@ -59,7 +59,7 @@ class Dispatcher:
         self._by_key = routes.by_key
 
     def serve_introductions_only(self) -> None:
-        """Close each connection with its next request that is no introduction (client_gate.py). Those that have a short path go on."""
+        """Close each connection with its next request that is no introduction (client_gate.py). Those that have a fast path go on."""
         self._by_key = [each if key in INTRODUCTIONS else None for key, each in enumerate(self.routes.by_key)]
 
     def serve_all(self) -> None:
@@ -67,8 +67,8 @@ class Dispatcher:
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
         """Serve the frame buf[pos:end]."""
-        short_path = connection.short_path
-        if short_path is not None and short_path.serve(connection, buf, pos, end):
+        fast_path = connection.fast_path
+        if fast_path is not None and fast_path.serve(connection, buf, pos, end):
             return
         if end - pos < HEADER_BYTES:
             connection.refuse(f"a request of {end - pos} bytes has no header")
@@ -113,8 +113,8 @@ class Dispatcher:
             answer = failure_reply(route, version, request, error)
         if self.quotas.active and meter(self, connection, route, correlation_id, request, context, end - pos, answer):
             return
-        if route.short_path is not None and connection.short_path is None:
-            connection.short_path = route.short_path(self, route, request, context, bytes(memoryview(buf)[pos:end]))
+        if route.fast_path is not None and connection.fast_path is None:
+            connection.fast_path = route.fast_path(self, route, request, context, bytes(memoryview(buf)[pos:end]))
         if answer.__class__ is Reply:
             if not answer.done:
                 pending = PendingReply(self, connection, route, codec, correlation_id, request, answer)

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from ottla.server.config.key import Values
 from ottla.server.network.connection_rate import ConnectionRate
-from ottla.server.network.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions, descriptors_reserved
 from ottla.server.quotas.connections import ConnectionQuotas
+from ottla.server.transport import DEFAULT_OPTIONS, LISTEN_BACKLOG, SocketOptions, descriptors_reserved
 
 INT_MAX = 2**31 - 1
 #: The time that a new connection has for its login or its first request, before it may have to make way.

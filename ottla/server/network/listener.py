@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.server.config.listeners import Endpoint
 from ottla.server.network.connection import Connection
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
 from ottla.server.network.handshakes import Handshakes
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.login import Logins
 from ottla.server.network.tls_stream import TlsStream
-from ottla.server.network.transport import Server
-from ottla.server.security.principal import Principal
+from ottla.server.principal import Principal
 from ottla.server.timer_wheel import TimerWheel
+from ottla.server.transport import Server
 
 if TYPE_CHECKING:
     from ottla.server.world import World
@@ -37,16 +37,25 @@ NO_ROOM_S = 0.1
 NS_PER_MS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One entry of `listeners`, with its entry of `advertised.listeners` if there is one."""
+@dataclass(slots=True)
+class LoginCounts:
+    """Kafka's counts of a listener, read at a scrape."""
 
-    name: str
-    host: str
-    port: int
-    security_protocol: str = "PLAINTEXT"
-    advertised_host: str | None = None
-    advertised_port: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    reauthenticated: int = 0
+    reauthentication_failed: int = 0
+    expired: int = 0
+
+
+class Logins(Protocol):
+    """How the connections of one listener with SASL log in."""
+
+    @property
+    def counts(self) -> LoginCounts: ...
+
+    def begin(self, connection: Connection) -> None:
+        """Lets the connection dispatch to a login, from its first request on."""
 
 
 class ServerTls(Protocol):

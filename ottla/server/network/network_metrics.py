@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.config.key import LONG_MAX
-from ottla.server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, quantile_of_buckets
+from ottla.server.metrics import COUNTER, GAUGE, QUANTILES, Family, Sample, quantile_label, quantile_of_buckets
 from ottla.server.network.listener import Listener
 from ottla.server.network.request_bytes import RequestBytes
 from ottla.server.network.route import Route
@@ -63,8 +63,7 @@ def _quantiles(times: Iterable[Times]) -> Iterator[Sample]:
     for each in times:
         for quantile in QUANTILES:
             value = quantile_of_buckets(each.buckets, quantile) * MS_PER_UNIT
-            label = f"{quantile:.2f}" if quantile < 0.999 else "0.999"
-            yield Sample({"request": each.request, "quantile": label}, value)
+            yield Sample({"request": each.request, "quantile": quantile_label(quantile)}, value)
 
 
 def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:

@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
-from ottla.server.network.peer_login import PeerLogin
+from ottla.protocol.api import Api
+
+#: Sends a request of an API in a version; the result is the response.
+Send: TypeAlias = Callable[[object, Api, int], Awaitable[object]]
+
+
+class LoginRejected(Exception):
+    """The server does not prove who it is, does not speak the mechanism, or does not accept the credentials."""
+
+
+class ClientLogin(Protocol):
+    """The client's side of SASL."""
+
+    async def log_in(self, host: str, where: str, send: Send, version: int) -> int:
+        """Returns the lifetime of the session in milliseconds, 0 if it does not end.
+
+        Raises:
+            LoginRejected: one side does not accept the other.
+        """
 
 
 class ClientTls:
@@ -22,7 +42,7 @@ class PeerSecurity:
     """`tls` None: bytes go in the clear. `login` None: the listener has no SASL."""
 
     tls: ClientTls | None = None
-    login: PeerLogin | None = None
+    login: ClientLogin | None = None
 
 
 PLAINTEXT = PeerSecurity()

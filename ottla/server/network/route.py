@@ -52,8 +52,8 @@ class Route:
     """
 
     __slots__ = (
-        "_encoder", "advertised_min", "api", "api_key", "codecs", "errors", "handler", "is_async", "latency_buckets",
-        "latency_ns", "max_version", "min_version", "name", "requests", "short_path", "takes_frame",
+        "_encoder", "advertised_min", "api", "api_key", "codecs", "errors", "fast_path", "handler", "is_async", "latency_buckets",
+        "latency_ns", "max_version", "min_version", "name", "requests", "takes_frame",
     )  # fmt: skip
 
     def __init__(
@@ -65,11 +65,11 @@ class Route:
         max_version: int | None = None,
         encoder: Callable[[int], Encode] | None = None,
         takes_frame: bool = False,
-        short_path: Callable[..., Any] | None = None,
+        fast_path: Callable[..., Any] | None = None,
     ) -> None:
         """`encoder` makes the encoder of a version where answers may be something else than the API's response.
 
-        `short_path(dispatcher, route, request, context, frame)` makes the short path of a connection (short_path.py).
+        `fast_path(dispatcher, route, request, context, frame)` makes the fast path of a connection (fast_path.py).
         """
         self.api = APIS[ApiKey(api_key)]
         self.api_key = api_key
@@ -84,7 +84,7 @@ class Route:
         self.codecs: list[Codec | None] = [None] * (self.max_version + 1)
         self._encoder = encoder
         self.takes_frame = takes_frame
-        self.short_path = short_path
+        self.fast_path = fast_path
         self.requests = 0
         self.latency_ns = 0
         self.latency_buckets = [0] * LATENCY_BUCKETS

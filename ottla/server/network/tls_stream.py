@@ -24,8 +24,8 @@ from typing import Any, cast
 from ottla.server.clock import Clock
 from ottla.server.network.ciphertext import DATALESS_BYTES_MAX, PORTION_BYTES, Ciphertext
 from ottla.server.network.handshakes import Handshakes, ServerSide, not_tls, reason_of, take_step
-from ottla.server.network.transport import NO_LOW_WATER, LowWater, Woken
 from ottla.server.network.turn import SLOW_NS, Turn
+from ottla.server.transport import NO_LOW_WATER, LowWater, Woken
 
 #: A channel to another node, or of a command, has a buffer of its own.
 CHANNEL_CIPHERTEXT_BYTES = 64 * 1024

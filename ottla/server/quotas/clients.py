@@ -95,7 +95,7 @@ class ClientMeters:
 class ClientQuotas:
     """All quotas of clients on one node."""
 
-    __slots__ = ("_clients", "_clock", "_entities", "_mutation_windows", "active", "meters", "meters_max", "windows")
+    __slots__ = ("_clock", "_entities", "_mutation_windows", "active", "clients", "meters", "meters_max", "windows")
 
     def __init__(
         self, clock: Clock, windows: Windows = DEFAULT_WINDOWS, mutation_windows: Windows = DEFAULT_WINDOWS
@@ -104,7 +104,7 @@ class ClientQuotas:
         self.windows = windows
         self._mutation_windows = mutation_windows
         self._entities: Entities = {}
-        self._clients: Kept[tuple[str, str | None], ClientMeters] = Kept(CLIENTS_BYTES_MAX)
+        self.clients: Kept[tuple[str, str | None], ClientMeters] = Kept("client_quotas", CLIENTS_BYTES_MAX)
         self.active = False
         self.meters: dict[tuple[str, Share], Meter] = {}
         self.meters_max = METERS_MAX
@@ -112,7 +112,7 @@ class ClientQuotas:
     def update(self, entities: Entities) -> None:
         """The cluster's quotas are these from now on. What has been used stays used."""
         self._entities = entities
-        self._clients.clear()
+        self.clients.clear()
         self.active = any(kind in (USER, CLIENT_ID) for entity in entities for kind, _ in entity)
 
     def connection_rate(self, host: str) -> float | None:
@@ -121,7 +121,7 @@ class ClientQuotas:
     # -- Clients -----------------------------------------------------------------------------------------------------
 
     def of(self, user: str, client_id: str | None) -> ClientMeters:
-        found = self._clients.get((user, client_id))
+        found = self.clients.get((user, client_id))
         if found is None:
             if len(self.meters) >= self.meters_max:
                 self._forget_idle()
@@ -131,7 +131,7 @@ class ClientQuotas:
                     for key in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
                 )
             )
-            found = self._clients.keep((user, client_id), made, client_id or "")
+            found = self.clients.keep((user, client_id), made, client_id or "")
         return found
 
     def _meter(self, key: str, user: str, client_id: str) -> Meter | None:
@@ -151,7 +151,7 @@ class ClientQuotas:
 
     def _forget_idle(self) -> None:
         now_ms = self._clock.mono_ms()
-        self._clients.clear()
+        self.clients.clear()
         self.meters = {
             key: meter
             for key, meter in self.meters.items()

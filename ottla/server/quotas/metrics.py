@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ottla.server.kept import kept_metrics
 from ottla.server.metrics import COUNTER, GAUGE, Family, Sample
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.quotas.table import (
@@ -43,6 +44,7 @@ NAMES = {
 
 def quota_metrics(quotas: ClientQuotas, now_ms: int) -> Iterator[Family]:
     """Returns the metrics of clients with a quota. throttle_time is the average of all throttled responses, as in Kafka."""
+    yield from kept_metrics([quotas.clients])
     for key, names in NAMES.items():
         meters = [(share, meter) for (kind, share), meter in quotas.meters.items() if kind == key]
         if not meters:

@@ -13,8 +13,8 @@ import pytest
 
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.server.security.authorizer import STANDARD_AUTHORIZER
-from ottla.server.security.operations import (
+from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
+from ottla.server.authorization.operations import (
     ALL,
     CLUSTER,
     CLUSTER_NAME,

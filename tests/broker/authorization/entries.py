@@ -10,7 +10,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     ALLOW,
     CLUSTER,
     CLUSTER_NAME,

@@ -54,8 +54,8 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.server.security.authorizer import STANDARD_AUTHORIZER
-from ottla.server.security.operations import (
+from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
+from ottla.server.authorization.operations import (
     ALTER,
     ALTER_CONFIGS,
     CLUSTER,

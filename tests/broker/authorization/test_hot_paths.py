@@ -9,7 +9,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     ALL,
     DENY,
     IDEMPOTENT_WRITE,

@@ -12,7 +12,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
 )
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     ALL,
     CREATE,
     DESCRIBE,

@@ -13,7 +13,7 @@ from ottla.protocol.messages.describe_transactions import DescribeTransactionsRe
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
-from ottla.server.security.operations import (
+from ottla.server.authorization.operations import (
     ALL,
     TRANSACTIONAL_ID,
 )

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from ottla.admin import ready
 from ottla.broker.cluster.assumed_fencing import is_minority
-from ottla.in_sync import InSyncOnce
+from ottla.node.admin import ready
+from ottla.node.in_sync import InSyncOnce
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel

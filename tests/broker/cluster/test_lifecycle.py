@@ -14,7 +14,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.network.context import RequestContext
-from ottla.server.security.principal import Principal
+from ottla.server.principal import Principal
 from tests.controller.node import Node, forwarded, running
 
 

@@ -16,7 +16,7 @@ from ottla.protocol.internal_topics.control_messages import DefaultPrincipalData
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.server.network.context import RequestContext
-from ottla.server.security.principal import Principal
+from ottla.server.principal import Principal
 from ottla.server.world import World
 from tests.broker.cluster.test_topic_creation import Controller
 from tests.manual_clock import ManualClock

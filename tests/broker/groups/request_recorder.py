@@ -13,13 +13,13 @@ import re
 import socket
 import sys
 import time
-from importlib import import_module
 from struct import pack, unpack
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.routes import ROUTES, Answered
 from ottla.broker.share.state_persister import StatePersister
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY
@@ -57,6 +57,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.network.reply import Reply
 from tests.broker.groups.harness import GroupCoordinatorHarness, subscription
 
@@ -112,6 +113,9 @@ class OverTheWire:
         return decoder(APIS[ApiKey(key)].response, version)(frame, start, len(frame))[0]
 
 
+HANDLERS = {APIS[row.api_key].request: row.handler for row in ROUTES if isinstance(row, Answered)}
+
+
 class InProcess:
     """Our handlers; requests and answers pass through their bytes, as by the wire."""
 
@@ -124,7 +128,7 @@ class InProcess:
         groups = self.harness.coordinator
         persister = StatePersister(self.harness.clock, lambda key: -1, lambda node_id, request: Reply(), lambda: None)
         self._broker = SimpleNamespace(
-            groups=groups, group_deletion=GroupDeletion(groups, persister), metadata=metadata
+            groups=groups, group_deletion=GroupDeletion(groups, persister), metadata=metadata, authorizer=AllowAll()
         )
         self._answers: dict[str, list[tuple[Any, int]]] = {}
 
@@ -144,11 +148,10 @@ class InProcess:
         return delta.apply(1, 1)
 
     def send(self, name: str, request: Any, version: int) -> None:
-        api = re.sub(r"(?<!^)(?=[A-Z])", "_", type(request).__name__.removesuffix("Request")).lower()
         peer = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT", local_host="localhost", local_port=1)
         context = SimpleNamespace(api_version=version, client_id=client_id_of(name), connection=peer)
         request = decode(request.__plain__, encode(request, version), version)
-        answer = import_module(f"ottla.broker.handlers.{api}").handle(self._broker, request, context)
+        answer = HANDLERS[request.__plain__](self._broker, request, context)
         answers = self._answers.setdefault(name, [])
         if type(answer).__name__ != "Reply":
             answers.append((answer, version))

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.replication.fetch_session import FetchPartition
+from ottla.broker.fetch.reader import Reader, read, record_position
+from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
-from ottla.broker.replication.read import Reader, read, record_position
 from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.brokers import register_broker

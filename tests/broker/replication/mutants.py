@@ -21,8 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3]
 COPIED = ("ottla", "tests")
 
-PARTITION, FETCH = "ottla/broker/replication/partition.py", "ottla/broker/replication/fetching.py"
-SESSION, FETCHER = "ottla/broker/replication/fetch_session.py", "ottla/broker/replication/fetcher.py"
+PARTITION, FETCH = "ottla/broker/replication/partition.py", "ottla/broker/fetch/fetching.py"
+SESSION, FETCHER = "ottla/broker/fetch/session.py", "ottla/broker/replication/fetcher.py"
 UNITS = "tests/broker/replication/"
 
 #: Without all other plugins and without rewritten assertions, of which nothing is kept: 0.4 s of processor in place of 1.6 s.
@@ -78,7 +78,7 @@ MUTANTS = (
         FETCH,
         "            session.waiting.expire()\n",
         "            pass\n",
-        "tests/broker/test_waiting_fetch.py::test_a_second_request_of_a_session_ends_the_wait_of_the_first",
+        "tests/broker/fetch/test_delayed.py::test_a_second_request_of_a_session_ends_the_wait_of_the_first",
     ),
     Mutant(
         "a waiting fetch watches only what had no data",
@@ -86,14 +86,14 @@ MUTANTS = (
         "        for wanted in session.active:\n            wanted.watch(self._watches(wanted))\n        if self.min_bytes > 1:",
         "        for wanted in session.active:\n            if not self._results[wanted].records:\n"
         "                wanted.watch(self._watches(wanted))\n        if self.min_bytes > 1:",
-        "tests/broker/test_waiting_fetch.py::test_a_fetch_that_found_too_little_is_woken_by_more_in_the_same_partition",
+        "tests/broker/fetch/test_delayed.py::test_a_fetch_that_found_too_little_is_woken_by_more_in_the_same_partition",
     ),
     Mutant(
         "a divergence below the log start is no error",
-        "ottla/broker/replication/read.py",
+        "ottla/broker/fetch/reader.py",
         "if epoch < 0 or end_offset < 0 or request.fetch_offset < log.log_start_offset:",
         "if epoch < 0 or end_offset < 0:",
-        UNITS + "test_read.py"
+        "tests/broker/fetch/test_reader.py"
         "::test_a_follower_that_diverges_below_the_log_start_is_out_of_range_and_not_sent_back_to_deleted_offsets",
     ),
     Mutant(
@@ -120,10 +120,10 @@ MUTANTS = (
     ),
     Mutant(
         "a throttled follower in the ISR is held back",
-        "ottla/broker/replication/read.py",
+        "ottla/broker/fetch/reader.py",
         "throttle is not None and reader.replica_id not in partition.isr and throttle.pause_ms() > 0",
         "throttle is not None and throttle.pause_ms() > 0",
-        UNITS + "test_read.py::test_a_throttle_holds_back_only_replicas_outside_of_the_isr",
+        "tests/broker/fetch/test_reader.py::test_a_throttle_holds_back_only_replicas_outside_of_the_isr",
     ),
     Mutant(
         "an unknown session gives the connection to the leader up",
@@ -143,10 +143,10 @@ MUTANTS = (
     ),
     Mutant(
         "a consumer is sent to a replica outside of the ISR",
-        "ottla/broker/replication/read.py",
+        "ottla/broker/fetch/reader.py",
         "        if follower.broker_id in partition.isr\n        and follower.log_start_offset",
         "        if follower.log_start_offset",
-        UNITS + "test_read.py::test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_isr",
+        "tests/broker/fetch/test_reader.py::test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_isr",
     ),
     Mutant(
         "metadata of an equal partition epoch forgets the proposal that was made since",
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "closing a session leaves its waiting request without anything that wakes it",
-        "ottla/broker/replication/fetch_session_cache.py",
+        "ottla/broker/fetch/session_cache.py",
         "                isolated(session.waiting.expire)\n            session.close()\n",
         "                pass\n            session.close()\n",
         "tests/sim/test_fetch_regressions.py"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.replication.fetch_session import FetchPartition, FetchSession
+from ottla.broker.fetch.session import FetchPartition, FetchSession
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce
 from ottla.broker.replication.purgatory.wakeups import Wakeups

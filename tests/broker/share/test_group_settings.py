@@ -35,4 +35,4 @@ def test_settings_of_groups_that_clients_make_up_are_kept_up_to_a_bound() -> Non
     names = [f"{number:0250d}" for number in range(KEPT_BYTES_MAX // 500)]
     for name in names:
         assert view.of(name) == view.of(names[0])
-    assert view._kept.bytes <= KEPT_BYTES_MAX and names[0] in view._kept and len(view._kept) < len(names)
+    assert view.kept.bytes <= KEPT_BYTES_MAX and names[0] in view.kept and len(view.kept) < len(names)

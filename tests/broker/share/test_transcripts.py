@@ -45,6 +45,7 @@ from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.protocol.messages import share_acknowledge, share_fetch
 from ottla.protocol.records.control import end_txn_batch
+from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
@@ -110,6 +111,7 @@ class ShareTranscript:
             metadata=metadata,
             share_leaders=self.leaders,
             quotas=SimpleNamespace(active=False),
+            authorizer=AllowAll(),
             wheel=wheel,
             fetch_max_bytes=1 << 20,
         )

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers import produce
+from ottla.broker.produce import handler as produce
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.transactions.markers import MarkerRoutes

@@ -149,7 +149,7 @@ class Node:
         if self.kind == KAFKA:
             command = java_command(TOOLS["kafka-server-start"], str(self.properties), jvm=JVM)
         else:
-            command = [sys.executable, "-m", "ottla.main", "start", str(self.properties)]
+            command = [sys.executable, "-m", "ottla", "start", str(self.properties)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.mixed.directory

@@ -20,8 +20,8 @@ from ottla.protocol.messages.create_delegation_token import (
 )
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from ottla.server.security.delegation_tokens import TokensByHmac, hmac_of, may_handle_tokens, principal_of
-from ottla.server.security.principal import ANONYMOUS, Principal
+from ottla.server.principal import ANONYMOUS, Principal
+from ottla.server.sasl.delegation_tokens import TokensByHmac, hmac_of, may_handle_tokens, principal_of
 from tests.controller.harness import DecisionHarness
 
 KEY = "the-key-of-the-cluster"

@@ -124,7 +124,7 @@ def test_a_leader_shuts_down_once_its_leaderships_have_moved_and_the_others_know
 def test_a_broker_that_leads_nothing_may_go_at_once() -> None:
     beating = Beating()
     answer = beating.beat(3, shut_down=True)
-    assert (answer.should_shut_down, beating.state(3)) == (True, "fenced")
+    assert (answer.should_shut_down, beating.state(3)) == (True, "fenced shutting down")
 
 
 def test_a_broker_may_ask_to_be_fenced() -> None:

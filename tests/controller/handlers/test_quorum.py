@@ -10,12 +10,12 @@ import pytest
 from ottla.controller.handlers.quorum import QUORUM_OPERATIONS, guard_quorum
 from ottla.controller.raft.routes import quorum_routes
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.authorization.acl import AccessControlEntry
+from ottla.server.authorization.authorizer import AllowAll, StandardAuthorizer
+from ottla.server.authorization.operations import ALLOW, CLUSTER, CLUSTER_NAME, LITERAL
 from ottla.server.network.route import Route
-from ottla.server.security.acl import AccessControlEntry
-from ottla.server.security.authorizer import AllowAll, StandardAuthorizer
-from ottla.server.security.operations import ALLOW, CLUSTER, CLUSTER_NAME, LITERAL
-from ottla.server.security.principal import Principal
-from tests.server.security.callers import caller
+from ottla.server.principal import Principal
+from tests.server.authorization.callers import caller
 
 NODE: Any = None  # the routes are only looked at
 

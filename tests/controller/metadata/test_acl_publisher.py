@@ -6,7 +6,7 @@ from ottla.controller.metadata.acl_publisher import AclPublisher
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.protocol.internal_topics.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from ottla.server.security.authorizer import StandardAuthorizer
+from ottla.server.authorization.authorizer import StandardAuthorizer
 
 
 def record(number: int, name: str = "") -> AccessControlEntryRecord:

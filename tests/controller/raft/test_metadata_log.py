@@ -9,7 +9,7 @@ import pytest
 
 from ottla.controller.raft.batches import CommittedBatch
 from ottla.controller.raft.config import RaftConfig
-from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
+from ottla.controller.raft.log_state import VALID, LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import Batch, ControlRecords
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotWriter
@@ -88,6 +88,22 @@ def test_only_what_came_since_the_snapshot_before_the_last_is_looked_at(
     assert (again.state.start_offset, again.state.end_offset) == (before.start_offset, before.end_offset)
     assert (again.state.epochs, again.state.snapshots) == (before.epochs, before.snapshots)
     assert [batch.base_offset for batch in _all(again, 1020)] == list(range(1020))
+    again.close()
+
+
+def test_a_follower_at_the_logs_start_gets_records_after_a_crash_between_segments_and_snapshots(tmp_path: Path) -> None:
+    """The segments below the new start were deleted, the older snapshot was not: it named the follower's position as too old."""
+    log = opened(tmp_path)
+    fill(log, 0, 100, 2)
+    snapshot(log, 100, 2)
+    fill(log, 100, 200, 4)
+    snapshot(log, 200, 4)
+    fill(log, 200, 203, 4)
+    log.start_at(OffsetAndEpoch(200, 4), [], 1)
+    again = opened(tmp_path)
+    assert again.state.start_offset == 200
+    assert again.state.validate(OffsetAndEpoch(200, 4)) == VALID
+    assert again.snapshots.known() == again.state.snapshots == [OffsetAndEpoch(200, 4)]
     again.close()
 
 

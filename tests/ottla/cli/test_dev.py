@@ -52,10 +52,11 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
-def test_a_secure_cluster_prints_settings_with_which_a_client_logs_in_also_after_a_restart(tmp_path: Path) -> None:
+def test_a_secure_cluster_names_files_with_which_a_client_logs_in_also_after_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
         with dev("--base-port", "0", "--nodes", "1", "--secure", "--dir", str(tmp_path)) as (_, status):
-            settings = status["librdkafka"] | {"bootstrap.servers": status["bootstrap"]}
+            lines = Path(status["librdkafka"]).read_text().splitlines()
+            settings = dict(line.split("=", 1) for line in lines) | {"bootstrap.servers": status["bootstrap"]}
             assert len(AdminClient(settings).list_topics(timeout=30).brokers) == 1
             assert Path(status["config"]).exists()
 
@@ -87,6 +88,22 @@ def test_it_says_what_to_type_next_and_that_works_as_printed() -> None:
         assert create[0] == "ottla" or os.access(ROOT / create[0], os.X_OK)
         done = subprocess.run(command(*create[1:]), capture_output=True, text=True, timeout=60, cwd=ROOT)
         assert done.returncode == 0, done.stderr
+        process.send_signal(signal.SIGINT)
+        assert process.wait(STOP_SECONDS_MAX) == 0
+
+
+def test_a_secure_cluster_prints_no_password() -> None:
+    words = command("dev", "--nodes", "1", "--base-port", str(free_ports(1)[0]), "--secure")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if line.startswith("Ctrl-C"):
+                break
+        (login,) = re.findall(r"with the login in (\S+),", said)
+        (password,) = re.findall(r"sasl.password=(.+)", Path(login).read_text())
+        assert password not in said
         process.send_signal(signal.SIGINT)
         assert process.wait(STOP_SECONDS_MAX) == 0
 

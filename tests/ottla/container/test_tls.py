@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.certificates import Authority
+from ottla.cli.certificates import Authority
 from ottla.container.properties_text import write_file
 from ottla.container.resolve import resolve
 from ottla.server.config.load import NodeConfig, read_properties
-from ottla.server.security.tls.contexts import server_context
-from ottla.server.security.tls.properties import TlsProperties
+from ottla.server.tls.contexts import server_context
+from ottla.server.tls.properties import TlsProperties
 
 AUTHORITY = Authority.create("test CA")
 NODE = AUTHORITY.issue("node", ["kafka"])

@@ -168,7 +168,7 @@ def test_who_does_not_use_it_does_not_pay_for_it(project: Path) -> None:
 
 
 def test_a_node_knows_nothing_of_pytest() -> None:
-    code = "import sys, ottla.node, ottla.cli.commands.dev; sys.exit('pytest' in sys.modules)"
+    code = "import sys, ottla.node.node, ottla.cli.commands.dev; sys.exit('pytest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

@@ -17,12 +17,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
+from ottla.cli.secure_files import ADMIN, MECHANISM
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.secure_files import ADMIN, MECHANISM
 from ottla.testing import Cluster
 from ottla.testing.connection import Connection
 from tests.broker.authorization.entries import error_codes
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def ottla(cluster: Cluster, *words: str, config: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ottla.main", *words, "-b", cluster.bootstrap, "--timeout", "20"]
+    command = [sys.executable, "-m", "ottla", *words, "-b", cluster.bootstrap, "--timeout", "20"]
     return subprocess.run(
         [*command, "--config", config or cluster.client_file], capture_output=True, text=True, timeout=60
     )

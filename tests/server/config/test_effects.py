@@ -58,7 +58,7 @@ def test_the_person_who_starts_the_node_reads_name_file_and_remedy(tmp_path: Pat
     file = tmp_path / "server.properties"
     lines = {**NODE, "log.dirs": str(tmp_path / "data"), "create.topic.policy.class.name": "com.acme.OnlyOurNames"}
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    command = [sys.executable, "-m", "ottla.main", "start", str(file)]
+    command = [sys.executable, "-m", "ottla", "start", str(file)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     said = ended.stderr
     assert ended.returncode == 1 and "Traceback" not in said

@@ -13,7 +13,7 @@ from ottla.server.network.ciphertext import DATALESS_BYTES_MAX
 from ottla.server.network.handshakes import CIPHERTEXT_BYTES
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.tls_stream import Stop
-from ottla.server.network.transport import SocketOptions
+from ottla.server.transport import SocketOptions
 from tests.server.network.key_updates import connect
 from tests.server.network.test_tls_stream import Tls, client_context
 from tests.server.tiny_node import heartbeat, tiny_node, until

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.server.network import limits
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.transport import descriptors_reserved
+from ottla.server.transport import descriptors_reserved
 from tests.server.tiny_node import heartbeat, tiny_node, until
 
 

@@ -14,7 +14,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.server.network.context import RequestContext
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.route import Route
-from ottla.server.network.transport import LOW_WATER_BYTES, LOW_WATER_BYTES_MAX, SocketOptions
+from ottla.server.transport import LOW_WATER_BYTES, LOW_WATER_BYTES_MAX, SocketOptions
 from tests.server.network.test_tls_stream import Tls, client_context
 from tests.server.tiny_node import PRODUCE, RawClient, TinyNode, heartbeat, request, tiny_node, until
 

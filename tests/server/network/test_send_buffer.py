@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.transport import NEAR_RTT_US, NEAR_SEND_BUFFER_BYTES, SocketOptions, send_buffer_bytes
+from ottla.server.transport import NEAR_RTT_US, NEAR_SEND_BUFFER_BYTES, SocketOptions, send_buffer_bytes
 from tests.server.tiny_node import TinyNode, tiny_node, until
 
 

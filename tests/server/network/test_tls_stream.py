@@ -15,7 +15,7 @@ import psutil
 import pytest
 import uvloop
 
-from ottla.certificates import Authority, Issued
+from ottla.cli.certificates import Authority, Issued
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -29,7 +29,7 @@ from ottla.server.network.listener import HANDSHAKE_MS_MAX
 from ottla.server.network.peer_security import ClientTls, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.network.tls_stream import CIPHERTEXT_HIGH_BYTES
-from ottla.server.security.principal import ANONYMOUS, Principal
+from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.world import RealWorld, World
 from tests.server.tiny_node import FETCH, PRODUCE, heartbeat, request, tiny_node, until
 

@@ -127,7 +127,7 @@ def test_clients_with_ids_of_32_kb_have_meters_and_cost_no_more_than_others() ->
         assert produce(quotas, "ann", 100, f"{long}{number}") == 0
     assert produce(quotas, "ann", 100_000, f"{long}3") > 0 and produce(quotas, "ann", 100, f"{long}4") == 0
     assert max(len(share.client_id) for _, share in quotas.meters) < 100
-    assert quotas._clients.bytes == 0 < CLIENTS_BYTES_MAX
+    assert quotas.clients.bytes == 0 < CLIENTS_BYTES_MAX
 
 
 @pytest.mark.parametrize("consumers", [1, 20])

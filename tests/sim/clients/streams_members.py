@@ -100,8 +100,11 @@ class StreamsMember(Client):
     member_id = ""
     active: frozenset[Task]
     standby: frozenset[Task]
-    #: When the last request that was answered was sent.
+    #: When the last request was sent after whose answer the member knew all that the coordinator may wait for.
     _sent: float | None
+    #: A response was lost. It may have had an assignment, and no later one repeats it: Kafka answers with the tasks when they change.
+    #: So the coordinator may wait for what this member does not know, and fence it.
+    _is_unsure = False
     #: The epochs that it has been in, since it joined.
     _epochs: list[int]
 
@@ -117,7 +120,7 @@ class StreamsMember(Client):
                     await self._beat(node)
                     await asyncio.sleep(HEARTBEAT_SECONDS)
             except Unreachable:
-                self._says_all = True
+                self._says_all = self._is_unsure = True
                 await asyncio.sleep(BACKOFF_SECONDS)
 
     async def _beat(self, node: int) -> None:
@@ -166,9 +169,12 @@ class StreamsMember(Client):
             self.history.note(
                 f"{self.name} is in epoch {self.epoch} with {sorted(new[0])} and copies of {sorted(new[1])}"
             )
+        if answer.active_tasks is not None or self.epoch > before:
+            self._is_unsure = False
         since = sent if self._sent is None else self._sent
         self.group.given(self.member_id, self.epoch, Held(self.process, self.active, self.standby, since))
-        self._sent = sent
+        if not self._is_unsure:
+            self._sent = sent
         if self.epoch not in self._epochs:
             self._epochs.append(self.epoch)
 
@@ -177,6 +183,7 @@ class StreamsMember(Client):
         self.epoch, self._says_all, self._has_changed = JOINING, True, False
         self.active = self.standby = frozenset()
         self._sent = None
+        self._is_unsure = False
         self._epochs = []
         if is_new:
             self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))

@@ -165,7 +165,12 @@ class ShareGroupCoordinator:
     def describe_offsets(
         self, group: DescribeShareGroupOffsetsRequestGroup
     ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
-        """Without topics, those of all partitions that have state."""
+        """Without topics, those of all partitions that have state, which the group's coordinator knows.
+
+        Offsets of named partitions are the share coordinator's alone: any broker describes them, also while the group has no coordinator.
+        """
+        if group.topics is not None:
+            return self._summaries(group.group_id, [(topic.topic_name, topic.partitions) for topic in group.topics])
 
         def on_error(error: KafkaError) -> DescribeShareGroupOffsetsResponseGroup:
             return DescribeShareGroupOffsetsResponseGroup(
@@ -183,14 +188,11 @@ class ShareGroupCoordinator:
             if initialized.error is not None:
                 return on_error(initialized.error)
             topics = self._cluster.topics()
-            if group.topics is None:
-                wanted = [
-                    (topic.name, sorted(partitions))
-                    for topic_id, partitions in initialized.partitions.items()
-                    if (topic := topics.by_id(topic_id)) is not None
-                ]
-            else:
-                wanted = [(topic.topic_name, topic.partitions) for topic in group.topics]
+            wanted = [
+                (topic.name, sorted(partitions))
+                for topic_id, partitions in initialized.partitions.items()
+                if (topic := topics.by_id(topic_id)) is not None
+            ]
             return self._summaries(group.group_id, wanted)
 
         return then(first, found)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import GROUP_VERSION
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -20,6 +19,8 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.server.authorization import operations
+from ottla.server.authorization.authorizer import EVERY_OPERATION
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.wire import Wire
 
@@ -61,7 +62,7 @@ def test_a_member_goes_on_in_its_epoch_after_the_node_was_restarted(nodes: list[
         assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 2)
         assert [topic.partitions for topic in joined.assignment.topic_partitions] == [[0, 1]]
         before = described(wire)
-        assert before.authorized_operations == GROUP_OPERATIONS
+        assert before.authorized_operations == EVERY_OPERATION[operations.GROUP]
     stop_node(nodes[0])
     nodes.append(start_node(directory, port=nodes[0].port))
     with nodes[1].wire() as wire:

@@ -66,6 +66,20 @@ def test_offsets_are_set_and_described_with_their_lag(empty: ShareGroupHarness) 
     }
 
 
+def test_offsets_of_named_partitions_are_described_by_a_broker_that_does_not_coordinate_the_group(
+    empty: ShareGroupHarness,
+) -> None:
+    """Kafka 4.3.1 asks the group's coordinator only for all partitions of the group."""
+    alter(empty, {0: 40})
+    empty.coordinator.runtime.on_resigned(0)
+    assert describe(empty, {"orders": [0, 2], "no": [0]}) == {
+        "orders": {0: (40, END_OFFSET - 40), 2: (-1, -1)},
+        "no": {0: (-1, -1)},
+    }
+    whole = empty.share.describe_offsets(describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup("g", None))
+    assert empty.answered(whole).error_code == ErrorCode.NOT_COORDINATOR
+
+
 def test_altered_offsets_begin_a_new_state_epoch(empty: ShareGroupHarness) -> None:
     before = {key.partition: state.state_epoch for key, state in empty.states.runtime.shard(0).states.items()}
     alter(empty, {0: 40})

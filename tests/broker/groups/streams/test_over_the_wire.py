@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.authorized_operations import GROUP_OPERATIONS
 from ottla.broker.handlers.streams_group_heartbeat import NAMED_ERRORS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import STREAMS_VERSION
@@ -29,6 +28,8 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.server.authorization import operations
+from ottla.server.authorization.authorizer import EVERY_OPERATION
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.groups.streams.topologies import chain, stateless, word_count
 from tests.broker.wire import Wire
@@ -86,7 +87,7 @@ def test_internal_topics_are_created_as_the_application_wants_them(node: Node) -
         assert (group.group_state, group.assignor_name, group.authorized_operations) == (
             "Stable",
             "sticky",
-            GROUP_OPERATIONS,
+            EVERY_OPERATION[operations.GROUP],
         )
         assert (group.topology_description, group.topology_description_status) == (None, 1)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.replication.fetch_session import FetchPartition, FetchSession
+from ottla.broker.fetch.session import FetchPartition, FetchSession
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.gathering import GATHERED_MAX, HOLD_MS, PASSED_MAX
 from ottla.broker.replication.purgatory.offset_waits import OffsetWait

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 from ottla.server.config.load import NodeConfig, read_properties
-from ottla.server.security.tls.contexts import server_context
-from ottla.server.security.tls.properties import TlsProperties
+from ottla.server.tls.contexts import server_context
+from ottla.server.tls.properties import TlsProperties
 from ottla.storage.files import OsFiles
 from tests.ottla.conftest import command
 

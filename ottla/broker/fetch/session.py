@@ -1,0 +1,214 @@
+"""Incremental fetch sessions (KIP-227), without I/O: the broker remembers the partitions and positions of a client's fetches.
+
+    request (id, epoch)     meaning
+    (0,  0)                 full fetch, please open a session
+    (0, -1)                 full fetch, no session
+    (id, 0)                 full fetch, close session id and open a new one
+    (id, -1)                full fetch, close session id
+    (id, n > 0)             incremental: changes to what the session holds; n must be the epoch that the session expects
+
+Only partitions that may have changed are read: a partition without changes since the last response is idle and costs nothing.
+It watches its replica on this broker, and any change there (an append, a higher high watermark, another role) makes it active
+again, once.
+
+    active      read by the next fetch: new, requested again, has records, changed, failed, or of a follower that may join the ISR
+    idle        watches its replica; not read
+
+Active partitions are read in turns: one that returned data goes behind the others, so that a busy one cannot starve them
+when the response's size limit is hit (invariant 46). A fetch without a session is one of its own, for as long as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
+
+from ottla.broker.replication.follower_session import INVALID_SESSION_ID
+from ottla.broker.replication.watches import Watches
+
+FINAL_EPOCH = -1
+
+#: Topic id and index from Fetch v13 on, before it topic name and index.
+PartitionKey: TypeAlias = tuple[bytes | str, int]
+
+
+class FetchPartition:
+    """One partition of a fetch: the requested position, and the offsets in the last response."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "max_bytes",
+        "replica_high_watermark",
+        "replica_log_start_offset",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "session",
+        "topic",
+        "topic_id",
+        "watched",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        replica_log_start_offset: int = -1,
+        replica_high_watermark: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.replica_log_start_offset = replica_log_start_offset
+        self.replica_high_watermark = replica_high_watermark
+        #: The offsets in the session's last response; with -1 the next response has the partition again.
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+        self.session: FetchSession | None = None
+        self.watched: Watches | None = None
+
+    def watch(self, watches: Watches | None) -> None:
+        """Watch the partition for its next change (`changed`), or None to end the watch."""
+        watched = self.watched
+        if watched is watches:
+            return
+        if watched is not None:
+            watched.remove(self)
+        self.watched = watches
+        if watches is not None:
+            watches.add(self)
+
+    def changed(self) -> WaitingRequest | None:
+        """Called by the replica when a one-shot watch fires; returns the delayed fetch to wake, or None."""
+        self.watched = None
+        session = self.session
+        if session is None:
+            return None
+        session.active[self] = None
+        waiting = session.waiting
+        if waiting is not None:
+            waiting.fresh[self] = None
+        return waiting
+
+    def note(self) -> None:
+        """Makes the partition active, so that the next response may have it; does not complete a delayed fetch."""
+        if self.session is not None:
+            self.session.active[self] = None
+
+    def update(self, request: FetchPartition) -> None:
+        self.fetch_offset = request.fetch_offset
+        self.max_bytes = request.max_bytes
+        self.current_leader_epoch = request.current_leader_epoch
+        self.last_fetched_epoch = request.last_fetched_epoch
+        self.replica_log_start_offset = request.replica_log_start_offset
+        self.replica_high_watermark = request.replica_high_watermark
+
+    def must_include(self, high_watermark: int, log_start_offset: int, *, has_records: bool, has_error: bool) -> bool:
+        """Returns True if an incremental response must contain this partition, and remembers the offsets in it."""
+        must = has_records or has_error
+        if high_watermark != self.sent_high_watermark:
+            self.sent_high_watermark = high_watermark
+            must = True
+        if log_start_offset != self.sent_log_start_offset:
+            self.sent_log_start_offset = log_start_offset
+            must = True
+        if has_error:
+            # The response after an error must have the partition even if its offsets are the same as before the error.
+            self.sent_high_watermark = -1
+        return must
+
+
+class WaitingRequest(Protocol):
+    """A delayed fetch. `fresh`: the partitions that have changed since its last read."""
+
+    fresh: dict[FetchPartition, None]
+
+    def wake(self) -> None: ...
+
+    def expire(self) -> None: ...
+
+
+class FetchSession:
+    """The fetch session of one client. One request at a time uses it: a second one ends the wait of the first."""
+
+    __slots__ = (
+        "active", "cached_size", "contact_ms", "created_ms", "epoch", "id", "last_used_ms", "partitions", "replica_id",
+        "unnamed", "uses_topic_ids", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self, partitions: dict[PartitionKey, FetchPartition], *, replica_id: int = -1, uses_topic_ids: bool = False
+    ) -> None:
+        self.id = INVALID_SESSION_ID
+        self.epoch = 1
+        #: The follower that fetches; -1 for a consumer.
+        self.replica_id = replica_id
+        self.uses_topic_ids = uses_topic_ids
+        self.partitions = partitions
+        #: In reading order.
+        self.active: dict[FetchPartition, None] = dict.fromkeys(partitions.values())
+        #: Partitions whose topic id this broker did not know when they came.
+        self.unnamed: dict[FetchPartition, None] = {}
+        for partition in partitions.values():
+            partition.session = self
+            if not partition.topic:
+                self.unnamed[partition] = None
+        self.created_ms = self.last_used_ms = 0
+        #: Monotonic time of the last request: an idle follower held everything that there was then.
+        self.contact_ms = 0
+        self.cached_size = len(partitions)
+        #: The request that has not been answered yet.
+        self.waiting: WaitingRequest | None = None
+
+    @property
+    def is_followers(self) -> bool:
+        return self.replica_id >= 0
+
+    def change(self, updates: Iterable[tuple[PartitionKey, FetchPartition]], forgotten: Iterable[PartitionKey]) -> None:
+        for key, request in updates:
+            known = self.partitions.get(key)
+            if known is None:
+                known = self.partitions[key] = request
+                request.session = self
+                if not request.topic:
+                    self.unnamed[request] = None
+            else:
+                known.update(request)
+            self.active[known] = None
+        for key in forgotten:
+            gone = self.partitions.pop(key, None)
+            if gone is not None:
+                self._let_go(gone)
+        self.cached_size = len(self.partitions)
+
+    def move_to_end(self, partition: FetchPartition) -> None:
+        """Called when the partition has returned data."""
+        if partition in self.active:
+            del self.active[partition]
+            self.active[partition] = None
+
+    def settle(self, partition: FetchPartition, replica: Watches) -> None:
+        """Makes the partition idle until the replica changes: the last response had everything."""
+        self.active.pop(partition, None)
+        partition.watch(replica)
+
+    def close(self) -> None:
+        for partition in self.partitions.values():
+            self._let_go(partition)
+
+    def _let_go(self, partition: FetchPartition) -> None:
+        partition.watch(None)
+        partition.session = None
+        self.active.pop(partition, None)
+        self.unnamed.pop(partition, None)

@@ -1,0 +1,112 @@
+"""The fetch sessions of a node, by id (KIP-227).
+
+The cache is bounded (max.incremental.fetch.session.cache.slots). A full one gives a slot up only if its owner has been idle
+for two minutes, or is smaller or less privileged (consumers against followers) than the newcomer and two minutes old; otherwise the
+newcomer is served without a session. An evicted session loses nothing: its client gets FETCH_SESSION_ID_NOT_FOUND and opens another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from random import Random
+
+from ottla.broker.fetch.session import FetchSession
+from ottla.broker.replication.follower_session import EPOCH_MAX
+from ottla.broker.replication.purgatory.delay_times import DelayTimes
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.isolation import isolated
+
+#: A session younger than this is not evicted for a bigger one: Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
+EVICTION_MS_MIN = 120_000
+
+
+class FetchSessionCache:
+    """All sessions of a node."""
+
+    def __init__(self, slots: int, rng: Random) -> None:
+        self._slots = slots
+        self._rng = rng
+        # Ordered by last use: a touched session moves to the end, so the first one is the stalest.
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+        self.consumer_delays = DelayTimes()
+        self.follower_delays = DelayTimes()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(session.cached_size for session in self._sessions.values())
+
+    def incremental(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+        """Return the session of an incremental request and increment its epoch, so that a repeated request gets INVALID_FETCH_SESSION_EPOCH."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self.use(session, now_ms)
+        return session
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def use(self, session: FetchSession, now_ms: int) -> None:
+        """A request with the session's epoch has come, and the next one has the next epoch."""
+        epoch = session.epoch
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.last_used_ms = now_ms
+        self._sessions[session.id] = self._sessions.pop(session.id)
+
+    def close(self, session_id: int) -> None:
+        """Removes a session and answers its delayed fetch, which would not be completed otherwise."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            if session.waiting is not None:
+                isolated(session.waiting.expire)
+            session.close()
+
+    def answer_followers(self, replica_ids: Container[int]) -> None:
+        """Ends the waits of these followers' fetches whose session has partitions to read: their next fetch shows their positions."""
+        for session in list(self._sessions.values()):
+            if session.replica_id in replica_ids and session.waiting is not None and session.active:
+                isolated(session.waiting.expire)
+
+    def open(self, session: FetchSession, now_ms: int) -> bool:
+        """Keep the session under an id of its own; False if no slot can be had."""
+        if not session.partitions or not self._make_room(session, now_ms):
+            return False
+        session.id = self._new_id()
+        session.created_ms = session.last_used_ms = now_ms
+        self._sessions[session.id] = session
+        return True
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._rng.randrange(1, 2**31)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _make_room(self, newcomer: FetchSession, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        victim = next(iter(self._sessions.values()))
+        if now_ms - victim.last_used_ms <= EVICTION_MS_MIN:
+            evictable = [
+                session
+                for session in self._sessions.values()
+                if now_ms - session.created_ms > EVICTION_MS_MIN or (newcomer.is_followers and not session.is_followers)
+            ]
+            if not evictable:
+                return False
+            victim = min(evictable, key=lambda session: (session.is_followers, session.cached_size, session.id))
+            if (victim.is_followers, victim.cached_size) >= (newcomer.is_followers, newcomer.cached_size):
+                return False
+        self.close(victim.id)
+        self.evictions += 1
+        return True

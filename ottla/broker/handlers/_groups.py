@@ -1,0 +1,89 @@
+"""The handlers of group APIs share this: the client's fields, the kinds of groups that the cluster has, and how groups are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from ipaddress import IPv6Address
+from typing import Protocol, TypeVar
+
+from ottla.broker.components import BrokerComponents
+from ottla.broker.groups.shard import Client
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
+from ottla.server.authorization.operations import DESCRIBE, GROUP, TOPIC
+from ottla.server.network.context import RequestContext
+
+HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
+
+
+class Described(Protocol):
+    error_code: int
+    group_id: str
+    authorized_operations: int
+
+
+GroupT = TypeVar("GroupT", bound=Described)
+
+
+def client_of(broker: BrokerComponents, context: RequestContext) -> Client:
+    """The client as group records and tools have it: Java prints an address as "/" and its digits, IPv6 in full."""
+    host = context.connection.peer_host
+    if ":" in host:
+        host = ":".join(f"{int(part, 16):x}" for part in IPv6Address(host.partition("%")[0]).exploded.split(":"))
+
+    def may_describe(topic: str) -> bool:
+        return broker.authorizer.allows(context, DESCRIBE, TOPIC, topic)
+
+    return Client(context.api_version, context.client_id or "", f"/{host}", may_describe)
+
+
+def check_consumer_groups(broker: BrokerComponents) -> None:
+    """KafkaError UNSUPPORTED_VERSION before group.version is finalized at 1, so that a cluster can still be downgraded."""
+    _check_protocol(broker, "consumer", GROUP_VERSION)
+
+
+def check_streams_groups(broker: BrokerComponents) -> None:
+    """KafkaError UNSUPPORTED_VERSION before streams.version is finalized at 1."""
+    _check_protocol(broker, "streams", STREAMS_VERSION)
+
+
+def _check_protocol(broker: BrokerComponents, protocol: str, feature: str) -> None:
+    enabled = broker.configs["group.coordinator.rebalance.protocols"]
+    if protocol not in enabled or broker.metadata.image.features.level(feature) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def check_share_groups(broker: BrokerComponents) -> None:
+    """KafkaError UNSUPPORTED_VERSION before share.version is finalized at 1."""
+    if not has_share_groups(broker):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def has_share_groups(broker: BrokerComponents) -> bool:
+    return broker.metadata.image.features.level(SHARE_VERSION) >= 1
+
+
+def add_authorized_operations(broker: BrokerComponents, context: RequestContext, groups: Iterable[Described]) -> None:
+    """What the client may do with each group (KIP-430)."""
+    for group in groups:
+        if not group.error_code:
+            group.authorized_operations = broker.authorizer.authorized_operations(context, GROUP, group.group_id)
+
+
+def without_hidden_topics(
+    broker: BrokerComponents,
+    context: RequestContext,
+    groups: list[GroupT],
+    topics: Callable[[GroupT], Iterable[str]],
+    rejected: Callable[[ErrorCode, str, str], GroupT],
+    message: str = HIDDEN,
+) -> list[GroupT]:
+    """Returns the groups; one with a topic that the client may not DESCRIBE is answered by an error."""
+    if not broker.authorizer.enabled:
+        return groups
+    return [
+        group
+        if all(broker.authorizer.allows(context, DESCRIBE, TOPIC, topic) for topic in topics(group))
+        else rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message, group.group_id)
+        for group in groups
+    ]

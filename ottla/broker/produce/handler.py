@@ -1,0 +1,199 @@
+"""Produce (0): append to the partitions this broker leads. A hot path: one plain function, no await, no record decoded.
+
+A batch whose topic needs the records, and that is too large for one turn of the loop, goes on in `prepared.py`.
+
+    acks 0     no reply; if any partition failed the connection is closed, the only way to notify such a client
+    acks 1     answered after the local append, and its flush if flush.messages asks for one
+    acks -1    answered when the high watermark passed, or with REQUEST_TIMED_OUT after timeout_ms
+
+v3 record batches v2 only · v7 zstd (KIP-110) · v5 log_start_offset · v8 record_errors and error_message · v9 flexible · v10 the current leader for
+NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951) · v12 transactions join partitions implicitly (KIP-890) · v13 topic ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ottla.broker.components import BrokerComponents
+from ottla.broker.produce.prepared import (
+    NONE_PREPARED,
+    PreparedBatches,
+    ProduceAnswer,
+    append_prepared,
+    joined,
+    rest_of,
+)
+from ottla.broker.produce.rejected import add_endpoints, reject_all, rejected
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
+from ottla.broker.topic_names import ADMIN_CLIENT_ID
+from ottla.broker.transactions.admission import (
+    NO_REJECTIONS,
+    Admission,
+    PartitionRejections,
+    drop_records,
+    is_transactional,
+    keep_records,
+)
+from ottla.broker.transactions.verify import Verdicts
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
+from ottla.protocol.records.compression import ZSTD
+from ottla.protocol.schema import maker
+from ottla.protocol.work import RECORDS_A_TURN, TooLong
+from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Reply
+from ottla.storage.config import NEVER
+from ottla.storage.errors import StorageFailure
+
+#: KIP-110: the consumers that came with older versions can not read it.
+ZSTD_SINCE = 7
+new_response = maker(ProduceResponse)
+new_topic_response = maker(TopicProduceResponse)
+new_partition_response = maker(PartitionProduceResponse)
+
+
+def handle(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
+    if not -1 <= request.acks <= 1:
+        return reject_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if is_transactional(request):
+        return _append_admitted(broker, request, context, NONE_PREPARED)
+    return _append(broker, request, context, NO_REJECTIONS, NONE_PREPARED)
+
+
+def _append_admitted(
+    broker: BrokerComponents, request: ProduceRequest, context: RequestContext, prepared: PreparedBatches
+) -> ProduceAnswer:
+    admission = Admission(
+        broker.replicas, broker.internal_topics, broker.transactions.verifier, request, context.api_version
+    )
+    if admission.prepares and prepared is NONE_PREPARED:
+        return append_prepared(broker, request, context, partial(_append_admitted, broker, request, context))
+    verdicts = admission.ask()
+    if not isinstance(verdicts, Reply):
+        return _append(broker, request, context, admission.rejections(verdicts), prepared)
+    verdicts.kept_bytes = keep_records(request)
+    asked_ms = broker.world.clock.mono_ms()
+
+    def admitted(known: Verdicts) -> ProduceAnswer:
+        if verdicts.cancelled:
+            return None
+        request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
+        answer = _append(broker, request, context, admission.rejections(known), prepared)
+        drop_records(request)
+        return answer
+
+    return verdicts.then(admitted)
+
+
+def _append_rest(broker: BrokerComponents, rest: ProduceRequest, context: RequestContext) -> ProduceAnswer:
+    def append(prepared: PreparedBatches) -> ProduceAnswer:
+        if is_transactional(rest):
+            return _append_admitted(broker, rest, context, prepared)
+        return _append(broker, rest, context, NO_REJECTIONS, prepared)
+
+    return append_prepared(broker, rest, context, append)
+
+
+def _append(
+    broker: BrokerComponents,
+    request: ProduceRequest,
+    context: RequestContext,
+    rejections: PartitionRejections,
+    prepared: PreparedBatches,
+) -> ProduceAnswer:
+    acks = request.acks
+    now_ms = broker.world.clock.wall_ms()
+    may_be_zstd = context.api_version >= ZSTD_SINCE
+    turn = broker.long_work.turn
+    turn.left = RECORDS_A_TURN
+    waits: list[Wait] = []
+    failed = False
+    responses = []
+    rest: ProduceRequest | None = None
+    for topic_data in request.topic_data:
+        partitions = []
+        for data in topic_data.partition_data:
+            try:
+                partition = broker.replicas.lookup(topic_data.name, topic_data.topic_id, data.index)
+                if partition.topic in broker.internal_topics:
+                    _admit_to_internal_topic(broker, partition, context)
+                if rejections and (partition.topic, partition.index) in rejections:
+                    raise rejections[partition.topic, partition.index]
+                # In place of null: no batch, which the log rejects like every other number of batches but one.
+                records = data.records or b""
+                if not may_be_zstd:
+                    _reject_zstd(records)
+                appended = partition.append(
+                    records, acks, now_ms, prepared=prepared.get(id(data), turn) if prepared else turn
+                )
+            except TooLong:
+                rest = rest_of(request, topic_data, data)
+                break
+            except (KafkaError, StorageFailure) as failure:
+                failed = True
+                partitions.append(rejected(broker, topic_data, data.index, failure, context.api_version))
+                continue
+            response = new_partition_response(
+                index=data.index,
+                base_offset=appended.first_offset,
+                log_append_time_ms=appended.log_append_time,
+                log_start_offset=appended.log_start_offset,
+            )
+            partitions.append(response)
+            if acks == -1 and not partition.is_committed(appended.last_offset):
+                waits.append((partition.when_committed, appended.last_offset, _fails(response)))
+            if partition.flush_messages != NEVER and partition.wants_flush:
+                waits.append((partition.when_flushed, appended.last_offset, _fails(response)))
+        responses.append(
+            new_topic_response(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
+        )
+        if rest is not None:
+            break
+    if acks == 0:
+        if failed:
+            context.connection.close("a produce request with acks=0 failed")
+        return None if rest is None else joined(rest, context, None, _append_rest(broker, rest, context))
+    answer = new_response(responses=responses)
+    if failed and context.api_version >= 10:
+        add_endpoints(broker, answer, context)
+    if not waits:
+        return answer if rest is None else joined(rest, context, answer, _append_rest(broker, rest, context))
+    reply: Reply[ProduceResponse | None] = Reply()
+    waiting = DelayedProduce(waits, request.timeout_ms, broker.wheel, lambda: reply.complete(answer))
+    reply.on_cancel = waiting.cancel
+    return reply if rest is None else joined(rest, context, reply, _append_rest(broker, rest, context))
+
+
+def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, context: RequestContext) -> None:
+    """KafkaError for all but the administrator's client. What that one writes counts when its coordinator has read it."""
+    if context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"cannot append to the internal topic {partition.topic}")
+    for coordinator in (broker.groups, broker.transactions.coordinator, broker.share.coordinator):
+        if coordinator.runtime.topic == partition.topic:
+            broker.world.clock.call_later(0, partial(coordinator.runtime.reload, partition.index))
+
+
+def _reject_zstd(records: bytes | memoryview) -> None:
+    """KafkaError for a batch that a client of this version may not send."""
+    if len(records) >= HEADER_BYTES and records[ATTRIBUTES_LOW_AT] & CODEC_MASK == ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is for Produce from version {ZSTD_SINCE} on (KIP-110)"
+        )
+
+
+def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:
+    def fail(error: ErrorCode) -> None:
+        response.error_code = error
+        response.base_offset = -1
+        response.log_append_time_ms = -1
+        response.log_start_offset = -1
+
+    return fail

@@ -1,0 +1,197 @@
+"""Creates the files of a cluster with TLS and SASL for development: `ottla secure init DIR`, `ottla dev --secure`, and tests.
+
+    ca.pem, ca-key.pem       an authority of its own, that signs the nodes' certificates
+    nodes/NAME.pem           a node's key and certificate
+    nodes/NAME.properties    its security, to be appended to a server.properties
+    clients/                 three files for each user:
+        .properties          for Java's clients and tools, and for ottla --config
+        .librdkafka          for librdkafka's (confluent-kafka, kcat -F)
+        .py                  keyword arguments of kafka-python and aiokafka
+    users                    what `kafka-storage format --add-scram` gets, a line each
+
+Clients log in by SCRAM-SHA-512, and may do nothing until access control entries allow it; the user admin is a super user. Nodes log
+in to each other by PLAIN over TLS, because their users must not be in the metadata that they want to read; it is the only mechanism
+of the listener CONTROLLER. All passwords are random.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ottla.cli.errors import USAGE, CommandFailed
+
+if TYPE_CHECKING:
+    from ottla.cli.certificates import Authority
+
+MECHANISM, NODE_MECHANISM = "SCRAM-SHA-512", "PLAIN"
+NODE_USER, ADMIN = "node", "admin"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+PASSWORD_BYTES = 18
+PRIVATE = 0o600
+#: Names become parts of file names and of JAAS text.
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+@dataclass(frozen=True, slots=True)
+class SecureFiles:
+    """A directory made by `make`. Passwords by user; SCRAM users only."""
+
+    directory: str
+    passwords: Mapping[str, str]
+
+    def with_user(self, name: str, password: str) -> SecureFiles:
+        """The same with one more user, for whom no files are written."""
+        return replace(self, passwords={**self.passwords, name: password})
+
+    @property
+    def ca(self) -> str:
+        return os.path.join(self.directory, "ca.pem")
+
+    @property
+    def add_scram(self) -> list[str]:
+        """Arguments of `kafka-storage format --add-scram`."""
+        return [f"{MECHANISM}=[name={user},password={text}]" for user, text in self.passwords.items()]
+
+    def node_file(self, name: str) -> str:
+        return os.path.join(self.directory, "nodes", f"{name}.properties")
+
+    def node_properties(self, name: str) -> dict[str, str]:
+        from ottla.server.config.load import read_properties
+
+        path = self.node_file(name)
+        with open(path, "rb") as file:
+            return read_properties(file.read(), path)
+
+    def client_file(self, user: str = ADMIN) -> str:
+        return os.path.join(self.directory, "clients", f"{user}.properties")
+
+    def librdkafka_file(self, user: str = ADMIN) -> str:
+        return os.path.join(self.directory, "clients", f"{user}.librdkafka")
+
+    def librdkafka(self, user: str = ADMIN) -> dict[str, str]:
+        """Settings of confluent-kafka."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": self.ca,
+            "sasl.mechanism": MECHANISM,
+            "sasl.username": user,
+            "sasl.password": self.passwords[user],
+        }
+
+
+def make(directory: str, nodes: Mapping[str, Sequence[str]], users: Sequence[str] = ()) -> SecureFiles:
+    """Make the directory; `nodes` has the host names and addresses of each. The user admin is always there.
+
+    Raises:
+        CommandFailed: the directory is not empty, a name has invalid characters, or the directory cannot be written.
+    """
+    from ottla.cli.certificates import Authority
+
+    for name in [*nodes, *users]:
+        if not name or not NAME_CHARACTERS.issuperset(name) or name == NODE_USER:
+            raise CommandFailed(
+                f"{name!r} cannot be the name of a node or user", "letters, digits, '.', '_' and '-'", USAGE
+            )
+    directory = os.path.abspath(directory)
+    try:
+        os.makedirs(directory, exist_ok=True)
+        if os.listdir(directory):
+            raise CommandFailed(f"{directory} is not empty: keys in use would be replaced", "name another", USAGE)
+        passwords = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in dict.fromkeys([ADMIN, *users])}
+        files = SecureFiles(directory, passwords)
+        authority = Authority.create("Ottla development CA")
+        _write(files.ca, authority.pem, mode=0o644)
+        _write(os.path.join(directory, "ca-key.pem"), _key(authority))
+        _write(os.path.join(directory, "users"), "".join(f"{line}\n" for line in files.add_scram))
+        _make_nodes(files, authority, nodes)
+        for user in passwords:
+            _make_client(files, user)
+    except OSError as failure:
+        raise CommandFailed(f"{failure.filename} cannot be written: {failure.strerror}") from None
+    return files
+
+
+def opened(directory: str) -> SecureFiles | None:
+    """Return what `make` has left in the directory, None if it is not there."""
+    path = os.path.join(directory, "users")
+    if not os.path.exists(path):
+        return None
+    passwords = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            name, _, password = line.strip().rstrip("]").partition("[name=")[2].partition(",password=")
+            passwords[name] = password
+    return SecureFiles(os.path.abspath(directory), passwords)
+
+
+def _make_nodes(files: SecureFiles, authority: Authority, nodes: Mapping[str, Sequence[str]]) -> None:
+    password = secrets.token_urlsafe(PASSWORD_BYTES)
+    login = f'{PLAIN_MODULE} required username="{NODE_USER}" password="{password}" user_{NODE_USER}="{password}";'
+    for name, hosts in nodes.items():
+        issued = authority.issue(name, hosts)
+        store = os.path.join(files.directory, "nodes", f"{name}.pem")
+        _write(store, issued.key_pem + issued.chain_pem)
+        properties = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": store,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": files.ca,
+            "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL",
+            "security.inter.broker.protocol": "SASL_SSL",
+            "sasl.enabled.mechanisms": f"{MECHANISM},{NODE_MECHANISM}",
+            "listener.name.controller.sasl.enabled.mechanisms": NODE_MECHANISM,
+            "sasl.mechanism.inter.broker.protocol": NODE_MECHANISM,
+            "sasl.mechanism.controller.protocol": NODE_MECHANISM,
+            **{f"listener.name.{listener}.plain.sasl.jaas.config": login for listener in ("sasl_ssl", "controller")},
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": f"User:{NODE_USER};User:{ADMIN}",
+        }
+        _write(files.node_file(name), _lines(properties))
+
+
+def _make_client(files: SecureFiles, user: str) -> None:
+    password = files.passwords[user]
+    java = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": files.ca,
+        "sasl.mechanism": MECHANISM,
+        "sasl.jaas.config": f'{SCRAM_MODULE} required username="{user}" password="{password}";',
+    }
+    python = {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": files.ca,
+        "sasl_mechanism": MECHANISM,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+    }
+    clients = os.path.join(files.directory, "clients")
+    _write(files.client_file(user), _lines(java))
+    _write(files.librdkafka_file(user), _lines(files.librdkafka(user)))
+    _write(
+        os.path.join(clients, f"{user}.py"),
+        '"""KafkaProducer(bootstrap_servers=..., **SECURITY) of kafka-python; aiokafka takes ssl_context for ssl_cafile."""\n\n'
+        "SECURITY = {\n" + "".join(f"    {name!r}: {text!r},\n" for name, text in python.items()) + "}\n",
+    )
+
+
+def _lines(properties: Mapping[str, str]) -> str:
+    return "".join(f"{name}={text}\n" for name, text in properties.items())
+
+
+def _key(authority: Authority) -> str:
+    from ottla.cli.certificates import key_pem
+
+    return key_pem(authority.key)
+
+
+def _write(path: str, text: str, mode: int = PRIVATE) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,218 @@
+"""kafka-storage format: what a node's directories begin with.
+
+every directory        meta.properties
+a controller's         bootstrap.checkpoint: the features of a new cluster, for the first leader
+of a dynamic quorum    also the snapshot 0-0: kraft.version 1 and the first voters (KIP-853)
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from random import Random
+
+from ottla.cli.add_scram import read_add_scram
+from ottla.controller.raft.metadata_log import DIRECTORY
+from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
+from ottla.node.formatting import new_directory_id, own_voter
+from ottla.protocol.features import (
+    DEFAULT,
+    FEATURES,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    default_levels,
+    metadata_version_level,
+    metadata_version_name,
+    supported_levels,
+)
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
+from ottla.protocol.primitives import uuid_from_str
+from ottla.protocol.releases import Advertised
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.listeners import read_address
+from ottla.server.config.load import NodeConfig
+from ottla.storage.files import Files
+from ottla.storage.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
+
+#: 3.5-IV2, the first that has UserScramCredentialRecord (KIP-900).
+SCRAM_METADATA_VERSION = metadata_version_level("3.5-IV2")
+
+
+class CannotFormat(Exception):
+    """No directory was formatted, for the reason in the text."""
+
+
+def directories_of(properties: Mapping[str, str]) -> list[str]:
+    """Return the directories, the metadata log's first."""
+    logs = properties.get("log.dirs") or properties.get("log.dir") or "/tmp/kafka-logs"
+    metadata = properties.get("metadata.log.dir")
+    names = [*([metadata] if metadata else []), *(part.strip() for part in logs.split(","))]
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def format_directories(
+    files: Files, properties: Mapping[str, str], options: argparse.Namespace, rng: Random
+) -> list[str]:
+    """Check everything first, then write. Return lines about what was done, in Kafka's words."""
+    node_id = _node_id(properties, options)
+    # A file without process.roles is no node's configuration, but its directories are formatted, too.
+    config = NodeConfig(properties) if "process.roles" in properties else None
+    directory_id = new_directory_id(rng)
+    voters = _initial_voters(config, options, directory_id)
+    if voters is not None and (own := voters.get(node_id)) is not None:
+        directory_id = own.key.directory_id
+    advertised = DEFAULT if config is None else config.advertised
+    levels = feature_levels(options.release_version, options.feature, advertised)
+    users = _users(options.add_scram or [], levels[METADATA_VERSION], rng)
+    directories = directories_of(properties)
+    missing = _not_formatted(files, directories, options)
+    if not missing:
+        return ["All of the log directories are already formatted."]
+    lines = []
+    for path in missing:
+        is_metadata = path == directories[0]
+        kind = "data" if not is_metadata else "metadata" if voters is None else "dynamic metadata"
+        name = metadata_version_name(levels[METADATA_VERSION])
+        lines.append(f"Formatting {kind} directory {path} with metadata.version {name}.")
+        files.make_dirs(path)
+        if is_metadata and config is not None and config.is_controller:
+            write_bootstrap(files, path, _feature_records(levels) + users, _now_ms())
+            if voters is not None:
+                write_initial_voters(files, f"{path}/{DIRECTORY}", voters, _now_ms())
+        # Last: a directory is formatted once this file is there.
+        identity = directory_id if is_metadata else new_directory_id(rng)
+        write_meta_properties(files, path, MetaProperties(options.cluster_id, node_id, identity))
+    return lines
+
+
+def _users(arguments: list[str], metadata_version: int, rng: Random) -> list[bytes]:
+    if arguments and metadata_version < SCRAM_METADATA_VERSION:
+        raise CannotFormat("SCRAM is only supported in metadata.version 3.5-IV2 or later.")
+    try:
+        return [encode_record(read_add_scram(text, rng), 0) for text in arguments]
+    except ValueError as fault:
+        raise CannotFormat(str(fault)) from None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _node_id(properties: Mapping[str, str], options: argparse.Namespace) -> int:
+    node_id = properties.get("node.id") or properties.get("broker.id")
+    if node_id is None or not node_id.strip().isdecimal():
+        raise CannotFormat(f"node.id is not set in {options.config}")
+    return int(node_id)
+
+
+def _not_formatted(files: Files, directories: list[str], options: argparse.Namespace) -> list[str]:
+    found = {path: read_meta_properties(files, path) for path in directories}
+    for path, meta in found.items():
+        if meta is None:
+            continue
+        if not options.ignore_formatted:
+            raise CannotFormat(
+                f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory and format the others."
+            )
+        if meta.cluster_id != options.cluster_id:
+            raise CannotFormat(
+                f"Invalid cluster.id in: {path}/meta.properties. Expected {options.cluster_id}, but read {meta.cluster_id}"
+            )
+    return [path for path, meta in found.items() if meta is None]
+
+
+# -- The first voters ------------------------------------------------------------------------------------------------
+
+
+def _initial_voters(config: NodeConfig | None, options: argparse.Namespace, directory_id: bytes) -> VoterSet | None:
+    """Return None for a quorum of configured voters, and for a node that is added to one later."""
+    if options.no_initial_controllers:
+        return None
+    if not (options.standalone or options.initial_controllers):
+        if config is not None and config.is_controller and config.bootstrap_servers and not config.voters:
+            raise CannotFormat(
+                "Because controller.quorum.voters is not set on this controller, you must specify one of the following:"
+                " --standalone, --initial-controllers, or --no-initial-controllers."
+            )
+        return None
+    if config is None:
+        raise CannotFormat(f"process.roles is not set in {options.config}")
+    if config.voters:
+        raise CannotFormat(
+            "You cannot specify controller.quorum.voters and format the node with --initial-controllers or --standalone. If you"
+            " want to use dynamic quorum, please remove controller.quorum.voters and specify"
+            " controller.quorum.bootstrap.servers instead."
+        )
+    if not config.is_controller:
+        option = "--standalone" if options.standalone else "--initial-controllers"
+        raise CannotFormat(f"You can only use {option} on a controller.")
+    if options.initial_controllers:
+        return read_initial_controllers(options.initial_controllers, config.controller_names[0])
+    return VoterSet.of([own_voter(config, directory_id)])
+
+
+def read_initial_controllers(text: str, listener: str) -> VoterSet:
+    """`id@host:port:directory-id`, separated by commas. The same list formats every one of them."""
+    voters: dict[int, Voter] = {}
+    for entry in (part.strip() for part in text.split(",")):
+        try:
+            node_id, _, rest = entry.partition("@")
+            address, _, directory = rest.rpartition(":")
+            host, port = read_address(address)
+            key = ReplicaKey(int(node_id), uuid_from_str(directory))
+        except (ValueError, ConfigError):
+            raise CannotFormat(f"--initial-controllers wants id@host:port:directory-id, not {entry!r}") from None
+        if key.id < 0 or not key.knows_directory:
+            raise CannotFormat(f"--initial-controllers wants a node id and a directory id, not {entry!r}")
+        if key.id in voters:
+            raise CannotFormat(f"--initial-controllers names node {key.id} twice")
+        voters[key.id] = Voter(key, (QuorumEndpoint(listener, host, port),))
+    return VoterSet.of(voters.values())
+
+
+# -- The features of a new cluster -----------------------------------------------------------------------------------
+
+
+def feature_levels(release: str | None, features: list[str], advertised: Advertised = DEFAULT) -> dict[str, int]:
+    """Return the feature levels of a new cluster, changed by `name=level`; kraft.version follows from the voters."""
+    wanted = dict(_feature(text) for text in features)
+    if release is not None and METADATA_VERSION in wanted:
+        raise CannotFormat("Use --release-version or --feature metadata.version, but not both.")
+    try:
+        metadata_version = wanted.pop(METADATA_VERSION, advertised.metadata_version)
+        if release is not None:
+            metadata_version = metadata_version_level(release)
+    except ValueError as fault:
+        raise CannotFormat(str(fault)) from None
+    levels = {**default_levels(metadata_version, advertised), **wanted}
+    levels.pop(KRAFT_VERSION)
+    for name, level in levels.items():
+        lowest, highest = supported_levels(advertised)[name]
+        if level and not lowest <= level <= highest:
+            raise CannotFormat(f"{name} can be {lowest} to {highest} here, not {level}")
+        needed = max(FEATURES[name].needs[:level], default=0) if name in FEATURES else 0
+        if needed > metadata_version:
+            raise CannotFormat(
+                f"{name} could not be set to {level} because it depends on {METADATA_VERSION} level {needed}"
+            )
+    return levels
+
+
+def _feature(text: str) -> tuple[str, int]:
+    name, _, level = text.partition("=")
+    if name not in supported_levels():
+        raise CannotFormat(
+            f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(supported_levels()))}"
+        )
+    try:
+        return name, metadata_version_level(level) if name == METADATA_VERSION else int(level)
+    except ValueError:
+        raise CannotFormat(f"--feature wants name=level, not {text!r}") from None
+
+
+def _feature_records(levels: Mapping[str, int]) -> list[bytes]:
+    """Return the feature records, metadata.version first: it decides how the others are decoded."""
+    names = [METADATA_VERSION, *sorted(name for name, level in levels.items() if level and name != METADATA_VERSION)]
+    return [encode_record(FeatureLevelRecord(name=name, feature_level=levels[name]), 0) for name in names]

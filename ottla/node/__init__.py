@@ -1,0 +1,1 @@
+"""A node: the parts of one broker, controller or both, put together, and the process that runs them."""

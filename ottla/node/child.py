@@ -1,0 +1,67 @@
+"""A node as a child process: `ottla start` with two pipes to the process that started it (`ottla dev`, `ottla start --processes`).
+
+ready     the node writes one line once it serves clients
+alive     the node stops when the other end is closed: however its parent ends, no node outlives it
+
+This module imports nothing of the server, so that the node's own start is all the start there is.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import ottla
+
+#: "<fd of ready>,<fd of alive>"
+PIPES_VARIABLE = "OTTLA_DEV_PIPES"
+
+
+class ChildNode(NamedTuple):
+    """A started node. The parent reads `ready_fd`, and keeps `alive_fd` open: the node stops when it is closed."""
+
+    process: subprocess.Popen[bytes]
+    ready_fd: int
+    alive_fd: int
+
+
+def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[bytes] = subprocess.DEVNULL) -> ChildNode:
+    """Starts `ottla start` with these arguments."""
+    ready_fd, ready_write = os.pipe()
+    alive_read, alive_fd = os.pipe()
+    environment = dict(os.environ)
+    environment[PIPES_VARIABLE] = f"{ready_write},{alive_read}"
+    # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
+    root = str(Path(ottla.__file__).parent.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ottla.cli.commands.start", *arguments],
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            pass_fds=(ready_write, alive_read),
+            env=environment,
+            # Ctrl-C is sent to the whole foreground group: the nodes are stopped by us, in order. In our session all the same:
+            # when we are killed their group becomes an orphan, and the kernel ends (SIGHUP, SIGCONT) those in it that sleep.
+            process_group=0,
+        )
+    except OSError:
+        os.close(ready_fd)
+        os.close(alive_fd)
+        raise
+    finally:
+        os.close(ready_write)
+        os.close(alive_read)
+    return ChildNode(process, ready_fd, alive_fd)
+
+
+def inherited_pipes() -> tuple[int, int]:
+    """Return the file descriptors of ready and alive; (-1, -1) for a node that was not started this way."""
+    text = os.environ.pop(PIPES_VARIABLE, "")
+    ready, _, alive = text.partition(",")
+    return (int(ready), int(alive)) if alive else (-1, -1)

@@ -1,0 +1,136 @@
+"""Logins at the SASL listeners of a node: the rules of its configuration, and the credentials of its metadata."""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.scram import ScramCredential, ScramImage
+from ottla.node.state import NodeState
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.listeners import Endpoint
+from ottla.server.config.load import NodeConfig
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.sasl.client import ClientExchange, OAuthBearerClient
+from ottla.server.sasl.delegation_tokens import KEY, OTHER_KEY, hmac_of, principal_of
+from ottla.server.sasl.listener import (
+    GSSAPI,
+    MECHANISMS,
+    OAUTHBEARER,
+    client_exchange,
+    kerberos_client,
+    login_rules,
+    peer_tokens,
+)
+from ottla.server.sasl.login import Logins
+from ottla.server.sasl.oauth_listener import OAuthTokens
+from ottla.server.sasl.peer_login import PeerLogin
+from ottla.server.sasl.scram import SALT_BYTES, Credential, Decoy, ScramUsers, TokenCredential, decoy
+from ottla.server.sasl.scram_messages import NUMBERS
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+
+log = logging.getLogger("ottla.node")
+
+NONCE_BITS = 130
+
+
+def is_sasl(endpoint: Endpoint) -> bool:
+    return endpoint.security_protocol.startswith("SASL")
+
+
+class NodeUsers:
+    """SCRAM users and delegation tokens, as the node's metadata has them now, and the keys for OAUTHBEARER's tokens."""
+
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
+        self._decoys_of: ScramImage | None = None
+        #: By mechanism, the credential that decoys are like.
+        self._models: dict[str, ScramCredential | None] = {}
+        #: While there are no users.
+        self._decoy_key = node.world.rng.randbytes(SALT_BYTES)
+        self.tokens = OAuthTokens(node.world)
+        self.for_scram = ScramUsers(self._credential, self._token, self._decoy, self._nonce)
+
+    @property
+    def _image(self) -> MetadataImage:
+        return self._node.metadata.loader.image
+
+    def _credential(self, mechanism: str, user: str) -> Credential | None:
+        return self._image.scram.credential(NUMBERS[mechanism], user)
+
+    def _token(self, token_id: str) -> TokenCredential | None:
+        token = self._image.delegation_tokens.tokens.get(token_id)
+        keys = token_keys(self._node.config)
+        if token is None or not keys or token.expiration_timestamp_ms <= self._node.world.clock.wall_ms():
+            return None
+        secrets = tuple(hmac_of(key, token_id) for key in keys)
+        return TokenCredential(principal_of(token.owner), token.expiration_timestamp_ms, secrets)
+
+    def _decoy(self, mechanism: str, user: str) -> Decoy:
+        scram = self._image.scram
+        if scram is not self._decoys_of:
+            # A peer without a login may ask for many, and the first of all users is looked for among all of them.
+            self._decoys_of, self._models = scram, {name: scram.first(number) for name, number in NUMBERS.items()}
+        return decoy(self._models[mechanism], self._decoy_key, user)
+
+    def _nonce(self) -> str:
+        return f"{self._node.world.rng.getrandbits(NONCE_BITS):x}"
+
+
+def token_keys(config: NodeConfig) -> tuple[str, ...]:
+    """The keys of delegation tokens, the one that makes secrets first; none without delegation.token.secret.key."""
+    key, other = config[KEY], config.own[OTHER_KEY]
+    return () if not key else (key, other) if other else (key,)
+
+
+def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> PeerLogin | None:
+    """Returns the login of this node at a listener of other nodes; None if the listener has no SASL.
+
+    `name` is the property that says the mechanism.
+
+    Raises:
+        ConfigError: the mechanism or its credentials are not configured.
+    """
+    if not config.security_protocol(listener).startswith("SASL"):
+        return None
+    mechanism: str = config[name]
+    if mechanism not in MECHANISMS:
+        remedy = f"{name} with one of {', '.join(MECHANISMS)}"
+        raise ConfigError(name, mechanism, "this version of Ottla does not have the mechanism", remedy)
+    if mechanism == OAUTHBEARER:
+        token = peer_tokens(config, listener, OAuthTokens(world))
+
+        async def with_token(host: str) -> ClientExchange:
+            return OAuthBearerClient(await token())
+
+        return PeerLogin(mechanism, with_token, world.workers, world.clock)
+    if mechanism == GSSAPI:
+        # A KDC that does not answer holds a login for 16 s.
+        own_thread = world.workers.apart("kerberos")
+        return PeerLogin(mechanism, kerberos_client(config, listener, name), own_thread, world.clock)
+    client_exchange(config, listener, mechanism, "")
+
+    async def with_password(host: str) -> ClientExchange:
+        # The configuration is read at each login: a dynamic one may have brought another password.
+        return client_exchange(config, listener, mechanism, f"{world.rng.getrandbits(NONCE_BITS):x}")
+
+    return PeerLogin(mechanism, with_password, world.workers, world.clock)
+
+
+def logins_of(
+    node: NodeState, users: NodeUsers, endpoint: Endpoint, requests: Dispatcher, wheel: TimerWheel
+) -> Logins | None:
+    """Returns how clients log in at a listener, None if they do not. Dynamic configurations replace the rules."""
+    if not is_sasl(endpoint):
+        return None
+    logins = Logins(login_rules(node.config, endpoint.name, users.for_scram, users.tokens), requests, node.world, wheel)
+
+    def update(config: NodeConfig, changed: frozenset[str]) -> None:
+        try:
+            logins.rules = login_rules(config, endpoint.name, users.for_scram, users.tokens)
+        except ConfigError as error:
+            log.error("Logins of listener %s go on by the rules that they had: %s", endpoint.name, error)
+
+    node.config.watch(update)
+    return logins

@@ -1,0 +1,377 @@
+"""One node: the composition root. Everything that runs is made here, started in order, and stopped in the opposite one.
+
+1  log directories      formatted if empty, locked, checked
+2  the metadata log     this node's replica; with the controller role also the decisions, on the controllers' listeners
+3  the logs             opened, recovered after a crash
+4  the broker           binds its ports, registers, applies all metadata from then on, is unfenced, accepts
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from ottla.broker.cluster.controller_channel import ControllerAddress, ControllerChannel
+from ottla.broker.cluster.lifecycle import BrokerLifecycle
+from ottla.broker.cluster.registration import BrokerIdentity, RegistrationRejected
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.metrics.replicas import broker_metrics
+from ottla.broker.node import BrokerNode
+from ottla.controller.decisions.config_schema import TableSchema
+from ottla.controller.metadata.acl_publisher import AclPublisher
+from ottla.controller.metadata.brokers import RegisteredEndpoint
+from ottla.controller.metadata.quota_publisher import QuotaPublisher
+from ottla.controller.node import ControllerNode, MetadataNode
+from ottla.controller.raft.agreement import QuorumDisagreement
+from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_server
+from ottla.node.closing import close_logs
+from ottla.node.formatting import prepare
+from ottla.node.logins import NodeUsers, logins_of
+from ottla.node.security import NodeSecurity
+from ottla.node.settings import (
+    authorizer,
+    client_quotas,
+    control_settings,
+    detoured,
+    raft_config,
+    registered,
+)
+from ottla.node.state import NodeState
+from ottla.protocol.api import ApiKey
+from ottla.server.authorization.authorizer import StandardAuthorizer
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.listeners import Endpoint
+from ottla.server.config.load import NodeConfig, log_ignored
+from ottla.server.handlers import sasl_authenticate, sasl_handshake
+from ottla.server.handlers.api_versions import ApiVersionsHandler
+from ottla.server.kept import kept_metrics
+from ottla.server.network.client_gate import ClientGate
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.network.frames import ReceiveBuffer
+from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.listener import Listener
+from ottla.server.network.network_metrics import listener_metrics, memory_metrics, request_metrics
+from ottla.server.network.request_bytes import RequestBytes
+from ottla.server.network.route import Route, RouteTable
+from ottla.server.prometheus import PrometheusExporter
+from ottla.server.quotas.connections import ConnectionQuotas
+from ottla.server.quotas.metrics import quota_metrics
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+from ottla.storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
+from ottla.storage.log_dirs import LogDir, open_log_dirs
+from ottla.storage.logs import Logs
+
+log = logging.getLogger("ottla.node")
+
+FAILED_TO_START = (
+    ConfigError,
+    InconsistentLogDirectory,
+    LogDirectoryLocked,
+    StorageFailure,
+    CorruptFile,
+    RegistrationRejected,
+    QuorumDisagreement,
+    OSError,
+)
+
+
+class Node(NodeState):
+    """A node: broker, controller, or both."""
+
+    def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
+        """`where`: the origin of each property, for messages."""
+        config = NodeConfig(properties, where)
+        super().__init__(config, detoured(world, config))
+        log_ignored(self.config)
+        self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
+        self.authorizer = authorizer(self.config)
+        self.quotas = client_quotas(self.config, self.world)
+        self._security = NodeSecurity(self.world, self.config)
+        self.cluster_id = ""
+        self.wheel = TimerWheel(self.world.clock)
+        self.listeners: list[Listener] = []
+        self.limits = ConnectionLimits(
+            quotas=ConnectionQuotas(self.quotas.connection_rate, self.quotas.windows), room=self.world.network.room
+        )
+        for endpoint in self.config.endpoints:
+            self.limits.of(endpoint.name)
+        self.config.watch(lambda config, changed: self._update_limits())
+        self._update_limits()
+        self.metrics.add(lambda: listener_metrics(self.listeners))
+        self.metrics.add(lambda: memory_metrics(self._inbox.requests))
+        if isinstance(self.authorizer, StandardAuthorizer):
+            decisions = self.authorizer.decisions
+            self.metrics.add(lambda: kept_metrics([decisions]))
+        self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
+        self._prometheus: PrometheusExporter | None = None
+        self._request_metrics: list[Route] = []
+        self._inbox = ReceiveBuffer(requests=RequestBytes(self.config["queued.max.request.bytes"]))
+        self._users = NodeUsers(self)
+        self._channels: list[ControllerChannel] = []
+        self._lifecycle: BrokerLifecycle | None = None
+        #: Done when the node cannot go on: with the reason.
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._admin = admin_server(self)
+        self._stopping = False
+
+    def _update_limits(self) -> None:
+        config = self.config
+        self.limits.update(config.values, config.set_names, config.of_listener)
+
+    # -- Starting ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when clients are served."""
+        config, files = self.config, self.world.files
+        directories = list(dict.fromkeys([config.metadata_log_directory, *config.log_directories]))
+        self.cluster_id = prepare(files, config, self.world.rng, self.world.clock.wall_ms())
+        opened = {d.path: d for d in open_log_dirs(files, directories, self.cluster_id, config.node_id)}
+        self.logs = Logs(files, [opened[path] for path in config.log_directories], self.world.rng)
+        try:
+            if self._admin is not None:
+                # First, so that a node that recovers its logs for minutes says that it is alive and not ready.
+                await self._admin.start()
+            await self._start_metadata(opened[config.metadata_log_directory])
+            if config.is_broker:
+                await self._start_broker(self.logs)
+            if (metrics_port := config.own["ottla.metrics.port"]) is not None:
+                self._prometheus = PrometheusExporter(self.metrics, "127.0.0.1", metrics_port)
+                await self._prometheus.start()
+        except (Exception, asyncio.CancelledError):
+            # GeneratorExit is not caught: the loop has dropped this coroutine, and nothing can be awaited.
+            await self.stop()
+            raise
+        log.info("%s Kafka Server started", self.name)
+        # The line of a broker with ZooKeeper: testcontainers wait for it unless they are configured for KRaft.
+        log.info("[KafkaServer id=%d] started", config.node_id)
+
+    async def _start_metadata(self, directory: LogDir) -> None:
+        config = self.config
+        if directory.failure is not None:
+            raise directory.failure
+        self._metadata = MetadataNode(
+            self.world,
+            raft_config(config, self.cluster_id, directory.directory_id),
+            directory.path,
+            snapshot_bytes_max=config["metadata.log.max.record.bytes.between.snapshots"],
+            snapshot_interval_ms_max=config["metadata.log.max.snapshot.interval.ms"],
+            on_failure=self.fail,
+            security=self._security.to_controllers,
+            advertised=config.advertised,
+        )
+        self.metadata.loader.add_publisher(QuotaPublisher(self.quotas))
+        if config.is_controller and isinstance(self.authorizer, StandardAuthorizer):
+            raft, loader = self.metadata.raft, self.metadata.loader
+            loader.add_publisher(AclPublisher(self.authorizer, lambda: loader.image.offset + 1 >= raft.high_watermark))
+        if config.is_controller:
+            self.controller = ControllerNode(
+                self.world,
+                self.metadata,
+                control_settings(config, self.cluster_id),
+                TableSchema(config.node_id, config.values, config.static, config.advertised.release),
+                [registered(endpoint, endpoint.port) for endpoint in config.controller_endpoints],
+                authorizer=self.authorizer,
+                quotas=self.quotas,
+                static_configs=config.static,
+            )
+            await self.metadata.raft.open()
+            listeners, _ = await self._bind(config.controller_endpoints, self.controller.routes())
+            early = [listener for listener in listeners if listener.name in config.early_start_listeners]
+            await self._accept(early)
+            await self.metadata.raft.begin()
+            await self._accept([listener for listener in listeners if listener not in early])
+        else:
+            await self.metadata.start()
+        add_metadata_sources(self.metrics, self.world, self.metadata, self.controller)
+        self.started_metadata = True
+
+    async def _start_broker(self, logs: Logs) -> None:
+        config, clock = self.config, self.world.clock
+        configs = BrokerConfigs(config)
+        began_ms = clock.mono_ms()
+        image = self.metadata.loader.image
+        # On a worker: the quorum must not miss its turns while logs are recovered.
+        await self.world.workers.run(
+            logs.open_all, lambda topic, topic_id: configs.for_log(image.configs.for_topic(topic)), clock.wall_ms()
+        )
+        if len(logs):
+            log.info("Loaded %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
+        # Heartbeats have a connection of their own for two reasons. They must not wait behind a forwarded request. When one
+        # times out its connection is closed, and a forwarded CreateTopics that was in flight there would be sent again and
+        # answered TOPIC_ALREADY_EXISTS.
+        heartbeats, channel = (
+            ControllerChannel(self.world, config.node_id, self._active_controller, self._security.to_controllers)
+            for _ in range(2)
+        )
+        self._channels += [heartbeats, channel]
+        self.metadata.leader_watchers += [each.leader_changed for each in self._channels]
+        # Filled when the listeners have their ports; the lifecycle reads it when it registers.
+        endpoints: list[RegisteredEndpoint] = []
+        lifecycle = self._lifecycle = BrokerLifecycle(
+            self.world,
+            BrokerIdentity(
+                config.node_id,
+                self.cluster_id,
+                endpoints,
+                [d.directory_id for d in logs.directories if d.online],
+                rack=config["broker.rack"],
+                previous_broker_epoch=logs.previous_broker_epoch,
+                features=self.metadata.supported_levels,
+            ),
+            heartbeats,
+            lambda: self.metadata.last_applied_offset,
+            heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
+            registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
+        )
+        lifecycle.on_rejected = self.fail
+        self._cordon(logs, lifecycle)
+        config.watch(lambda config, changed: self._cordon(logs, lifecycle))
+        broker = self.broker = BrokerNode(
+            self.world,
+            configs,
+            self.cluster_id,
+            logs,
+            self.wheel,
+            channel,
+            lifecycle,
+            frozenset(e.name for e in config.broker_endpoints if e.advertised_host is None),
+            self.quotas,
+            self.authorizer,
+            self._security.to_brokers,
+            self._security.check_stores,
+        )
+        if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
+            lifecycle.caught_up.add_done_callback(self._authorize_clients)
+        self.metrics.add(lambda: broker_metrics(broker.components))
+        listeners, dispatcher = await self._bind(config.broker_endpoints, broker.routes)
+        endpoints.extend(registered(listener.endpoint, listener.port) for listener in listeners)
+        self.metadata.loader.add_publisher(lifecycle)
+        add_broker_sources(self.metrics, self.world, broker)
+        gate = ClientGate(self.world, dispatcher, listeners)
+        broker.assumed_fencing.on_change = lambda is_assumed: gate.close() if is_assumed else gate.open()
+        await broker.start(lambda: self.metadata.introduce(broker.publisher))
+        # Listeners accept only now: a Metadata response without a live broker makes librdkafka wait for its next refresh, in five minutes.
+        await self._accept(listeners)
+        log.info("[BrokerLifecycleManager id=%d] Transitioning from RECOVERY to RUNNING", config.node_id)
+
+    def _cordon(self, logs: Logs, lifecycle: BrokerLifecycle) -> None:
+        """Directories that get no new replicas (KIP-1066): the next heartbeat names them to the controller."""
+        for directory in logs.directories:
+            directory.cordoned = self.config.is_cordoned(directory.path)
+        lifecycle.cordon([d.directory_id for d in logs.directories if d.online and d.cordoned])
+
+    def _authorize_clients(self, caught_up: asyncio.Future[None]) -> None:
+        """A broker alone knows all entries once it has caught up with the controller that registered it."""
+        if not caught_up.cancelled() and caught_up.exception() is None:
+            assert isinstance(self.authorizer, StandardAuthorizer)
+            self.metadata.loader.add_publisher(AclPublisher(self.authorizer, lambda: True))
+
+    def _active_controller(self) -> ControllerAddress | None:
+        endpoint = self.metadata.raft.leader_endpoint
+        if endpoint is None:
+            return None
+        return ControllerAddress(self.metadata.raft.leader_and_epoch[0], endpoint.host, endpoint.port)
+
+    async def _bind(self, endpoints: tuple[Endpoint, ...], routes: list[Route]) -> tuple[list[Listener], Dispatcher]:
+        """Bind all endpoints of one role, with one table of routes. They do not accept connections yet."""
+        api_versions = ApiVersionsHandler(self.metadata.features)
+        table = RouteTable(
+            [
+                *routes,
+                Route(ApiKey.API_VERSIONS, api_versions),
+                Route(ApiKey.SASL_HANDSHAKE, sasl_handshake.handle),
+                Route(ApiKey.SASL_AUTHENTICATE, sasl_authenticate.handle),
+            ],
+            self.config.advertised,
+        )
+        api_versions.set_routes(table.rows)
+        broker = self.broker
+        if broker is not None:
+            api_versions.controller_versions = lambda: broker.controller.versions
+            api_versions.hidden_apis = lambda: broker.hidden_apis
+        if not self._request_metrics:
+            # With two tables the metrics are those of the broker's routes, because both have APIs of the same names.
+            self.metrics.add(lambda: request_metrics(self._request_metrics))
+        self._request_metrics = table.rows
+        dispatcher = Dispatcher(table, self.world.clock, self.world.spawn, self.quotas)
+        made = []
+        for endpoint in endpoints:
+            listener = Listener(
+                self.world,
+                endpoint,
+                dispatcher,
+                self.limits,
+                self._inbox,
+                self.wheel,
+                tls=self._security.of_listeners.get(endpoint.name),
+                inter_broker=endpoint.name == self.config.inter_broker_listener,
+                logins=logins_of(self, self._users, endpoint, dispatcher, self.wheel),
+            )
+            await listener.bind()
+            self.listeners.append(listener)
+            made.append(listener)
+        return made, dispatcher
+
+    async def _accept(self, listeners: list[Listener]) -> None:
+        """Opens listeners, those of early.start.listeners first; the others wait until the authorizer has its entries (KIP-801)."""
+        early = self.config.early_start_listeners
+        for listener in sorted(listeners, key=lambda each: each.name not in early):
+            if listener.name not in early and not self.authorizer.loaded.is_set():
+                log.info("Listener %s opens once the access control entries are loaded", listener.name)
+                await self.authorizer.loaded.wait()
+            await listener.accept()
+
+    def fail(self, failure: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_result(failure)
+
+    # -- Stopping ----------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Leave in order: leadership, clients, the quorum, logs.
+
+        The quorum before the logs: closing 500 of them takes a second or two, and an active controller that is silent so long
+        leaves the cluster without metadata until the others have found out.
+        """
+        if self._stopping:
+            return  # a start that is cut short by a stop ends here too
+        self._stopping = True
+        log.info("%s shutting down", self.name)
+        if self._prometheus is not None:
+            await self._prometheus.stop()
+        if self.broker is not None:
+            await self.broker.stop()
+        for listener in self.listeners:
+            if listener.endpoint in self.config.broker_endpoints:
+                await listener.stop()
+        for channel in self._channels:
+            channel.close()
+        failure: Exception | None = None
+        try:
+            await self._leave_quorum()
+        except Exception as caught:  # a metadata log that cannot be closed must not cost the others their clean stop
+            failure = caught
+        if self.logs is not None:
+            epoch = self._lifecycle.broker_epoch if self._lifecycle is not None else -1
+            await close_logs(self.world, self.logs, epoch)
+        for listener in self.listeners:
+            listener.abort()
+        self.wheel.close()
+        self._security.stop()
+        if self._admin is not None:
+            await self._admin.stop()
+        if failure is not None:
+            raise failure
+        log.info("%s shut down completed", self.name)
+
+    async def _leave_quorum(self) -> None:
+        if self.controller is not None:
+            await self.controller.stop()
+        if self._metadata is not None:
+            await self._metadata.stop()
+        for listener in self.listeners:
+            if listener.endpoint in self.config.controller_endpoints:
+                await listener.stop()
+                listener.abort()

@@ -1,0 +1,157 @@
+"""Reads the settings of a node's components from its configuration: addresses, the quorum, quotas, the authorizer."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ottla.controller.decisions.settings import ControlSettings, DelegationTokenSettings
+from ottla.controller.metadata.brokers import RegisteredEndpoint
+from ottla.controller.raft.config import NO_VOTERS, RaftConfig
+from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
+from ottla.server.authorization.authorizer import AllowAll, StandardAuthorizer, make_authorizer
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.key import LONG_MAX
+from ottla.server.config.listeners import Endpoint
+from ottla.server.config.load import NodeConfig
+from ottla.server.network.detours import Detours, read_ways
+from ottla.server.principal import ANONYMOUS
+from ottla.server.quotas.clients import ClientQuotas
+from ottla.server.quotas.rate import Windows
+from ottla.server.sasl.delegation_tokens import KEY, OTHER_KEY
+from ottla.server.world import World
+
+log = logging.getLogger(__name__)
+
+#: org.apache.kafka.common.security.auth.SecurityProtocol.
+SECURITY_PROTOCOL_IDS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+PEER_DETOURS = "ottla.peer.detours"
+#: Where Ottla's default differs from Kafka's (`RaftConfig`), only what is set counts.
+OWN_RAFT_DEFAULTS: Mapping[str, str] = {
+    "append_linger_ms": "controller.quorum.append.linger.ms",
+    "fetch_bytes_max": "controller.quorum.fetch.max.bytes",
+    "snapshot_fetch_bytes_max": "controller.quorum.fetch.snapshot.max.bytes",
+}
+
+
+def registered_host(endpoint: Endpoint) -> str:
+    """Returns the advertised host of a listener without one: this machine's name, as in Kafka."""
+    return endpoint.advertised_host or endpoint.host or socket.gethostname()
+
+
+def registered(endpoint: Endpoint, bound_port: int) -> RegisteredEndpoint:
+    return RegisteredEndpoint(
+        endpoint.name,
+        registered_host(endpoint),
+        endpoint.advertised_port or bound_port,
+        SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
+    )
+
+
+def unlimited(limit: int) -> int:
+    """-1 means no limit."""
+    return LONG_MAX if limit < 0 else limit
+
+
+def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> RaftConfig:
+    listener = config.controller_names[0]
+    voters = NO_VOTERS
+    if config.voters:
+        voters = VoterSet.of(
+            [Voter(ReplicaKey(v.id), (QuorumEndpoint(listener, v.host, v.port),)) for v in config.voters]
+        )
+    endpoints = tuple(QuorumEndpoint(e.name, registered_host(e), e.port) for e in config.controller_endpoints)
+    if not config.voters and not config.bootstrap_servers:
+        # A node without configured voters is a quorum of one.
+        voters = VoterSet.of([Voter(ReplicaKey(config.node_id), endpoints[:1])])
+    return RaftConfig(
+        node_id=config.node_id,
+        directory_id=directory_id,
+        cluster_id=cluster_id,
+        endpoints=endpoints,
+        static_voters=voters,
+        bootstrap_servers=tuple(QuorumEndpoint(listener, a.host, a.port) for a in config.bootstrap_servers),
+        can_vote=config.is_controller,
+        auto_join=config["controller.quorum.auto.join.enable"],
+        election_timeout_ms=config["controller.quorum.election.timeout.ms"],
+        election_backoff_ms_max=config["controller.quorum.election.backoff.max.ms"],
+        fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
+        request_timeout_ms=config["controller.quorum.request.timeout.ms"],
+        retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
+        segment_bytes=config["internal.metadata.log.segment.bytes"] or config["metadata.log.segment.bytes"],
+        segment_ms=config["metadata.log.segment.ms"],
+        retention_bytes=unlimited(config["metadata.max.retention.bytes"]),
+        retention_ms=unlimited(config["metadata.max.retention.ms"]),
+        **{field: config[name] for field, name in OWN_RAFT_DEFAULTS.items() if name in config.static},
+    )
+
+
+def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
+    return ControlSettings(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        default_replication_factor=config["default.replication.factor"],
+        num_partitions=config["num.partitions"],
+        min_insync_replicas=config["min.insync.replicas"],
+        unclean_leader_election_enable=config["unclean.leader.election.enable"],
+        delete_topic_enable=config["delete.topic.enable"],
+        auto_leader_rebalance_enable=config["auto.leader.rebalance.enable"],
+        unclean_leader_election_interval_ms=config["unclean.leader.election.interval.ms"],
+        leader_imbalance_check_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
+        broker_session_timeout_ms=config["broker.session.timeout.ms"],
+        metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
+        lost_connection_grace_ms=config.own["ottla.lost.connection.grace.ms"],
+        advertised=config.advertised,
+        delegation_tokens=DelegationTokenSettings(
+            config[KEY] or "",
+            (other,) if (other := config.own[OTHER_KEY]) else (),
+            config["delegation.token.max.lifetime.ms"],
+            config["delegation.token.expiry.time.ms"],
+            config["delegation.token.expiry.check.interval.ms"],
+        ),
+        properties=config.static,
+    )
+
+
+def client_quotas(config: NodeConfig, world: World) -> ClientQuotas:
+    return ClientQuotas(
+        world.clock,
+        Windows(config["quota.window.num"], config["quota.window.size.seconds"] * 1_000),
+        Windows(config["controller.quota.window.num"], config["controller.quota.window.size.seconds"] * 1_000),
+    )
+
+
+def detoured(world: World, config: NodeConfig) -> World:
+    """Returns the world with a test's detours to other nodes, or unchanged if there are none."""
+    text = config.own[PEER_DETOURS]
+    if not text:
+        return world
+    try:
+        ways = read_ways(text)
+    except ValueError as error:
+        raise ConfigError(PEER_DETOURS, text, str(error), f"{PEER_DETOURS} is for tests: leave it out") from None
+    log.warning("Connections to other nodes take detours (%s): this is a test", PEER_DETOURS)
+    return replace(world, network=Detours(world.network, ways))
+
+
+def authorizer(config: NodeConfig) -> AllowAll | StandardAuthorizer:
+    """Nodes ask each other for ClusterAction like everybody; without authentication they are all User:ANONYMOUS."""
+    made = make_authorizer(config["authorizer.class.name"], config.static)
+    open_names = [
+        e.name
+        for e in config.endpoints
+        if e.security_protocol == "PLAINTEXT"
+        or (
+            e.security_protocol == "SSL"
+            and {**config.values, **config.of_listener(e.name)}["ssl.client.auth"] != "required"
+        )
+    ]
+    if len(config.voters) > 1 and open_names and not made.is_super_user(ANONYMOUS):
+        log.warning(
+            "Nodes that come by %s are User:ANONYMOUS, which is not among super.users: the quorum of %d will not be able to elect a leader",
+            ", ".join(open_names),
+            len(config.voters),
+        )
+    return made

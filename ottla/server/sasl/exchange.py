@@ -1,0 +1,55 @@
+"""The server's side of a SASL exchange, for every mechanism: each token of the client is answered with a challenge or the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias
+
+from ottla.server.principal import Principal
+
+
+class Authenticated(NamedTuple):
+    """The exchange has succeeded. `expires_ms` is the end of the credential's validity in wall-clock time, if it has one.
+
+    `token` is None if the mechanism ends with the client's token: after SaslHandshake v0 no frame is sent then.
+    """
+
+    principal: Principal
+    token: bytes | None = b""
+    expires_ms: int | None = None
+
+
+class Slow(NamedTuple):
+    """The next step takes milliseconds (PBKDF2): the caller runs it on a worker, and no other step of the exchange meanwhile."""
+
+    step: Callable[[], bytes | Authenticated]
+
+
+class SaslFailure(Exception):
+    """The exchange has failed. The reason is for the node's log; it never includes a secret.
+
+    `for_client` is the message that Kafka sends to the client. Where it is None, Kafka sends a general one that does not say
+    whether the user exists.
+    """
+
+    def __init__(self, reason: str, for_client: str | None = None) -> None:
+        super().__init__(reason)
+        self.for_client = for_client
+
+
+class Exchange(Protocol):
+    """One authentication attempt of a client."""
+
+    def evaluate(self, token: bytes) -> bytes | Authenticated | Slow:
+        """Returns the next challenge, or the outcome, or a slow step that computes one of the two.
+
+        Raises:
+            SaslFailure: the exchange has failed.
+        """
+
+
+Mechanism: TypeAlias = Callable[[], Exchange]
+
+
+def user(name: str, *, token_authenticated: bool = False) -> Principal:
+    return Principal("User", name, token_authenticated)

@@ -1,0 +1,384 @@
+"""The state of a connection to a SASL listener before it is authenticated, and the end of its session (KIP-43, KIP-152, KIP-368).
+
+    state           a request                                  what follows
+    HANDSHAKE       ApiVersions (once), SaslHandshake v0       RAW: each frame is a token of the mechanism
+                    SaslHandshake v1                           TOKENS: each frame is a SaslAuthenticate
+    TOKENS, RAW     the mechanism accepts                      AUTHENTICATED: the connection gets its dispatcher
+    AUTHENTICATED   SaslHandshake, if the session ends         TOKENS, RAW: re-authentication as the same principal
+                    the session's end (a timer)                EXPIRED
+    EXPIRED         SaslHandshake                              TOKENS, RAW; any other request closes the connection
+    any             what Kafka does not expect in this state   FAILED: the error in the API's form where Kafka has one, and closed
+
+A connection dispatches to this object only while it is not authenticated. Afterwards it dispatches to the listener's dispatcher
+like a connection without SASL, so authentication costs an authenticated request nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from ottla.protocol.api import APIS, ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.headers import decode_request_header
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.primitives import Pieces
+from ottla.server.network.connection import Connection, Pause
+from ottla.server.network.dispatch import Dispatcher
+from ottla.server.network.error_reply import error_reply
+from ottla.server.network.frames import Buffer
+from ottla.server.network.listener import LoginCounts
+from ottla.server.network.route import make_codec
+from ottla.server.principal import Principal
+from ottla.server.sasl.exchange import Authenticated, Exchange, Mechanism, SaslFailure, Slow
+from ottla.server.timer_wheel import TimerWheel
+
+if TYPE_CHECKING:
+    from ottla.server.world import World
+
+log = logging.getLogger(__name__)
+
+#: The arguments of `Connection.reply`.
+Frame: TypeAlias = tuple[bytes, Pieces, int]
+#: The frame of the mechanism's result, if it has one, and of its failure if Kafka answers that.
+Accepted: TypeAlias = Callable[[bytes | None], "Frame | None"]
+Rejected: TypeAlias = Callable[[SaslFailure], "Frame | None"]
+
+#: Kafka leaves an unfinished login to connections.max.idle.ms (ten minutes), so that sockets which stop in the middle of it pile up.
+LOGIN_TIMEOUT_MS = 30_000
+#: As in Kafka, a connection re-authenticates once per second at most.
+REAUTHENTICATION_INTERVAL_MS = 1_000
+#: From this version of SaslHandshake on tokens are in SaslAuthenticate requests.
+WITH_HEADERS = 1
+#: The length at which the log cuts a reason.
+REASON_SHOWN = 300
+
+
+class State(Enum):
+    HANDSHAKE = "handshake"
+    TOKENS = "tokens"
+    RAW = "raw"
+    AUTHENTICATED = "authenticated"
+    EXPIRED = "expired"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRules:
+    """The configuration of a listener."""
+
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
+    request_bytes_max: int = 524_288
+    failed_delay_ms: int = 100
+    #: connections.max.reauth.ms by mechanism.
+    session_ms_max: Mapping[str, int] = field(default_factory=dict)
+
+    def session_ms(self, mechanism: str, expires_ms: int | None, now_ms: int) -> int | None:
+        """Returns the lifetime of a session, None if it does not end."""
+        limit = self.session_ms_max.get(mechanism, 0)
+        if expires_ms is None:
+            return limit if limit > 0 else None
+        left_ms = max(0, expires_ms - now_ms)
+        return min(left_ms, limit) if limit > 0 else left_ms
+
+
+class Logins:
+    """The rules and credentials that the connections of one SASL listener share."""
+
+    def __init__(self, rules: LoginRules, requests: Dispatcher, world: World, wheel: TimerWheel) -> None:
+        """`requests`: the dispatcher of authenticated connections."""
+        self.rules = rules
+        self.requests = requests
+        self.clock = world.clock
+        self.world = world
+        self.wheel = wheel
+        self.counts = LoginCounts()
+
+    def begin(self, connection: Connection) -> None:
+        """Lets the connection dispatch to a login, from its first request on."""
+        Login(self, connection)
+
+
+class LoginFailed(Exception):
+    """The reason is for the log; the frame is sent when the delay of failed logins is over."""
+
+    def __init__(self, reason: str, frame: Frame | None = None) -> None:
+        super().__init__(reason)
+        self.frame = frame
+
+
+class OtherMechanism:
+    """A re-authentication with another mechanism than before, which fails at its first token, as in Kafka."""
+
+    def __init__(self, before: str, now: str) -> None:
+        self._message = (
+            f"SASL mechanism '{now}' requested by client is not supported for re-authentication of mechanism '{before}'"
+        )
+
+    def evaluate(self, token: bytes) -> NoReturn:
+        raise SaslFailure(self._message, self._message)
+
+
+class Login:
+    """The login of one connection, and later its session."""
+
+    __slots__ = (
+        "_connection", "_exchange", "_knows_versions", "_logins", "_mechanism", "_principal", "_renewed_ms", "_session_ms", "_slot",
+        "_state", "mono_ns", "turn",
+    )  # fmt: skip
+
+    def __init__(self, logins: Logins, connection: Connection) -> None:
+        self.turn = logins.requests.turn
+        self.mono_ns = logins.requests.mono_ns
+        self._logins = logins
+        self._connection = connection
+        self._state = State.HANDSHAKE
+        self._knows_versions = False
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        #: The principal of the session that is re-authenticated; None in the first login.
+        self._principal: Principal | None = None
+        self._session_ms: int | None = None
+        self._renewed_ms = -REAUTHENTICATION_INTERVAL_MS
+        self._slot = -1
+        connection.login = self
+        connection.on_close(self._closed)
+        self._detain()
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Returns True after the first login, also while the client re-authenticates."""
+        return self._principal is not None
+
+    # -- What a connection dispatches to -----------------------------------------------------------------------------
+
+    def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:
+        """Serves a frame of a connection that is not authenticated."""
+        try:
+            if self._state is State.RAW:
+                self._token(bytes(memoryview(buf)[pos:end]))
+            elif self._state is not State.FAILED:
+                self._request(buf, pos, end)
+        except LoginFailed as failure:
+            self._fail(str(failure), failure.frame)
+        except ProtocolError as error:
+            self._fail(f"the request cannot be read: {error}")
+
+    def expire(self) -> None:
+        """Called by the timer wheel: the login takes too long, or the session has ended."""
+        if self._state is State.AUTHENTICATED:
+            self._state = State.EXPIRED
+            self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)
+        else:
+            self._fail(f"not authenticated within {LOGIN_TIMEOUT_MS} ms")
+
+    def renew(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
+        """Begins a re-authentication: SaslHandshake on an authenticated connection."""
+        if self._state is not State.AUTHENTICATED or not self._may_renew():
+            return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        response = self._handshake(request, version)
+        if response.error_code != ErrorCode.NONE:
+            self._fail(unsupported(request))
+        return response
+
+    # -- Requests ----------------------------------------------------------------------------------------------------
+
+    def _request(self, buf: Buffer, pos: int, end: int) -> None:
+        api_key, version, correlation_id, _, body = decode_request_header(buf, pos, end)
+        if api_key not in APIS:
+            raise LoginFailed(f"Unknown API key {api_key}")
+        api = APIS[ApiKey(api_key)]
+        if self._state is State.HANDSHAKE and api_key == ApiKey.API_VERSIONS and not self._knows_versions:
+            # An unsupported version is answered, and the client retries with a lower one.
+            route = self._logins.requests.routes.get(api_key)
+            self._knows_versions = route is not None and version <= route.max_version
+            self._logins.requests.dispatch(self._connection, buf, pos, end)
+            return
+        expected = ApiKey.SASL_AUTHENTICATE if self._state is State.TOKENS else ApiKey.SASL_HANDSHAKE
+        if self._state is State.EXPIRED and (api_key != expected or not self._may_renew()):
+            self._logins.counts.expired += 1
+            self._connection.close("its session has expired")
+            return
+        if self._state is State.HANDSHAKE and api_key != expected:
+            # Bodies of other APIs are not even decoded before authentication.
+            raise LoginFailed(f"Unexpected Kafka request of type {api.name} during SASL handshake.")
+        if not api.min_version <= version <= api.max_version:
+            raise LoginFailed(f"Version {version} is not supported for apiKey {api.name}")
+        request, _ = make_codec(api_key, version).decode(buf, body, end)
+        answer = partial(framed, api_key, version, correlation_id)
+        if api_key != expected:
+            reason = f"Unexpected Kafka request of type {api.name} during SASL authentication."
+            error = error_reply(api_key, version, request, KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
+            raise LoginFailed(reason, None if error is None else answer(error))
+        if api_key == ApiKey.SASL_AUTHENTICATE:
+            self._sasl_authenticate(request, answer)
+            return
+        response = self._handshake(request, version)
+        if response.error_code != ErrorCode.NONE:
+            raise LoginFailed(unsupported(request), answer(response))
+        self._connection.reply(*answer(response))
+
+    def _handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
+        mechanisms, name = self._logins.rules.mechanisms, request.mechanism
+        if name not in mechanisms:
+            return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(mechanisms))
+        if self._principal is None:
+            self._mechanism = name
+        else:
+            self._renewed_ms = self._logins.clock.mono_ms()
+            self._detain()
+        same = name == self._mechanism
+        self._exchange = mechanisms[name]() if same else OtherMechanism(self._mechanism, name)
+        self._state = State.TOKENS if version >= WITH_HEADERS else State.RAW
+        return SaslHandshakeResponse(mechanisms=list(mechanisms))
+
+    def _sasl_authenticate(self, request: SaslAuthenticateRequest, answer: Callable[[object], Frame]) -> None:
+        def accepted(token: bytes | None) -> Frame:
+            lifetime_ms = self._session_ms or 0 if self._state is State.AUTHENTICATED else 0
+            return answer(SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms))
+
+        def rejected(failure: SaslFailure) -> Frame:
+            message = failure.for_client or (
+                f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism {self._mechanism}"
+            )
+            return answer(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message))
+
+        self._evaluate(bytes(request.auth_bytes), accepted, rejected)
+
+    def _token(self, token: bytes) -> None:
+        def accepted(challenge: bytes | None) -> Frame | None:
+            return None if challenge is None else (len(challenge).to_bytes(4, "big"), [challenge], len(challenge) + 4)
+
+        self._evaluate(token, accepted, lambda failure: None)
+
+    def _evaluate(self, token: bytes, accepted: Accepted, rejected: Rejected) -> None:
+        assert self._exchange is not None, "set by the handshake"
+        try:
+            outcome = self._exchange.evaluate(token)
+            if isinstance(outcome, Slow):
+                work = self._finish_later(self._connection.pause(), outcome, accepted, rejected)
+                self._logins.world.spawn(work, f"login {self._connection.id}")
+            else:
+                self._finish(outcome, accepted)
+        except SaslFailure as failure:
+            raise LoginFailed(str(failure), rejected(failure)) from None
+
+    async def _finish_later(self, pause: Pause, slow: Slow, accepted: Accepted, rejected: Rejected) -> None:
+        """Finish a slow step on a worker. The connection reads nothing meanwhile, and nothing more if the step fails."""
+        connection = self._connection
+        try:
+            outcome = await self._logins.world.workers.run(slow.step)
+            if connection.closed or self._state is State.FAILED:
+                return
+            self._finish(outcome, accepted)
+        except SaslFailure as failure:
+            self._fail(str(failure), rejected(failure))
+            return
+        connection.flush()
+        pause.end()
+
+    def _finish(self, outcome: bytes | Authenticated, accepted: Accepted) -> None:
+        if isinstance(outcome, Authenticated):
+            self._succeed(outcome)
+            frame = accepted(outcome.token)
+        else:
+            frame = accepted(outcome)
+        if frame is not None:
+            self._connection.reply(*frame)
+
+    # -- The end of a login ------------------------------------------------------------------------------------------
+
+    def _succeed(self, outcome: Authenticated) -> None:
+        logins, connection, before = self._logins, self._connection, self._principal
+        if before is None:
+            logins.counts.succeeded += 1
+        elif before[:2] != outcome.principal[:2]:
+            message = (
+                f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
+                + ".".join(outcome.principal[:2])
+            )
+            raise SaslFailure(message, message)
+        else:
+            logins.counts.reauthenticated += 1
+        self._principal = connection.principal = outcome.principal
+        self._exchange = None
+        self._state = State.AUTHENTICATED
+        self._session_ms = logins.rules.session_ms(self._mechanism, outcome.expires_ms, logins.clock.wall_ms())
+        self._arm(self._session_ms)
+        connection.dispatch_to(logins.requests, connection.listener.limits.request_bytes_max)
+
+    def _fail(self, reason: str, frame: Frame | None = None) -> None:
+        """Kafka answers late, so that a client cannot try many passwords over one connection after the other."""
+        logins, connection = self._logins, self._connection
+        if self._principal is None:
+            logins.counts.failed += 1
+        else:
+            logins.counts.reauthentication_failed += 1
+        self._state, self._exchange = State.FAILED, None
+        self._arm(None)
+        # Kafka's line, by which operators and their tools know a failed login.
+        log.info(
+            "[%s] Failed %s with /%s (channelId=%s) (%s)",
+            connection.listener_name,
+            self._what,
+            connection.peer_host,
+            connection.id,
+            printable(reason),
+        )
+        connection.pause()  # for good
+
+        def end() -> None:
+            if not connection.closed:
+                if frame is not None:
+                    connection.reply(*frame)
+                connection.shut()
+
+        timer = logins.clock.call_later(logins.rules.failed_delay_ms, end)
+        connection.on_close(timer.cancel)
+
+    @property
+    def _what(self) -> str:
+        return "authentication" if self._principal is None else "re-authentication"
+
+    def _may_renew(self) -> bool:
+        elapsed_ms = self._logins.clock.mono_ms() - self._renewed_ms
+        return self._session_ms is not None and elapsed_ms >= REAUTHENTICATION_INTERVAL_MS
+
+    def _detain(self) -> None:
+        """The connection dispatches here, until it is authenticated or the time for that is over."""
+        self._connection.dispatch_to(self, self._logins.rules.request_bytes_max)
+        self._arm(LOGIN_TIMEOUT_MS)
+
+    def _arm(self, delay_ms: int | None) -> None:
+        self._logins.wheel.remove(self, self._slot)
+        if delay_ms is not None:
+            self._slot = self._logins.wheel.add(self, delay_ms)
+
+    def _closed(self) -> None:
+        self._arm(None)
+        self._state, self._exchange = State.FAILED, None
+        # These refer to each other.
+        self._connection.login = None
+        self._connection.dispatch_to(self._logins.requests, 0)
+
+
+def framed(api_key: int, version: int, correlation_id: int, response: object) -> Frame:
+    codec = make_codec(api_key, version)
+    parts: Pieces = []
+    codec.encode(response, parts)
+    nbytes = codec.head_bytes + sum(map(len, parts))
+    return codec.pack_head(nbytes, correlation_id), parts, nbytes + 4
+
+
+def unsupported(request: SaslHandshakeRequest) -> str:
+    return f"Unsupported SASL mechanism {request.mechanism}"
+
+
+def printable(reason: str) -> str:
+    """Returns the reason for the log. Its names come from the client, so they must not forge log lines or be too long."""
+    return "".join(char if char.isprintable() else "?" for char in reason[:REASON_SHOWN])

@@ -1,0 +1,134 @@
+"""Makes OpenSSL contexts from the ssl.* properties, for both sides of a connection."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from typing import NamedTuple
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from ottla.server.network.handshakes import ServerSide, keep_asked_name, reason_of
+from ottla.server.tls.ciphers import check_suites, openssl_names
+from ottla.server.tls.properties import TlsProperties
+from ottla.server.tls.stores import KeyStore, key_store, trusted_certificates
+from ottla.storage.files import private_file
+
+log = logging.getLogger(__name__)
+
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class Made(NamedTuple):
+    """A context with its key store."""
+
+    context: ssl.SSLContext
+    keys: KeyStore | None
+
+
+def server_context(properties: TlsProperties, client_auth: str) -> Made:
+    """Raises ConfigError."""
+    keys = key_store(properties)
+    if keys is None:
+        raise properties.error(
+            "ssl.keystore.location",
+            "an SSL listener needs a key store",
+            "set ssl.keystore.location with ssl.keystore.type (PEM or PKCS12), or ssl.keystore.key and "
+            "ssl.keystore.certificate.chain with ssl.keystore.type=PEM",
+        )
+    context = _context(properties, ssl.PROTOCOL_TLS_SERVER, keys)
+    context.sslobject_class = ServerSide
+    context.sni_callback = keep_asked_name
+    context.verify_mode = CLIENT_AUTH[client_auth]
+    if context.verify_mode != ssl.CERT_NONE:
+        _trust(properties, context)
+    else:  # as in Kafka, a trust store that cannot be read is rejected also where nothing is checked with it
+        trusted_certificates(properties)
+    return Made(context, keys)
+
+
+def client_context(properties: TlsProperties) -> Made:
+    """Raises ConfigError."""
+    keys = key_store(properties)
+    context = _context(properties, ssl.PROTOCOL_TLS_CLIENT, keys)
+    algorithm = properties["ssl.endpoint.identification.algorithm"]
+    if algorithm and algorithm.lower() != "https":
+        raise properties.error(
+            "ssl.endpoint.identification.algorithm", "only https is known", "https, or nothing for no check of the name"
+        )
+    context.check_hostname = bool(algorithm)
+    _trust(properties, context)
+    return Made(context, keys)
+
+
+def _context(properties: TlsProperties, protocol: int, keys: KeyStore | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    lowest, highest = _versions(properties)
+    suites = properties["ssl.cipher.suites"]
+    if suites:
+        lowest, highest = check_suites(properties, suites, lowest, highest)
+        names = openssl_names(suites)
+        if names:
+            try:
+                context.set_ciphers(":".join(names))
+            except ssl.SSLError:
+                why = "OpenSSL has none of these cipher suites"
+                raise properties.error("ssl.cipher.suites", why, "leave it out for all that are secure") from None
+    context.minimum_version, context.maximum_version = lowest, highest
+    if keys is not None:
+        with private_file(keys.pem) as path:
+            try:
+                context.load_cert_chain(path)
+            except ssl.SSLError as error:
+                name = "ssl.keystore.location" if properties["ssl.keystore.location"] else "ssl.keystore.key"
+                remedy = "use a key that OpenSSL takes: RSA of 2048 bits or more, or a curve such as P-256"
+                raise properties.error(name, f"OpenSSL refuses the key store: {reason_of(error)}", remedy) from None
+    return context
+
+
+def _versions(properties: TlsProperties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """Java disables versions before 1.2 as well, in its own security properties, whatever a node's properties name."""
+    named = properties["ssl.enabled.protocols"]
+    known = sorted(VERSIONS[name] for name in named if name in VERSIONS)
+    if not named:
+        return ssl.TLSVersion.TLSv1_2, VERSIONS.get(properties["ssl.protocol"], ssl.TLSVersion.TLSv1_3)
+    if not known:
+        raise properties.error("ssl.enabled.protocols", "none of them is secure", "TLSv1.2, TLSv1.3, or both")
+    if len(known) < len(set(named)):
+        log.warning("%s: only %s are served", properties.name_of("ssl.enabled.protocols"), ", ".join(VERSIONS))
+    return known[0], known[-1]
+
+
+def _trust(properties: TlsProperties, context: ssl.SSLContext) -> None:
+    trusted = trusted_certificates(properties)
+    if trusted is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        return
+    # Java trusts each certificate in a trust store, also one that is signed by another.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=b"".join(certificate.public_bytes(Encoding.DER) for certificate in trusted))
+
+
+def check_each_other(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
+    """Returns the reason why a client with one context cannot connect to a server with the other; the host name is not checked."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    checked_name, client.check_hostname = client.check_hostname, False
+    try:
+        sides = [
+            server.wrap_bio(to_server, to_client, server_side=True),
+            client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        ]
+        while sides:
+            for side in list(sides):
+                try:
+                    side.do_handshake()
+                    sides.remove(side)
+                except ssl.SSLWantReadError:
+                    continue
+                except ssl.SSLError as error:
+                    return reason_of(error)
+    finally:
+        client.check_hostname = checked_name
+    return None

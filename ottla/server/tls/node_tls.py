@@ -1,0 +1,241 @@
+"""The TLS of one node: of its listeners, and of its connections to other nodes. Certificates are replaced while it runs.
+
+A change comes from the dynamic configuration or from a file that has another time or size. The new context is made and checked
+first; if the check fails, the old one stays, and one log line has the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cryptography import x509
+
+from ottla.server.clock import TimerHandle
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import NodeConfig
+from ottla.server.network.handshakes import Handshakes
+from ottla.server.network.peer_security import ClientTls
+from ottla.server.principal import ANONYMOUS, Principal
+from ottla.server.tls.contexts import Made, check_each_other, client_context, server_context
+from ottla.server.tls.distinguished_names import rfc2253
+from ottla.server.tls.principal_mapping import mapped_name, read_rules
+from ottla.server.tls.properties import TlsProperties
+from ottla.server.tls.stores import KeyStore, store_files
+from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
+
+log = logging.getLogger(__name__)
+
+#: The interval of checks for changed files. Kafka checks them only when its configuration is altered.
+LOOK_MS = 1_000
+
+
+class ListenerTls:
+    """The server's side of one listener (`server.network.listener.ServerTls`)."""
+
+    def __init__(self, context: ssl.SSLContext, handshakes: Handshakes, rules: str) -> None:
+        self.handshakes = handshakes
+        self.context = context
+        self._rules = read_rules(rules)
+
+    def principal(self, certificate: bytes | None) -> Principal:
+        if certificate is None:
+            return ANONYMOUS
+        subject = x509.load_der_x509_certificate(certificate).subject.public_bytes()
+        return Principal("User", mapped_name(self._rules, rfc2253(subject)))
+
+
+@dataclass(slots=True)
+class Side:
+    """One side with a context: a listener, or the connections to peers, with its properties and its files."""
+
+    name: str
+    listener: str
+    holder: ListenerTls | ClientTls
+    make: Callable[[TlsProperties], Made]
+    keys: KeyStore | None
+    files: dict[str, tuple[int, int | None]]
+
+
+class NodeTls:
+    """The TLS contexts of a node's listeners and of its connections to other nodes."""
+
+    def __init__(self, world: World, config: NodeConfig) -> None:
+        self._world = world
+        self._config = config
+        self._handshakes = Handshakes(world.workers, world.spawn)
+        self._sides: list[Side] = []
+        self._timer: TimerHandle | None = None
+        self._stopped = False
+        config.watch(lambda config, changed: self._configured(changed))
+        self._look_later()
+
+    def properties(self, listener: str, config: NodeConfig | None = None) -> TlsProperties:
+        """`config`: another than the present one."""
+        config, name = config or self._config, listener.lower()
+        return TlsProperties(
+            config.values, self._world.files.read, config.of_listener(listener), f"listener.name.{name}."
+        )
+
+    def of_listener(self, listener: str, protocol: str) -> ListenerTls:
+        """Returns the server's side of a listener. Raises ConfigError."""
+
+        def make(properties: TlsProperties) -> Made:
+            if protocol == "SASL_SSL":
+                # Clients authenticate by SASL, so a certificate is requested only if the listener's own properties ask for it (KIP-684).
+                return server_context(properties, properties.own.get("ssl.client.auth", "none"))
+            return server_context(properties, properties["ssl.client.auth"])
+
+        made = make(self.properties(listener))
+        holder = ListenerTls(made.context, self._handshakes, self._config["ssl.principal.mapping.rules"])
+        self._add(f"listener {listener}", listener, holder, make, made)
+        self._note(f"listener {listener}", made.keys)
+        return holder
+
+    def to_peers(self, listener: str) -> ClientTls:
+        """Returns the client's side of connections to other nodes by one of their listeners. Raises ConfigError."""
+        made = client_context(self.properties(listener))
+        holder = ClientTls(made.context)
+        self._add(f"connections to {listener}", listener, holder, client_context, made)
+        return holder
+
+    def check_peers(self) -> None:
+        """Nodes of this configuration must accept each other's certificates. Raises ConfigError."""
+        for client in self._sides:
+            for server in self._sides:
+                if client.listener == server.listener and isinstance(client.holder, ClientTls) and server is not client:
+                    why = check_each_other(server.holder.context, client.holder.context)
+                    if why is not None:
+                        raise self.properties(client.listener).error(
+                            "ssl.truststore.location",
+                            f"nodes with these key and trust stores would refuse each other: {why}",
+                            "the trust store must have the authority that signed the nodes' certificates",
+                        )
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- Changes -----------------------------------------------------------------------------------------------------
+
+    def _add(
+        self,
+        name: str,
+        listener: str,
+        holder: ListenerTls | ClientTls,
+        make: Callable[[TlsProperties], Made],
+        made: Made,
+    ) -> None:
+        self._sides.append(Side(name, listener, holder, make, made.keys, self._file_states(self.properties(listener))))
+
+    def _file_states(self, properties: TlsProperties) -> dict[str, tuple[int, int | None]]:
+        files = self._world.files
+        states = {}
+        for path in store_files(properties):
+            try:
+                states[path] = files.modified_ms(path), files.size(path)
+            except (OSError, StorageFailure):
+                states[path] = -1, None
+        return states
+
+    def _look_later(self) -> None:
+        if not self._stopped:
+            self._timer = self._world.clock.call_later(LOOK_MS, self._look)
+
+    def _look(self) -> None:
+        try:
+            changed = [side for side in self._sides if side.files != self._file_states(self.properties(side.listener))]
+            self._replace(changed, "their files have changed")
+        finally:
+            self._look_later()
+
+    def _configured(self, changed: frozenset[str]) -> None:
+        def concerns(side: Side) -> bool:
+            return any(name.startswith((f"listener.name.{side.listener.lower()}.ssl.", "ssl.")) for name in changed)
+
+        self._replace([side for side in self._sides if concerns(side)], "their configuration has changed")
+
+    def rejection(self, configs: Mapping[str, str]) -> str | None:
+        """Why `configs`, as the dynamic configuration of this node, could not take effect, or None."""
+        config = self._config.with_dynamic(configs)
+        for side in self._sides:
+            properties = self.properties(side.listener, config)
+            try:
+                self._check_change(side, properties, side.make(properties))
+            except ConfigError as error:
+                return f"The certificates of {side.name} cannot be used: {error}"
+        return None
+
+    def _replace(self, sides: list[Side], reason: str) -> None:
+        replaced: list[str] = []
+        rejected: dict[str, list[str]] = {}
+        for side in sides:
+            properties = self.properties(side.listener)
+            # The states are those of the files that are tried now, so that an invalid file is reported once, not at each check.
+            side.files = self._file_states(properties)
+            try:
+                made = side.make(properties)
+                self._check_change(side, properties, made)
+            except ConfigError as error:
+                rejected.setdefault(f"{error} ({error.what_to_try})", []).append(side.name)
+                continue
+            side.holder.context, side.keys = made.context, made.keys
+            replaced.append(side.name)
+            self._note(side.name, made.keys)
+        for why, names in rejected.items():
+            log.error("The certificates of %s stay as they are: %s", ", ".join(names), why)
+        if replaced:
+            log.info("The certificates of %s have been replaced: %s", ", ".join(replaced), reason)
+
+    def _check_change(self, side: Side, properties: TlsProperties, made: Made) -> None:
+        if side.keys is not None and made.keys is None:
+            why = "Cannot remove the SSL keystore from an existing listener for which a keystore was configured."
+            raise properties.error("ssl.keystore.location", why, "restart the node with another configuration")
+        if side.keys is not None and made.keys is not None:
+            check_same_owner(properties, side.keys.chain[0], made.keys.chain[0])
+        for other in self._sides:
+            if other.listener == side.listener and type(other.holder) is not type(side.holder):
+                is_client = isinstance(side.holder, ClientTls)
+                server, client = (
+                    (other.holder.context, made.context) if is_client else (made.context, other.holder.context)
+                )
+                rejection = check_each_other(server, client)
+                if rejection is not None:
+                    raise properties.error(
+                        "ssl.keystore.location",
+                        f"other nodes would refuse it: {rejection}",
+                        "replace the trust stores of all nodes first, with both authorities in them",
+                    )
+
+    def _note(self, name: str, keys: KeyStore | None) -> None:
+        if keys is None:
+            return
+        certificate = keys.chain[0]
+        left_days = (certificate.not_valid_after_utc.timestamp() * 1000 - self._world.clock.wall_ms()) / 86_400_000
+        text = "The certificate of %s (%s) is valid until %s"
+        level = logging.WARNING if left_days < 14 else logging.INFO
+        log.log(level, text, name, rfc2253(certificate.subject.public_bytes()), certificate.not_valid_after_utc)
+
+
+def check_same_owner(properties: TlsProperties, old: x509.Certificate, new: x509.Certificate) -> None:
+    """A new certificate has the old one's name and at least its alternative names, unless changes are allowed (KIP-978)."""
+    before, after = (rfc2253(each.subject.public_bytes()) for each in (old, new))
+    if not properties["ssl.allow.dn.changes"] and before.lower() != after.lower():
+        why = f"Keystore DistinguishedName does not match: existing={before}, new={after}"
+        raise properties.error("ssl.keystore.location", why, "set ssl.allow.dn.changes=true if that is meant")
+    lost = _alternative_names(old) - _alternative_names(new)
+    if not properties["ssl.allow.san.changes"] and lost:
+        why = f"Keystore SubjectAltNames do not match: {', '.join(sorted(lost))} would be lost"
+        raise properties.error("ssl.keystore.location", why, "set ssl.allow.san.changes=true if that is meant")
+
+
+def _alternative_names(certificate: x509.Certificate) -> set[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(name.value) for name in names}

@@ -1,0 +1,263 @@
+"""Key stores and trust stores: PEM as text or file, PKCS12. JKS, which only Java reads, is rejected with the command that converts it.
+
+Everything is checked here before OpenSSL reads it, because OpenSSL's errors name neither the property nor the file.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_private_key,
+    pkcs12,
+)
+
+from ottla.server.tls.properties import TlsProperties
+from ottla.storage.errors import StorageFailure
+
+#: Line breaks may be missing, or be blanks: a properties file joins the lines of a value.
+PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
+JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS and JCEKS
+PRIVATE_KEY = "PRIVATE KEY"
+#: The form in which public keys of certificate and private key are compared.
+PUBLIC = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStore:
+    """A private key and its certificates, the owner's first."""
+
+    key: PrivateKeyTypes
+    chain: tuple[x509.Certificate, ...]
+
+    @property
+    def pem(self) -> bytes:
+        """Returns the PEM text for OpenSSL, with the key unencrypted."""
+        key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
+
+
+def key_store(properties: TlsProperties) -> KeyStore | None:
+    """Reads the key store; None if there is none. Raises ConfigError, also for combinations of properties that Kafka rejects."""
+    key, chain = properties["ssl.keystore.key"], properties["ssl.keystore.certificate.chain"]
+    path, password = properties["ssl.keystore.location"], properties["ssl.keystore.password"]
+    is_pem = properties["ssl.keystore.type"].upper() == "PEM"
+    if key is None and chain is not None:
+        raise properties.error(
+            "ssl.keystore.certificate.chain",
+            "SSL certificate chain is specified, but private key is not specified",
+            "set ssl.keystore.key",
+        )
+    if key is not None:
+        if not is_pem:
+            why = (
+                "SSL private key can be specified only for PEM, but key store type is "
+                + properties["ssl.keystore.type"]
+            )
+            raise properties.error("ssl.keystore.key", why, "set ssl.keystore.type=PEM")
+        if chain is None:
+            why = "SSL private key is specified, but certificate chain is not specified"
+            raise properties.error("ssl.keystore.key", why, "set ssl.keystore.certificate.chain")
+        if path is not None:
+            why = "Both SSL key store location and separate private key are specified"
+            raise properties.error("ssl.keystore.location", why, "leave one of them out")
+    if is_pem and password is not None:
+        why = "SSL key store password cannot be specified with PEM format, only key password may be specified"
+        raise properties.error("ssl.keystore.password", why, "use ssl.key.password")
+    if key is not None:
+        return _pem_key_store(properties, key, chain)
+    if path is None:
+        if password is not None:
+            why = "SSL key store is not specified, but key store password is specified"
+            raise properties.error("ssl.keystore.password", why, "set ssl.keystore.location")
+        return None
+    data = _read(properties, "ssl.keystore.location")
+    if is_pem:
+        text = data.decode("ascii", errors="replace")
+        return _pem_key_store(properties, text, text, "ssl.keystore.location")
+    if password is None:
+        why = "SSL key store is specified, but key store password is not specified"
+        raise properties.error("ssl.keystore.location", why, "set ssl.keystore.password")
+    return _pkcs12_key_store(properties, data, password)
+
+
+def trusted_certificates(properties: TlsProperties) -> list[x509.Certificate] | None:
+    """Reads the trust store; None if there is none. Raises ConfigError."""
+    text = properties["ssl.truststore.certificates"]
+    path, password = properties["ssl.truststore.location"], properties["ssl.truststore.password"]
+    is_pem = properties["ssl.truststore.type"].upper() == "PEM"
+    if text is not None:
+        if not is_pem:
+            kind = properties["ssl.truststore.type"]
+            why = f"SSL trust store certs can be specified only for PEM, but trust store type is {kind}"
+            raise properties.error("ssl.truststore.certificates", why, "set ssl.truststore.type=PEM")
+        if path is not None:
+            why = "Both SSL trust store location and separate trust certificates are specified"
+            raise properties.error("ssl.truststore.location", why, "leave one of them out")
+    if is_pem and password is not None:
+        why = "SSL trust store password cannot be specified for PEM format"
+        raise properties.error("ssl.truststore.password", why, "leave it out")
+    if text is not None:
+        return _certificates(properties, "ssl.truststore.certificates", text)
+    if path is None:
+        if password is not None:
+            why = "SSL trust store is not specified, but trust store password is specified"
+            raise properties.error("ssl.truststore.password", why, "set ssl.truststore.location")
+        return None
+    data = _read(properties, "ssl.truststore.location")
+    if is_pem:
+        return _certificates(properties, "ssl.truststore.location", data.decode("ascii", errors="replace"))
+    _reject_other_forms(properties, "ssl.truststore", data)
+    store = _load_pkcs12(properties, "ssl.truststore", data, password)
+    entries = [entry.certificate for entry in [store.cert, *store.additional_certs] if entry is not None]
+    if not entries:
+        raise properties.error(
+            "ssl.truststore.location",
+            "the trust store has no certificate",
+            "import the certificate of the authority with keytool -importcert",
+        )
+    return entries
+
+
+def store_files(properties: TlsProperties) -> list[str]:
+    """Returns the paths of the stores' files."""
+    paths = (properties["ssl.keystore.location"], properties["ssl.truststore.location"])
+    return [path for path in paths if path is not None]
+
+
+def _read(properties: TlsProperties, name: str) -> bytes:
+    path: str = properties[name]
+    try:
+        data = properties.read(path)
+    except (OSError, StorageFailure) as error:
+        raise properties.error(name, f"the file cannot be read: {error}", "check its rights") from None
+    if data is None:
+        raise properties.error(name, "there is no such file", "check the path")
+    return data
+
+
+# -- PEM -----------------------------------------------------------------------------------------------------------------
+
+
+def pem_blocks(text: str) -> list[tuple[str, bytes]]:
+    """Returns the entries of a PEM text as label and DER; text between them is skipped. Raises ValueError for invalid base64."""
+    try:
+        return [(match[1], b64decode("".join(match[2].split()), validate=True)) for match in PEM_BLOCK.finditer(text)]
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def _pem_key_store(properties: TlsProperties, key_text: str, chain_text: str, file: str | None = None) -> KeyStore:
+    """`file`: the property that names the file, where the texts are not properties themselves."""
+    key_name, chain_name = file or "ssl.keystore.key", file or "ssl.keystore.certificate.chain"
+    try:
+        keys = [der for label, der in pem_blocks(key_text) if label.endswith(PRIVATE_KEY)]
+    except ValueError:
+        keys = []
+    if len(keys) != 1:
+        why = f"Expected one private key, but found {len(keys)}"
+        raise properties.error(
+            key_name, why, "it must have one entry BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY (PKCS #8)"
+        )
+    chain = _certificates(properties, chain_name, chain_text)
+    key = _private_key(properties, key_name, keys[0])
+    return _matching(properties, chain_name, key, chain)
+
+
+def _private_key(properties: TlsProperties, name: str, der: bytes) -> PrivateKeyTypes:
+    password = properties["ssl.key.password"]
+    try:
+        return load_der_private_key(der, None if password is None else password.encode())
+    except TypeError:
+        if password is None:
+            raise properties.error(name, "the private key is encrypted", "set ssl.key.password") from None
+        why = "the private key is not encrypted, but ssl.key.password is set"
+        raise properties.error(name, why, "leave ssl.key.password out, or encrypt the key") from None
+    except ValueError:
+        if password is None:
+            raise properties.error(
+                name, "the private key cannot be read", "it must be PKCS #8: openssl pkcs8 -topk8"
+            ) from None
+        why = "the private key cannot be decrypted with ssl.key.password"
+        raise properties.error(name, why, "check ssl.key.password: openssl pkey -in FILE -noout asks for it") from None
+    except UnsupportedAlgorithm as unsupported:
+        raise properties.error(name, f"the private key cannot be used: {unsupported}", "use an RSA or EC key") from None
+
+
+def _certificates(properties: TlsProperties, name: str, text: str) -> list[x509.Certificate]:
+    try:
+        found = [
+            x509.load_der_x509_certificate(der) for label, der in pem_blocks(text) if label.endswith("CERTIFICATE")
+        ]
+    except ValueError as wrong:
+        raise properties.error(
+            name, f"a certificate cannot be read: {wrong}", "check it with openssl x509 -text"
+        ) from None
+    if not found:
+        why = "At least one certificate expected, but none found"
+        raise properties.error(
+            name, why, "it must have an entry BEGIN CERTIFICATE for each certificate, the node's own first"
+        )
+    return found
+
+
+# -- PKCS12 --------------------------------------------------------------------------------------------------------------
+
+
+def _pkcs12_key_store(properties: TlsProperties, data: bytes, password: str) -> KeyStore:
+    _reject_other_forms(properties, "ssl.keystore", data)
+    store = _load_pkcs12(properties, "ssl.keystore", data, password)
+    if store.key is None or store.cert is None:
+        why = "the key store has no private key with a certificate"
+        raise properties.error("ssl.keystore.location", why, "see keytool -list: it needs a PrivateKeyEntry")
+    others = [entry.certificate for entry in store.additional_certs]
+    return _matching(properties, "ssl.keystore.location", store.key, [store.cert.certificate, *others])
+
+
+def _load_pkcs12(
+    properties: TlsProperties, kind: str, data: bytes, password: str | None
+) -> pkcs12.PKCS12KeyAndCertificates:
+    try:
+        return pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        why = f"it cannot be read with {kind}.password as PKCS12" if password else "it is no PKCS12 without a password"
+        raise properties.error(
+            f"{kind}.location", why, f"check {kind}.password and {kind}.type: keytool -list -keystore FILE"
+        ) from None
+
+
+def _reject_other_forms(properties: TlsProperties, kind: str, data: bytes) -> None:
+    """Java's keytool writes PKCS12 since JDK 9, also into files named .jks; Java reads both under either type."""
+    path = properties[f"{kind}.location"]
+    if data.startswith(JAVA_MAGICS):
+        target = re.sub(r"\.(jks|jceks|keystore|truststore)$", "", path) + ".p12"
+        raise properties.error(
+            f"{kind}.location",
+            "it is a JKS store, which only Java reads",
+            f"convert it: keytool -importkeystore -srckeystore {path} -destkeystore {target} -deststoretype PKCS12, "
+            f"then set {kind}.location={target} and {kind}.type=PKCS12",
+        )
+    if b"-----BEGIN " in data:
+        raise properties.error(f"{kind}.location", f"it is PEM, but {kind}.type is not", f"set {kind}.type=PEM")
+    if properties[f"{kind}.type"].upper() not in ("PKCS12", "JKS"):
+        raise properties.error(f"{kind}.type", "there is no such type of store", "one of PEM, PKCS12")
+
+
+def _matching(
+    properties: TlsProperties, name: str, key: PrivateKeyTypes, chain: Sequence[x509.Certificate]
+) -> KeyStore:
+    if key.public_key().public_bytes(*PUBLIC) != chain[0].public_key().public_bytes(*PUBLIC):
+        why = "the private key does not belong to the first certificate"
+        raise properties.error(name, why, "the node's own certificate comes first, those of its authorities after it")
+    return KeyStore(key, tuple(chain))

@@ -1,0 +1,98 @@
+"""What one partition answers to one reader: ranges, divergence, throttles, and the replica that is nearer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.fetch.reader import Reader, nearer_replica, read
+from ottla.broker.fetch.session import FetchPartition
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.throttle import Throttle
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.storage.config import LogConfig
+from ottla.storage.files import OsFiles
+from ottla.storage.log import Log
+from ottla.storage.mappings import Mappings
+from ottla.storage.recovery import open_log
+from tests.broker.records import batch
+from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
+from tests.controller.harness import DecisionHarness
+from tests.manual_clock import ManualClock
+
+FOLLOWER, OTHER = 2, 3
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    opened = open_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(), clean=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def partition(log: Log) -> Partition:
+    made = Partition(1, "t", 0, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
+    lead(made, log, 1)
+    return made
+
+
+def lead(partition: Partition, log: Log, epoch: int) -> None:
+    partition.become_leader(log, epoch, epoch, (1, FOLLOWER, OTHER), (1, FOLLOWER), NOW_MS)
+
+
+def append(partition: Partition, count: int) -> None:
+    for _ in range(count):
+        partition.append(batch([b"a"]), 1, NOW_MS)
+
+
+def fetching(offset: int, last_fetched_epoch: int = -1) -> FetchPartition:
+    return FetchPartition("t", TOPIC_ID, 0, offset, 1 << 20, last_fetched_epoch=last_fetched_epoch)
+
+
+def follower(replica_id: int) -> Reader:
+    return Reader(replica_id, 1, read_committed=False, require_leader=True)
+
+
+def test_a_follower_that_diverges_below_the_log_start_is_out_of_range_and_not_sent_back_to_deleted_offsets(
+    partition: Partition, log: Log
+) -> None:
+    append(partition, 3)
+    lead(partition, log, 5)
+    append(partition, 1)
+    log.advance_high_watermark(4)
+    log.delete_records(2)
+    diverging = read(partition, fetching(3, 3), follower(FOLLOWER), 1 << 20, True).diverging_epoch
+    assert (diverging.epoch, diverging.end_offset) == (1, 3)
+    with pytest.raises(KafkaError) as refused:
+        read(partition, fetching(1, 3), follower(FOLLOWER), 1 << 20, True)
+    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(("replica_id", "is_held_back"), [(FOLLOWER, False), (OTHER, True)])
+def test_a_throttle_holds_back_only_replicas_outside_of_the_isr(
+    partition: Partition, log: Log, replica_id: int, is_held_back: bool
+) -> None:
+    append(partition, 1)
+    partition.leader_throttle = throttle = Throttle(ManualClock())
+    throttle.bytes_per_second = 1
+    throttle.record(1 << 20)
+    found = read(partition, fetching(0), follower(replica_id), 1 << 20, True).records
+    assert (found is None or len(found) == 0) is is_held_back
+
+
+def test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_isr(
+    partition: Partition, log: Log
+) -> None:
+    append(partition, 2)
+    cluster = DecisionHarness(brokers=3, racks="a b b").image.cluster
+    partition.record_follower_fetch(FOLLOWER, 1, 0, NOW_MS, 1)
+    partition.record_follower_fetch(OTHER, 2, 0, NOW_MS, 1)
+    assert nearer_replica(partition, "b", 0, cluster) == FOLLOWER, "3 is further, and may be taken back any moment"
+    partition.become_leader(log, 1, 2, (1, FOLLOWER, OTHER), (1, FOLLOWER, OTHER), NOW_MS)
+    assert nearer_replica(partition, "b", 0, cluster) == OTHER
+    partition.become_leader(log, 1, 3, (1, FOLLOWER, OTHER), (1,), NOW_MS)
+    assert nearer_replica(partition, "b", 0, cluster) is None

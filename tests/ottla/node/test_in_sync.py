@@ -1,0 +1,46 @@
+"""Readiness after a start waits until the broker's replicas have been in sync once, and only for those that can be."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.node.in_sync import IN_SYNC_WAIT_MS_MAX, InSyncOnce
+from tests.controller.harness import DecisionHarness, topic_id
+
+
+class Local(NamedTuple):
+    topic_id: bytes
+    index: int = 0
+    log: object | None = "a log"
+
+
+def test_replicas_that_are_behind_are_missed_until_all_have_been_in_sync_once() -> None:
+    cluster, once = DecisionHarness(), InSyncOnce()
+    cluster.topic("orders", "1 2 3", isr="1 2")
+    cluster.topic("payments", "1 2 3")
+    here = [Local(topic_id("orders")), Local(topic_id("payments"))]
+    assert once.missing(3, here, cluster.image, 0) == 1
+    assert InSyncOnce().missing(2, here, cluster.image, 0) == 0
+    cluster.topic("orders", "1 2 3")
+    assert once.missing(3, here, cluster.image, 1) == 0
+    cluster.topic("orders", "1 2 3", isr="1 2")
+    assert once.missing(3, here, cluster.image, 2) == 0, "a follower that lags later is no matter of readiness"
+
+
+def test_what_cannot_catch_up_is_not_waited_for() -> None:
+    cluster = DecisionHarness(brokers=4)
+    cluster.topic("orders", "1 2 3", isr="1 2")
+    cluster.fence(1, 2)
+    cluster.topic("payments", "4 3", isr="4")
+    here = [Local(topic_id("orders")), Local(topic_id("payments"), log=None), Local(topic_id("deleted"))]
+    assert cluster.partition("orders").leader == -1
+    assert InSyncOnce().missing(3, here, cluster.image, 0) == 0
+
+
+def test_a_replica_that_never_catches_up_does_not_stop_an_update_for_good() -> None:
+    cluster, once = DecisionHarness(), InSyncOnce()
+    cluster.topic("orders", "1 2 3", isr="1 2")
+    here = [Local(topic_id("orders"))]
+    assert once.missing(3, here, cluster.image, 5) == 1
+    assert once.missing(3, here, cluster.image, 4 + IN_SYNC_WAIT_MS_MAX) == 1
+    assert once.missing(3, here, cluster.image, 5 + IN_SYNC_WAIT_MS_MAX) == 0

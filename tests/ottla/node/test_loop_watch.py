@@ -1,0 +1,66 @@
+"""The watch over the event loop: what it counts, and whom it names."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.node.loop_watch import LoopWatch
+from tests.server.tiny_node import until
+
+LIMIT_S = 10
+
+
+@pytest.fixture
+async def watch() -> Iterator[LoopWatch]:
+    watch = LoopWatch(asyncio.get_running_loop())
+    watch.start()
+    yield watch
+    watch.stop()
+
+
+def holds_the_loop(watch: LoopWatch) -> None:
+    """Until the watch has noticed: no length of time is asked for."""
+    end = time.monotonic() + LIMIT_S
+    while watch.caught is None and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def values(watch: LoopWatch) -> dict[str, float]:
+    return {family.name: family.samples[-1].value for family in watch()}
+
+
+async def test_a_function_that_holds_the_loop_is_named_in_the_log(
+    watch: LoopWatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asyncio.get_running_loop().call_soon(holds_the_loop, watch)
+    with caplog.at_level(logging.WARNING):
+        await until(lambda: watch.held == 1)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "The event loop was held for" in line
+    assert "node/test_loop_watch.py" in line and "holds_the_loop" in line
+
+
+async def test_a_task_that_holds_the_loop_is_named_too(watch: LoopWatch, caplog: pytest.LogCaptureFixture) -> None:
+    async def held() -> None:
+        holds_the_loop(watch)
+
+    task = asyncio.get_running_loop().create_task(held(), name="loads coordinators")
+    with caplog.at_level(logging.WARNING):
+        await until(lambda: watch.held == 1)
+    await task
+    assert "(task loads coordinators)" in caplog.records[0].getMessage()
+
+
+async def test_the_gauges_are_of_the_time_since_the_last_scrape(watch: LoopWatch) -> None:
+    asyncio.get_running_loop().call_soon(holds_the_loop, watch)
+    await until(lambda: watch.held == 1)
+    first = values(watch)
+    assert first["ottla_event_loop_lag_ms_max"] > 100 and first["ottla_event_loop_held"] == 1
+    again = values(watch)
+    assert again["ottla_event_loop_lag_ms_max"] == 0, "no tick has come since"
+    assert again["ottla_event_loop_held"] == 1, "a counter goes on"
