@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.sweep import NEXT_TURN_MS
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import Compute
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import KafkaError
@@ -26,23 +27,18 @@ WORK_ON_LOOP_MAX = 10_000
 WRITTEN_PER_TURN = 4_000
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
-class Group(Protocol):
-    """What groups of the three kinds have in common here."""
-
-    group_id: str
-    epoch: int
-    assignment_epoch: int
-    #: Soft state: a worker computes a target, or it is being written.
-    is_assigning: bool
-    #: Soft state: the epoch whose target the log has rejected last.
-    rejected_epoch: int
+class TargetInput(Protocol):
+    """What a new target of `epoch` is computed from: nothing of it changes, so that a worker may read it."""
 
     @property
-    def members(self) -> Mapping[str, object]: ...
+    def group_id(self) -> str: ...
     @property
-    def static_members(self) -> Mapping[str, str]: ...
+    def epoch(self) -> int: ...
+    @property
+    def targets(self) -> Mapping[str, Any]: ...
 
 
 class Plan(NamedTuple):
@@ -54,12 +50,11 @@ class Plan(NamedTuple):
 
 def assign(
     shard: GroupShard,
-    groups: Mapping[str, Group],
-    group: Group,
+    group: AnyModernGroup,
     plan: Callable[[], Plan],
     go_on: Callable[[], Outcome[T]],
 ) -> Outcome[T]:
-    """`groups` are the shard's of this kind. A large target is not there yet when this goes on: a later heartbeat finds it.
+    """A large target is not there yet when this goes on: a later heartbeat finds it.
 
     The first one of a share or streams group is: its member would have epoch 0 until then, which means that it has not joined.
     """
@@ -70,7 +65,7 @@ def assign(
         return Outcome(compute(), then=go_on, atomic=False)
     group.is_assigning = True
     instances = {member_id: instance_id for instance_id, member_id in group.static_members.items()}
-    writing = _Writing(shard, groups, group, group.epoch, instances)
+    writing = _Writing(shard, group, group.epoch, instances)
 
     def found(records: Sequence[CoordinatorRecord] | None) -> None:
         writing.go_on_with(iter(records or ()), 0)
@@ -79,12 +74,48 @@ def assign(
     return go_on()
 
 
+def assign_if_due(
+    shard: GroupShard, now_ms: int, group: AnyModernGroup, plan: Callable[[], Plan], go_on: Callable[[], Outcome[T]]
+) -> Outcome[T]:
+    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
+    is_too_early = is_in_interval(shard, now_ms, group) and len(group.members) > 1
+    if group.epoch == group.assignment_epoch or is_too_early:
+        return go_on()
+    return assign(shard, group, plan, go_on)
+
+
+def is_in_interval(shard: GroupShard, now_ms: int, group: AnyModernGroup) -> bool:
+    """Whether the last target is younger than the assignment interval.
+
+    A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
+    """
+    return 0 <= now_ms - group.assignment_timestamp_ms < shard.cluster.settings_of(group).assignment_interval_ms
+
+
+def changed_targets(
+    group: TargetInput, targets: Mapping[str, K], record: Callable[[str, str, K], CoordinatorRecord], assignor: str
+) -> list[CoordinatorRecord]:
+    """The records of members whose target is another one than before; that of the assignment epoch follows them."""
+    records = [
+        record(group.group_id, member_id, target)
+        for member_id, target in targets.items()
+        if group.targets.get(member_id) != target
+    ]
+    log.info(
+        "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor: %d members changed",
+        group.group_id,
+        group.epoch,
+        assignor,
+        len(records),
+    )
+    return records
+
+
 class _Writing(NamedTuple):
     """A large target on its way into the log. It counts for the epoch that it was computed for."""
 
     shard: GroupShard
-    groups: Mapping[str, Group]
-    group: Group
+    group: AnyModernGroup
     epoch: int
     #: The instance ids of static members when it was computed.
     instances: Mapping[str, str]
@@ -95,7 +126,7 @@ class _Writing(NamedTuple):
     def _write_some(self, records: Iterator[CoordinatorRecord]) -> Unasked:
         """Members that came since the computation get their partitions with the next target."""
         group = self.group
-        if self.groups.get(group.group_id) is not group or group.assignment_epoch >= self.epoch:
+        if self.shard.groups.get(group.group_id) is not group or group.assignment_epoch >= self.epoch:
             group.is_assigning = False
             return Outcome()
         some: list[CoordinatorRecord] = []
