@@ -40,11 +40,10 @@ class ControllerWorkMetrics:
         )
         for name, doc, value in gauges:
             yield gauge(f"{CONTROLLER}_{name}", doc, value)
-        waits = Histogram()
-        waits.buckets[0] = operations.started
-        yield from histograms(f"{QUEUE}_eventqueuetimems", "Milliseconds that decisions waited: 0", [({}, waits)])
+        times: list[tuple[dict[str, str], Histogram]] = [({}, operations.times)]
+        yield from histograms(f"{QUEUE}_eventqueuetimems", "Milliseconds that decisions waited: none", times, 0)
         doc = "Milliseconds that decisions took"
-        yield from histograms(f"{QUEUE}_eventqueueprocessingtimems", doc, [({}, operations.times)], MS_PER_UNIT)
+        yield from histograms(f"{QUEUE}_eventqueueprocessingtimems", doc, times, MS_PER_UNIT)
         yield self._since_contact()
 
     def _applied_ms(self) -> int:
