@@ -31,8 +31,12 @@ class ControllerWorkMetrics:
         gauges = (
             ("lastappliedrecordoffset", "Offset of the newest record applied here", controller.last_applied_offset),
             ("lastcommittedrecordoffset", "Offset of the newest committed record", controller.loader.last_offset),
-            ("lastappliedrecordtimestamp", "When the newest record applied here was appended", applied_ms),
-            ("lastappliedrecordlagms", "Milliseconds since then", controller.clock.wall_ms() - applied_ms),
+            ("lastappliedrecordtimestamp", "Time of the append of the newest record applied here", applied_ms),
+            (
+                "lastappliedrecordlagms",
+                "Milliseconds since the newest record was appended",
+                controller.clock.wall_ms() - applied_ms,
+            ),
             ("newactivecontrollerscount", "Active controllers that this node has seen", controller.leaders),
             ("timedoutbrokerheartbeatcount", "Heartbeats that waited for too long: none", 0),
             ("eventqueueoperationsstartedcount", "Decisions begun", operations.started),
