@@ -72,7 +72,7 @@ class FutureLogs(LogsState):
     def drop_future(self, future: Log, now_ms: int) -> None:
         """Removes a future log from memory. `rename_deleted` and `remove_deleted` remove its files."""
         directory = self._take_out(future)
-        if future.has_files:
+        if future.partition_dir.exists:
             self._remove_files(future, directory, now_ms)
 
     def forget_future(self, future: Log) -> None:
@@ -101,8 +101,8 @@ class FutureLogs(LogsState):
         del self._futures[(future.topic_id, future.partition)]
         source = self._take_out(current)
         self._add(target, future)
-        if current.has_files:
-            self._remove_files(current, source, now_ms, target if future.has_files else None)
+        if current.partition_dir.exists:
+            self._remove_files(current, source, now_ms, target if future.partition_dir.exists else None)
 
     def is_assigned(self, future: Log, directory_id: bytes | None) -> bool:
         """Returns True if a future log without the log that it copies is to become the partition's log, as in Kafka: in the metadata's directory.

@@ -105,8 +105,8 @@ class LogsState:
         log.grown = self._grown
         log.grown[log] = None
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
-        log.before_files = lambda: self._checkpoints.forget(
-            directory.path, (log.topic, log.partition), lambda: not (log.has_files or log.closed)
+        log.partition_dir.before_files = lambda: self._checkpoints.forget(
+            directory.path, (log.topic, log.partition), lambda: not (log.partition_dir.exists or log.closed)
         )
         log.before_truncation = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 

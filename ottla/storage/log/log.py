@@ -367,8 +367,7 @@ class Log(LogState):
 
     def leave(self) -> None:
         """Stops all writes, also of a running flush, because the log is deleted or set aside."""
-        with self.files_lock:
-            self.closed = True  # from now on no thread creates its files
+        self.stop()
         for segment in self.segments:
             segment.removed = True
 

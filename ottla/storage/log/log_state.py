@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
 from typing import Protocol
 
 from ottla.protocol.records.convert import TARGET_CODECS
@@ -18,6 +17,7 @@ from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.durability import Durability
+from ottla.storage.log.partition_dir import PartitionDir
 from ottla.storage.log.preparation import Preparation
 from ottla.storage.log.roll_policy import roll_deadline
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
@@ -58,7 +58,8 @@ class LogState:
         jitter: float = 0.0,
     ) -> None:
         assert 0 <= log_start_offset <= log_end_offset
-        self.files, self.mappings, self.directory = files, mappings, directory
+        self.files, self.mappings = files, mappings
+        self.partition_dir = PartitionDir(files, directory)
         self.topic, self.partition, self.topic_id = topic, partition, topic_id
         self.segments, self.epochs, self.producers = segments, epochs, producers
         self.log_start_offset = log_start_offset
@@ -70,15 +71,10 @@ class LogState:
         # The failure of the last append, also if the disk was only full.
         self.append_failure: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
-        self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
         self.closed = False
-        self.has_files = True  # False for a log without appends: it has no directory yet
-        self.files_lock = Lock()  # held while the first files are created, on any thread
-        self.snapshots = ProducerSnapshots(files, directory, self.files_lock)
+        self.snapshots = ProducerSnapshots(files, directory, self.partition_dir.lock)
         self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
-        # Called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name.
-        self.before_files: Callable[[], None] | None = None
         # Called before a truncation (with the new log start, if any), to lower the checkpoints.
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
@@ -143,6 +139,10 @@ class LogState:
         self.on_new_active()
 
     @property
+    def directory(self) -> str:
+        return self.partition_dir.path
+
+    @property
     def log_dir(self) -> str:
         """The log directory that contains this log's directory: one disk."""
         return self.directory.rpartition("/")[0]
@@ -169,6 +169,11 @@ class LogState:
     def take_snapshot(self, at_once: bool = False) -> None:
         """Writes a producer snapshot at the log end offset (`ProducerSnapshots.take`)."""
         self.snapshots.take(self.producers, self.log_end_offset, self.segments.bases, self.recovery_point, at_once)
+
+    def stop(self) -> None:
+        """From now on no thread creates files of the log."""
+        with self.partition_dir.lock:
+            self.closed = True
 
     def check_usable(self) -> None:
         if self.failure is not None:

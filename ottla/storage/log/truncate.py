@@ -56,7 +56,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
     start = offset if log_start_offset is None else log_start_offset
     logger.info("Truncating %s-%d fully and starting at offset %d", log.topic, log.partition, start)
     try:
-        if not log.has_files:
+        if not log.partition_dir.exists:
             create_files(log)
         _begin_truncation(log, offset, start)
         log.epochs.clear()
