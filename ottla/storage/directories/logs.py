@@ -132,7 +132,7 @@ class Logs(FutureLogs):
             jitter=self._rng.random(),
         )
         log.advance_high_watermark(known(checkpoint.REPLICATION))
-        log.cleaned_until = min(known(checkpoint.CLEANER), log.log_end_offset)
+        log.cleaning.cleaned(min(known(checkpoint.CLEANER), log.log_end_offset))
         return log
 
     def _leave_closed(self, path: str, name: tuple[str, int], error: Exception) -> None:

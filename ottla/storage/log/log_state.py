@@ -16,6 +16,7 @@ from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
+from ottla.storage.log.cleaning import Cleaning
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.partition_dir import PartitionDir
 from ottla.storage.log.preparation import Preparation
@@ -77,10 +78,7 @@ class LogState:
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
         # Called before a truncation (with the new log start, if any), to lower the checkpoints.
         self.before_truncation: Callable[[int, int | None], None] | None = None
-        self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
-        self.uncleanable: str | None = None  # why the log cleaner skips it
-        # True while a future log copies this one. It is not compacted then: the copy could keep a record whose tombstone is gone.
-        self.is_moving = False
+        self.cleaning = Cleaning()
         for segment in segments:
             segment.cold.epoch_at = epochs.epoch_of
         self._jitter = jitter
@@ -116,6 +114,54 @@ class LogState:
             return self.high_watermark
         # DeleteRecords and retention may remove the first record of an open transaction.
         return min(max(self.producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
+
+    # Moving the offsets. Only an append moves the log end offset forward by itself, because it is the hot path.
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Raises the high watermark, at most to the log end offset. Returns False if it did not change."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        if self.producers.unreplicated:
+            self.producers.on_high_watermark(offset)
+        return True
+
+    def start_at(self, offset: int) -> None:
+        """Raises the log start offset."""
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def end_at(self, offset: int) -> None:
+        """Lowers the log end offset: batches were truncated."""
+        self.log_end_offset = offset
+        self.high_watermark = min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    def restart_at(self, offset: int, start: int) -> None:
+        """The log is empty: the next append is at `offset`."""
+        self.log_end_offset = offset
+        self.log_start_offset = self.high_watermark = start
+
+    def take_over(self, replaced: LogState) -> None:
+        """Takes the place of another log, all of whose batches it has, and takes over what is known of that one and is not in them.
+
+        An epoch may have begun without a batch, compaction may have removed all batches of one, and transactions may be verified.
+        """
+        if self.log_end_offset < replaced.log_end_offset:
+            # The replaced log ends with a gap, which a truncation or compaction left.
+            self.durability.set_gap((self.log_end_offset, replaced.log_end_offset))
+            self.log_end_offset = replaced.log_end_offset
+        self.epochs.replace(replaced.epochs.entries, replaced.epochs.assigned)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self.producers = replaced.producers
+        self.high_watermark = replaced.high_watermark
+        self.cleaning.take_over(replaced.cleaning)
+        self.durability.take_over(replaced.durability)
+        if self.config is not replaced.config:
+            self.update_config(replaced.config)
+        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset <= NEVER
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset}))"

@@ -118,8 +118,7 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
         count = min(count, SEGMENTS_AT_ONCE)
         gone = list(log.segments)[:count]
         log.segments.remove(gone)
-        log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
-        log.epochs.truncate_from_start(log.log_start_offset)
+        log.start_at(max(log.log_start_offset, log.segments[0].base_offset))
     except StorageFailure as failure:
         log.fail(failure)
         raise
