@@ -11,10 +11,10 @@ from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-    EntityData,
     EntryData,
     ValueData,
 )
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.server.network.context import RequestContext
 from ottla.server.quotas.table import (
     CLIENT_ID,
