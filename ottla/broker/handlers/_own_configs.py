@@ -4,6 +4,9 @@ Key and trust stores are files of this machine, which the active controller cann
 broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only; so are values
 that the broker's other ones forbid (`changes.py`), because the controller does not know this broker's file. The levels of loggers (KIP-412) are those of this
 process, and no controller is asked.
+
+Errors:
+    INVALID_REQUEST  a store cannot be used, or a pool of threads changes too much
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """DescribeClientQuotas (48): the quotas of the entities that fit a filter (KIP-546).
 
 A component asks for one type: one name, the default, or any. Strict: entities with a type that was not asked for do not fit.
+
+Errors:
+    INVALID_REQUEST      a component is empty, twice there, or contradicts its match type; ip is beside another type
+    UNSUPPORTED_VERSION  the entity type is unknown
 """
 
 from __future__ import annotations
