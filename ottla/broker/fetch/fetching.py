@@ -38,9 +38,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
     PartitionData,
 )
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
 from ottla.protocol.schema import maker
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.network.context import RequestContext

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.metadata_cache import LEADER_MOVED, MetadataCache
-from ottla.protocol.messages.fetch import FetchableTopicResponse, NodeEndpoint, PartitionData
+from ottla.protocol.messages.fetch import FetchableTopicResponse, PartitionData
+from ottla.protocol.messages.shared_structs import NodeEndpoint
 from ottla.server.network.context import RequestContext
 
 
