@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.fetch.reader import Reader, read, record_position
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
@@ -51,6 +50,7 @@ from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.segment.mappings import Mappings
+from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, join, topic_id
@@ -196,14 +196,11 @@ class ReplicationHarness:
             TOPIC, topic_id(TOPIC), 0, log.log_end_offset, 1 << 20, partition.leader_epoch, log.latest_epoch,
             log.log_start_offset, log.high_watermark,
         )  # fmt: skip
-        reader = Reader(follower.id, follower.epoch, read_committed=False, require_leader=True)
         leader = self.brokers[partition.leader_id]
         where = f"{leader.id} -> {broker_id}:"
-        try:
-            record_position(leader.partition, asked, reader, self.clock.mono_ms())
-            answer = read(leader.partition, asked, reader, 1 << 20, True)
-        except KafkaError as error:
-            self.say(f"{where} {error.code.name}")
+        answer = fetched(leader.partition, asked, follower.id, follower.epoch, self.clock.mono_ms())
+        if answer.error_code:
+            self.say(f"{where} {ErrorCode(answer.error_code).name}")
             return
         self._take(follower, answer, where)
 
