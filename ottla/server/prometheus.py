@@ -10,14 +10,16 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ottla.protocol.work import Work
 from ottla.server.clock import Clock
 from ottla.server.metrics import COUNTER, Family, Registry
+from ottla.server.turns import run_in_turns
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 #: The time of a scrape in one turn of the event loop, and the number of samples between two reads of the clock.
-SLICE_MS = 2
+TURN_NS = 2_000_000
 RENDERED_AT_ONCE = 100
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: The timeout of a scrape; Prometheus' own default is 10 s.
@@ -40,36 +42,26 @@ def to_metrics(families: list[Family]) -> Iterator[Metric]:
 
 
 async def scrape(registry: Registry, clock: Clock) -> bytes:
-    """Returns the text of one scrape, with the process's own metrics, made on the event loop in slices."""
+    """Returns the text of one scrape, with the process's own metrics, made in turns of the event loop."""
+    return await run_in_turns(clock, _scraping(registry), TURN_NS)
+
+
+def _scraping(registry: Registry) -> Work[bytes]:
     from prometheus_client import GC_COLLECTOR, PROCESS_COLLECTOR
 
-    pause = _Pause(clock)
     families: dict[str, Family] = {}
     for family in registry.families():
         known = families.setdefault(family.name, Family(family.name, family.kind, family.doc, []))
         known.samples.extend(family.samples)
-        await pause()
+        yield None
     parts: list[bytes] = []
     for family in families.values():
         for first in range(0, max(1, len(family.samples)), RENDERED_AT_ONCE):
             text = _render(to_metrics([family._replace(samples=family.samples[first : first + RENDERED_AT_ONCE])]))
             parts.append(text if first == 0 else _without_header(text))
-            await pause()
+            yield None
     parts.extend(_render(collector.collect()) for collector in (PROCESS_COLLECTOR, GC_COLLECTOR))
     return b"".join(parts)
-
-
-class _Pause:
-    """Ends the turn of the event loop when it is long enough; it is awaited often."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._began_ms = clock.mono_ms()
-
-    async def __call__(self) -> None:
-        if self._clock.mono_ms() - self._began_ms >= SLICE_MS:
-            await asyncio.sleep(0)
-            self._began_ms = self._clock.mono_ms()
 
 
 def _render(metrics: Any) -> bytes:
