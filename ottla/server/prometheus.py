@@ -1,12 +1,7 @@
-"""Metrics for Prometheus: the text of a scrape, for the admin listener, and an endpoint with a thread of its own.
-
-That thread only waits: the event loop, which changes the counts, also reads them.
-"""
+"""Metrics for Prometheus: the text of a scrape, which the admin listener serves."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +14,9 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 #: The time of a scrape in one turn of the event loop, and the number of samples between two reads of the clock.
-TURN_NS = 2_000_000
+SCRAPE_TURN_NS = 2_000_000
 RENDERED_AT_ONCE = 100
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: The timeout of a scrape; Prometheus' own default is 10 s.
-COLLECT_TIMEOUT_S = 5.0
 
 
 def to_metrics(families: list[Family]) -> Iterator[Metric]:
@@ -43,7 +36,7 @@ def to_metrics(families: list[Family]) -> Iterator[Metric]:
 
 async def scrape(registry: Registry, clock: Clock) -> bytes:
     """Returns the text of one scrape, with the process's own metrics, made in turns of the event loop."""
-    return await run_in_turns(clock, _scraping(registry), TURN_NS)
+    return await run_in_turns(clock, _scraping(registry), SCRAPE_TURN_NS)
 
 
 def _scraping(registry: Registry) -> Work[bytes]:
@@ -83,54 +76,3 @@ class _Once:
 def _without_header(text: bytes) -> bytes:
     """Removes HELP and TYPE, which may occur only once, before the samples of a name."""
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
-
-
-class _Collector:
-    def __init__(self, collect: Any) -> None:
-        self._collect = collect
-
-    def collect(self) -> Iterator[Metric]:
-        return to_metrics(self._collect())
-
-    def describe(self) -> list[Metric]:
-        """Returns nothing, because a description would need a collection."""
-        return []
-
-
-class PrometheusExporter:
-    """Serves `/metrics` on a port of a node."""
-
-    def __init__(self, registry: Registry, host: str, port: int) -> None:
-        self._registry = registry
-        self._host = host
-        self._port = port
-        self._server: Any = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def port(self) -> int:
-        """The bound port."""
-        port: int = self._server.server_port
-        return port
-
-    async def start(self) -> None:
-        from prometheus_client import GC_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry, start_http_server
-
-        loop = asyncio.get_running_loop()
-
-        async def collect() -> list[Family]:
-            return self._registry.collect()
-
-        def collect_from_thread() -> list[Family]:
-            return asyncio.run_coroutine_threadsafe(collect(), loop).result(COLLECT_TIMEOUT_S)
-
-        collectors = CollectorRegistry(auto_describe=False)
-        for collector in (_Collector(collect_from_thread), PROCESS_COLLECTOR, GC_COLLECTOR):
-            collectors.register(collector)
-        self._server, self._thread = start_http_server(self._port, self._host, collectors)
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            # shutdown waits for the server's thread, which may wait for this event loop.
-            await asyncio.get_running_loop().run_in_executor(None, self._server.shutdown)
-            self._server.server_close()
