@@ -25,7 +25,6 @@ from benchmarks.usage import cpu_seconds
 from benchmarks.watched import Node
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.target import input_of, new_target
-from ottla.broker.groups.shard import replay_consumer_record
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.api import APIS, ApiKey
@@ -174,13 +173,13 @@ def assignment(members: int, partitions: int) -> None:
                 value = ConsumerGroupMemberMetadataValue(
                     subscribed_topic_names=["t"], server_assignor=assignor, classic_member_metadata=None
                 )
-                replay_consumer_record(group, ConsumerGroupMemberMetadataKey("g", f"m-{n}"), value)
+                group.replay(ConsumerGroupMemberMetadataKey("g", f"m-{n}"), value)
             group.epoch += 1
             begin = time.perf_counter()
             records = new_target(input_of(group, topics, assignor), 0)
             taken_ms.append((time.perf_counter() - begin) * 1000)
             for key, new in records:
-                replay_consumer_record(group, key, new)
+                group.replay(key, new)
         print(
             f"| {assignor}: {partitions:,} partitions for {members} members | {statistics.median(taken_ms):.1f} ms,"
             f" at most {max(taken_ms):.1f} ms | goal 50 ms |"

@@ -12,6 +12,7 @@ from ottla.broker.cluster.streams_topics import StreamsTopics
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.service import GroupCoordinator
 from ottla.broker.groups.share.service import ShareGroupCoordinator
 from ottla.broker.long_work import LongWork
@@ -45,6 +46,7 @@ class BrokerComponents:
     share_leaders: ShareLeaders
     share: ShareGroups
     share_groups: ShareGroupCoordinator
+    group_deletion: GroupDeletion
     fetch_sessions: FetchSessionCache
     wheel: TimerWheel
     #: fetch.max.bytes, which every fetch reads.

@@ -20,10 +20,12 @@ from ottla.broker.cluster.streams_topics import StreamsTopics
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.coordinator.coordinator import CoordinatorLeadership
 from ottla.broker.fetch.rejoining import Rejoining
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.full_disks import FullDisks
-from ottla.broker.groups.wiring import GroupMetadataLeadership, group_coordinator, share_group_coordinator
+from ottla.broker.groups.deletion import GroupDeletion
+from ottla.broker.groups.wiring import group_coordinator, share_group_coordinator
 from ottla.broker.handlers.metadata import encoder_of_topics
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
@@ -35,16 +37,17 @@ from ottla.broker.routes import broker_routes
 from ottla.broker.scheduled_tasks import ScheduledTasks
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
-from ottla.broker.share.wiring import ShareGroups, ShareStateLeadership, persister, share_coordinator
+from ottla.broker.share.wiring import ShareGroups, persister, share_coordinator
 from ottla.broker.telemetry.service import Telemetry
-from ottla.broker.transactions.wiring import TransactionStateLeadership, transactions
+from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions.wiring import transactions
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
-from ottla.storage.logs import Logs
+from ottla.storage.directories.logs import Logs
 
 #: Kafka gives each attempt the socket timeout of controllers, 30 s, and makes three; `ottla dev` kills after 30 s in all.
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 10_000
@@ -79,22 +82,20 @@ class BrokerNode:
             world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch, security
         )
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas)
-        group_metadata = GroupMetadataLeadership(self.groups)
-        self.replicas.listeners.append(group_metadata)
+        self.replicas.listeners.append(CoordinatorLeadership(GROUP_METADATA_TOPIC, self.groups))
         self.channels = BrokerChannels(world, configs, self.metadata, security)
         self.assumed_fencing = AssumedFencing(world, configs, self.metadata, lifecycle, security)
         producer_ids = ProducerIds(world, configs.node_id, controller, lifecycle)
         self.transactions = transactions(
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
-        self.replicas.listeners.append(TransactionStateLeadership(self.transactions.coordinator))
-        held_answers = HeldAnswers(world.clock, wheel)
+        transactions_led = CoordinatorLeadership(TRANSACTION_STATE_TOPIC, self.transactions.coordinator)
+        self.replicas.listeners.append(transactions_led)
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.share_coordinator = share_coordinator(
             world, configs, self.metadata, self.replicas, self.groups.runtime.turns
         )
-        share_state = ShareStateLeadership(self.share_coordinator)
-        self.replicas.listeners.append(share_state)
+        self.replicas.listeners.append(CoordinatorLeadership(SHARE_GROUP_STATE_TOPIC, self.share_coordinator))
         share_persister = persister(
             world, configs, self.metadata, self.share_coordinator, self.channels, topic_creation
         )
@@ -120,10 +121,11 @@ class BrokerNode:
             share_groups=share_group_coordinator(
                 world, configs, self.metadata, self.replicas, self.groups, self.channels, share_persister
             ),
+            group_deletion=GroupDeletion(self.groups, share_persister),
             fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
-            held_answers=held_answers,
+            held_answers=HeldAnswers(world.clock, wheel),
             long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
@@ -133,8 +135,8 @@ class BrokerNode:
         )
         self.routes: list[Route] = broker_routes(self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
-        self.publisher.listeners += [group_metadata.on_metadata_update, share_state.on_metadata_update]
-        self.publisher.listeners += [held_answers.on_metadata_update, topic_creation.on_metadata_update]
+        self.publisher.listeners += [self.groups.on_metadata_update, self.share_coordinator.on_metadata_update]
+        self.publisher.listeners += [self.components.held_answers.on_metadata_update, topic_creation.on_metadata_update]
         self.publisher.listeners += [self.channels.on_metadata_update, self.components.telemetry.on_metadata_update]
         self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
         self._log_cleaner = LogCleaner(world, configs, logs)

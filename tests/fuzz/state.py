@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups import describe, expiry, offsets
+from ottla.broker.groups import deletion, describe, expiry, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.consumer import describe as consumer_describe
 from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
@@ -131,7 +131,7 @@ def groups(data: bytes) -> None:
     loading = Shard(shard, GroupRecordCodec())
     loading.load(entries(data))
     loading.decided(shard.on_loaded(NOW_MS).records)
-    names = [*shard.groups, *shard.consumer_groups, *shard.streams_groups]
+    names = [*shard.groups]
     consumer_describe.describe(shard, names)
     describe.describe(shard, names, True)
     for group in describe.groups_of(shard, set()):
@@ -141,7 +141,7 @@ def groups(data: bytes) -> None:
             offsets.fetch(shard, OffsetFetchRequestGroup(group_id=name, topics=None), True)
     loading.decided(offsets.on_topics_deleted(shard, NOW_MS, frozenset({"t"})).records)
     loading.decided(expiry.expire(shard, NOW_MS).records)
-    loading.decided(describe.delete(shard, NOW_MS, names).records)
+    loading.decided(deletion.delete(shard, NOW_MS, names).records)
     shard.on_unloaded()
 
 

@@ -15,7 +15,7 @@ from ottla.broker.coordinator.partitions import partition_for
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
 from ottla.controller.raft.roles import Candidate, Leader
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from tests.controller.images import same_content
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.history import TopicPartition, Violation

@@ -30,11 +30,13 @@ from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
 from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage import future_copy, replay
+from ottla.storage.directories import future_copy
 from ottla.storage.epochs import LeaderEpochs
-from ottla.storage.log import Log
-from ottla.storage.producer_state import ProducerState
-from ottla.storage.segment import Segment
+from ottla.storage.log import replay
+from ottla.storage.log.durability import Durability
+from ottla.storage.log.log import Log
+from ottla.storage.producers.producer_state import ProducerState
+from ottla.storage.segment.segment import Segment
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
 from tests.sim import controller_mutants
@@ -285,7 +287,9 @@ REPLICATION = {
     "producers-forgotten": _mutant(
         "recovery does not rebuild the producers' state", (replay, "rebuild_producers", lose_producers)
     ),
-    "directory-not-synced": _mutant("the directory of a new partition is not synced", (Log, "entry_synced", ALWAYS)),
+    "directory-not-synced": _mutant(
+        "the directory of a new partition is not synced", (Durability, "entry_synced", ALWAYS)
+    ),
     "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
 }
 CONSUMER_GROUPS = {

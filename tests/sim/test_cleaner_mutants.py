@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from ottla.protocol.records.batch import BatchView
-from ottla.storage import checkpoint, cleaner, log_files
-from ottla.storage.cleaner_filter import Keep, TransactionsSeen
-from ottla.storage.cleaner_plan import Plan
-from ottla.storage.log import Log
-from ottla.storage.logs import Logs
-from ottla.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.storage import checkpoint
+from ottla.storage.cleaner import cleaner
+from ottla.storage.cleaner.cleaner_filter import Keep, TransactionsSeen
+from ottla.storage.cleaner.cleaner_plan import Plan
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log import log_files
+from ottla.storage.log.log import Log
+from ottla.storage.segment.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
 from tests.effort import seeds
 from tests.sim.directed_histories import cleaner_histories_of
 from tests.sim.noticed import seeds_for

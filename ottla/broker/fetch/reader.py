@@ -19,7 +19,7 @@ from ottla.controller.metadata.cluster import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from ottla.protocol.schema import maker
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
     from ottla.server.network.context import RequestContext
     from ottla.server.network.route import Route
-    from ottla.storage.log import Log
+    from ottla.storage.log.log import Log
 
 NO_BYTES: Buffer = b""
 Found: TypeAlias = "tuple[FetchPartition, Partition, Log]"

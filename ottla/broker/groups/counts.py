@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ottla.broker.groups.group import GroupType
 
 
 @dataclass(slots=True)
@@ -12,7 +15,4 @@ class GroupCounts:
     offset_commits: int = 0
     offset_expirations: int = 0
     offset_deletions: int = 0
-    classic_rebalances: int = 0
-    consumer_rebalances: int = 0
-    share_rebalances: int = 0
-    streams_rebalances: int = 0
+    rebalances: Counter[GroupType] = field(default_factory=Counter)

@@ -14,20 +14,13 @@ An offset with an expiry of its own (OffsetCommit v2-4) goes by that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 from ottla.broker.coordinator.sweep import sweep
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.state import EMPTY, STABLE
-from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.state import GroupState
-from ottla.broker.groups.describe import tombstones
+from ottla.broker.groups.committed import NO_TIMESTAMP
+from ottla.broker.groups.group import Group
 from ottla.broker.groups.records import offset_commit_record
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.state import GroupState as StreamsGroupState
 
 log = logging.getLogger(__name__)
 
@@ -39,32 +32,29 @@ def expire(shard: GroupShard, now_ms: int) -> Unasked:
     """Write tombstones for the expired offsets of this shard, a bounded number of groups in each turn of the loop."""
 
     def look(group_id: str, records: list[CoordinatorRecord]) -> int:
-        group = shard.any_group(group_id)
-        if group is None or group_id in shard.unreadable:
+        group = shard.groups.get(group_id)
+        if group is None or not group.should_expire or group_id in shard.unreadable:
             return 1
         before = len(records)
         is_over = _expire_offsets(shard, group, now_ms, records)
         if len(records) > before:
             shard.counts.offset_expirations += len(records) - before
             log.info("Removed %d expired offsets of group %s", len(records) - before, group_id)
-        if is_over and group.state in (EMPTY, GroupState.EMPTY, StreamsGroupState.EMPTY):
-            generation = group.generation if isinstance(group, ClassicGroup) else group.epoch
-            log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, generation)
-            records.extend(tombstones(group_id, group))
+        if is_over and group.is_empty:
+            log.info("Group %s transitioned to Dead in generation %d: its offsets expired", group_id, group.generation)
+            records.extend(group.tombstones())
         return 1 + shard.offsets.count(group_id)
 
-    return sweep(shard.timers, SWEEP_KEY, iter([*shard.groups, *shard.consumer_groups, *shard.streams_groups]), look)
+    return sweep(shard.timers, SWEEP_KEY, iter([*shard.groups]), look)
 
 
-def _expire_offsets(
-    shard: GroupShard, group: ClassicGroup | ConsumerGroup | StreamsGroup, now_ms: int, records: list[CoordinatorRecord]
-) -> bool:
+def _expire_offsets(shard: GroupShard, group: Group, now_ms: int, records: list[CoordinatorRecord]) -> bool:
     """Add tombstones of the group's expired offsets. Returns True if no offset is left."""
     topics = shard.offsets.of_group(group.group_id)
     pending = shard.offsets.pending_partitions(group.group_id)
     if not topics:
         return not pending
-    since = _since(group)
+    since = group.offset_expiration()
     if since is None:
         return False
     all_expired = True
@@ -82,20 +72,3 @@ def _expire_offsets(
             else:
                 all_expired = False
     return all_expired and not pending
-
-
-def _since(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Callable[[CommittedOffset], int] | None:
-    """Returns the time from which the retention of the group's offsets counts."""
-    if not isinstance(group, ClassicGroup) or group.protocol_type is None:
-        return _commit_time
-    if group.state is EMPTY:
-        # Records before v2 have no time of the state's change.
-        empty_since_ms = group.state_timestamp_ms
-        return _commit_time if empty_since_ms == NO_TIMESTAMP else lambda offset: empty_since_ms
-    if group.state is STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
-        return _commit_time
-    return None
-
-
-def _commit_time(offset: CommittedOffset) -> int:
-    return offset.commit_timestamp_ms

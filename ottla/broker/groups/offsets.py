@@ -11,13 +11,11 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Produce
 from ottla.broker.coordinator.sweep import sweep, sweep_soon
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.state import DEAD, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.classic.state import PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.commits import commit_of
-from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset, Topics
 from ottla.broker.groups.records import offset_commit_record
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.messages.offset_commit import (
@@ -57,9 +55,10 @@ def commit(
     shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_version: int
 ) -> Outcome[OffsetCommitResponse]:
     """Return one record for each partition whose metadata is not too long."""
-    group = _group_of_commit(shard, request, api_version)
+    _validate_commit(shard, request, api_version)
+    group = shard.find(ClassicGroup, request.group_id)
     if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
-        # A commit is as good as a heartbeat.
+        # A commit is as good as a heartbeat; members of other groups send heartbeats anyway.
         rebalance.restart_session(shard, group, group.members[request.member_id])
     expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
     metadata_max = shard.config.offset_metadata_max_bytes
@@ -93,8 +92,7 @@ def commit_transactional(
     shard: GroupShard, now_ms: int, request: TxnOffsetCommitRequest
 ) -> Outcome[TxnOffsetCommitResponse]:
     """Offsets that stay apart until the producer's marker (KIP-98)."""
-    shard.check_no_share_group(request.group_id)
-    group = shard.any_group(request.group_id)
+    group = shard.groups.get(request.group_id)
     if group is not None:
         group.validate_offset_commit(commit_of(request, None))
     elif request.generation_id_or_member_epoch >= 0:
@@ -125,20 +123,17 @@ def commit_transactional(
     return Outcome(records, TxnOffsetCommitResponse(topics=topics), producer=producer)
 
 
-def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> ClassicGroup | None:
-    """Returns the classic group whose member's session begins again with the commit. Members of consumer groups send heartbeats anyway."""
-    shard.check_no_share_group(request.group_id)
-    group = shard.any_group(request.group_id)
+def _validate_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> None:
+    group = shard.groups.get(request.group_id)
     if group is not None:
         group.validate_offset_commit(commit_of(request, api_version))
-        return group if isinstance(group, ClassicGroup) else None
-    if request.generation_id_or_member_epoch < 0:
+    elif request.generation_id_or_member_epoch < 0:
         # A "simple" group: replaying its first offset creates it.
         shard.check_room(request.group_id)
-        return None
-    raise KafkaError(
-        ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
-    )
+    else:
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
+        )
 
 
 # ---- fetch
@@ -146,11 +141,7 @@ def _group_of_commit(shard: GroupShard, request: OffsetCommitRequest, api_versio
 
 def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
     """Returns the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
-    group = shard.any_group(request.group_id)
-    if isinstance(group, ConsumerGroup | StreamsGroup):
-        group.validate_offset_fetch(request.member_id, request.member_epoch)
-    found = group is not None and group.state is not DEAD
-    offsets = shard.offsets.of_group(request.group_id) if found else {}
+    offsets = _readable_offsets(shard, request)
     wanted: Iterable[tuple[str, bytes, Iterable[int]]]
     if request.topics is None:
         wanted = [(name, ZERO_UUID, list(partitions)) for name, partitions in offsets.items()]
@@ -176,6 +167,20 @@ def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: b
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 
+def _readable_offsets(shard: GroupShard, request: OffsetFetchRequestGroup) -> Topics:
+    """A group that is not found has no offsets; so it is with one of a kind that has none, as in Kafka."""
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return {}
+    try:
+        group.validate_offset_fetch(request.member_id, request.member_epoch)
+    except KafkaError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
+    return shard.offsets.of_group(request.group_id)
+
+
 def _no_offset(index: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(index, -1, -1, "", error)
 
@@ -190,8 +195,8 @@ def _is_of_another_topic(offset: CommittedOffset, topic_id: bytes) -> bool:
 
 def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
     """Write tombstones of the existing offsets; topics that the group subscribes to are rejected (KIP-496)."""
-    group = shard.any_group(request.group_id)
-    if group is None or group.state is DEAD:
+    group = shard.groups.get(request.group_id)
+    if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     group.validate_offset_delete()
     records: list[CoordinatorRecord] = []

@@ -11,16 +11,7 @@ from typing import Any, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.shard import UnreadableValue
-from ottla.broker.groups.share.records import ShareKey
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.internal_topics.consumer_group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 from ottla.protocol.internal_topics.coordinator_records import (
     UnknownRecord,
     decode_key,
@@ -36,34 +27,10 @@ from ottla.protocol.internal_topics.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.protocol.internal_topics.streams_group_records import (
-    StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupMemberMetadataKey,
-    StreamsGroupMetadataKey,
-    StreamsGroupTargetAssignmentMemberKey,
-    StreamsGroupTargetAssignmentMetadataKey,
-    StreamsGroupTopologyKey,
-)
 
 ClassicKey: TypeAlias = GroupMetadataKey | OffsetCommitKey
-ConsumerKey: TypeAlias = (
-    ConsumerGroupMetadataKey
-    | ConsumerGroupMemberMetadataKey
-    | ConsumerGroupTargetAssignmentMetadataKey
-    | ConsumerGroupTargetAssignmentMemberKey
-    | ConsumerGroupCurrentMemberAssignmentKey
-    | ConsumerGroupRegularExpressionKey
-)
-StreamsKey: TypeAlias = (
-    StreamsGroupMetadataKey
-    | StreamsGroupMemberMetadataKey
-    | StreamsGroupTargetAssignmentMetadataKey
-    | StreamsGroupTargetAssignmentMemberKey
-    | StreamsGroupCurrentMemberAssignmentKey
-    | StreamsGroupTopologyKey
-)
-#: The key types that the shard replays.
-GroupKey: TypeAlias = ClassicKey | ConsumerKey | ShareKey | StreamsKey
+#: The keys that the shard replays: these, and those of the kinds of modern groups, which have a `group_id`.
+GroupKey: TypeAlias = Any
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
@@ -77,7 +44,8 @@ RECORDS = {
 
 
 def group_of(key: GroupKey) -> str:
-    return key.group if isinstance(key, ClassicKey) else key.group_id
+    group_id: str = key.group if isinstance(key, ClassicKey) else key.group_id
+    return group_id
 
 
 def group_metadata_record(group_id: str, value: GroupMetadataValue | None) -> CoordinatorRecord:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ottla.broker.coordinator.client_errors import OnError
+from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.listing import Listing
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
-from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups import describe, offsets
@@ -30,13 +30,14 @@ from ottla.broker.groups.share import initialize as share_initialize
 from ottla.broker.groups.streams import describe as streams_describe
 from ottla.broker.groups.streams import heartbeat as streams_heartbeat
 from ottla.broker.groups.streams.answer import StreamsAnswer
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -60,7 +61,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.server.clock import Clock
-from ottla.server.network.reply import Answer, Reply, gather, then
+from ottla.server.network.reply import Answer, Reply, then
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -71,10 +72,8 @@ TOPIC = "__consumer_offsets"
 FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 
-class GroupCoordinator:
-    """`partition_count()` is that of the topic, or the number it will be created with; `cluster` asks the
-    newest metadata; `new_uuid()` gives text for member ids.
-    """
+class GroupCoordinator(Coordinator[GroupCoordinatorShard]):
+    """`cluster` has the newest metadata; `new_uuid()` gives text for member ids."""
 
     def __init__(
         self,
@@ -87,11 +86,10 @@ class GroupCoordinator:
         turns: ShardTurns | None = None,
     ) -> None:
         self.config = config
-        self.partition_count = partition_count
         #: The offset of the newest metadata with a new topic. A broker that starts takes all topics for new.
         self.topics_created_at = -1
         self.counts = GroupCounts()
-        self.runtime: CoordinatorRuntime[GroupCoordinatorShard] = CoordinatorRuntime(
+        runtime = CoordinatorRuntime(
             TOPIC,
             partition_log,
             clock,
@@ -100,16 +98,16 @@ class GroupCoordinator:
             config.offsets_commit_timeout_ms,
             turns,
         )
+        super().__init__(runtime, partition_count)
 
     # ---- notifications of the broker
 
-    def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads a partition of `__consumer_offsets`."""
-        self.runtime.on_elected(partition, leader_epoch)
-
-    def on_resigned(self, partition: int) -> None:
-        """Called when this broker stops leading the partition, or the partition is deleted."""
-        self.runtime.on_resigned(partition)
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Listener of the publisher: delete the offsets of deleted topics, and note that there are new ones."""
+        if any(topic.created for topic in delta.changed_topics.values()) or self.topics_created_at < 0:
+            self.topics_created_at = image.offset
+        deleted = delta.deleted_topics
+        self.on_topics_deleted([topic.name for topic in deleted.values()], deleted)
 
     def on_topics_deleted(self, names: Iterable[str], ids: Iterable[bytes] = ()) -> None:
         """Their offsets go with them, and what share groups know of their partitions."""
@@ -119,13 +117,9 @@ class GroupCoordinator:
         if deleted_ids:
             self.runtime.write_all(share_initialize.delete_of_topics, deleted_ids)
 
-    def close(self) -> None:
-        self.runtime.close()
+    # ---- decisions about one group
 
-    def partition_for(self, group_id: str) -> int:
-        return partition_for(group_id, self.partition_count())
-
-    def _write(
+    def write(
         self,
         group_id: str,
         decide: Callable[Concatenate[GroupShard, int, P], Outcome[T]],
@@ -197,15 +191,15 @@ class GroupCoordinator:
     def leave(self, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self._write(request.group_id, leave.leave, _leave_error, request)
+        return self.write(request.group_id, leave.leave, _leave_error, request)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client
     ) -> Answer[ConsumerGroupHeartbeatResponse]:
-        return self._write(request.group_id, consumer_heartbeat.heartbeat, _consumer_heartbeat_error, request, client)
+        return self.write(request.group_id, consumer_heartbeat.heartbeat, _consumer_heartbeat_error, request, client)
 
     def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsAnswer]:
-        return self._write(request.group_id, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client)
+        return self.write(request.group_id, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client)
 
     # ---- offsets
 
@@ -215,11 +209,11 @@ class GroupCoordinator:
         def on_error(error: KafkaError) -> OffsetCommitResponse:
             return commit_error(request, error.code)
 
-        return self._write(request.group_id, offsets.commit, on_error, request, api_version)
+        return self.write(request.group_id, offsets.commit, on_error, request, api_version)
 
     def commit_transactional_offsets(self, request: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
         """Commit offsets in a transaction. The caller has verified that the transaction includes the group's partition (KIP-890)."""
-        return self._write(
+        return self.write(
             request.group_id,
             offsets.commit_transactional,
             lambda error: txn_commit_error(request, error.code),
@@ -236,7 +230,7 @@ class GroupCoordinator:
     def delete_offsets(self, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self._write(
+        return self.write(
             request.group_id, offsets.delete, lambda error: OffsetDeleteResponse(error_code=error.code), request
         )
 
@@ -249,7 +243,7 @@ class GroupCoordinator:
 
             return self.runtime.read(partition, describe.describe, on_error, part, error_since)
 
-        return self._by_partition(group_ids, ask)
+        return self.by_partition(group_ids, ask)
 
     def describe_consumer_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedConsumerGroup]]:
         return self.describe_modern(group_ids, consumer_describe.describe, DescribedConsumerGroup)
@@ -272,26 +266,8 @@ class GroupCoordinator:
             return self.runtime.read(partition, look, on_error, part)
 
         invalid = [failed(ErrorCode.INVALID_GROUP_ID, None, group_id) for group_id in group_ids if not group_id]
-        described = self._by_partition([group_id for group_id in group_ids if group_id], ask)
+        described = self.by_partition([group_id for group_id in group_ids if group_id], ask)
         return then(described, lambda groups: invalid + groups)
-
-    def delete(self, group_ids: Sequence[str]) -> Answer[list[DeletableGroupResult]]:
-        def ask(partition: int, part: list[str]) -> Answer[list[DeletableGroupResult]]:
-            def on_error(error: KafkaError) -> list[DeletableGroupResult]:
-                return [DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in part]
-
-            return self.runtime.write(partition, describe.delete, on_error, part)
-
-        return self._by_partition(group_ids, ask)
-
-    def _by_partition(
-        self, group_ids: Sequence[str], ask: Callable[[int, list[str]], Answer[builtins.list[T]]]
-    ) -> Answer[builtins.list[T]]:
-        parts: dict[int, list[str]] = {}
-        for group_id in group_ids:
-            parts.setdefault(self.partition_for(group_id), []).append(group_id)
-        answers = [ask(partition, part) for partition, part in parts.items()]
-        return gather(answers, lambda lists: [item for items in lists for item in items])
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
         """List the groups of all shards of this broker in turns of the loop; case is ignored.

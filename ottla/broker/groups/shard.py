@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.timers import Timers
@@ -16,36 +16,25 @@ from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.counts import GroupCounts
+from ottla.broker.groups.group import Group, GroupType
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.records import ConsumerKey, GroupKey, StreamsKey, group_of
+from ottla.broker.groups.records import GroupKey, group_of
 from ottla.broker.groups.share.group import ShareGroup
-from ottla.broker.groups.share.records import ShareKey
-from ottla.broker.groups.streams import replay as streams_replay
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.consumer_group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
-from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue
-from ottla.protocol.internal_topics.share_group_records import (
-    ShareGroupCurrentMemberAssignmentKey,
-    ShareGroupMemberMetadataKey,
-    ShareGroupMetadataKey,
-    ShareGroupStatePartitionMetadataKey,
-    ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMetadataKey,
-)
+from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 
-#: A share group is at the epoch after this one when its first member has joined, as in Kafka.
-NEW_SHARE_GROUP_EPOCH = 1
+G = TypeVar("G", bound=Group)
+
+ModernKind: TypeAlias = type[ConsumerGroup] | type[ShareGroup] | type[StreamsGroup]
+#: The kind of group that a record is of, by the class of the record's key.
+MODERN_KINDS: Mapping[type, ModernKind] = {
+    key: kind for kind in (ConsumerGroup, ShareGroup, StreamsGroup) for key in kind.record_keys()
+}
 
 
 class Client(NamedTuple):
@@ -74,6 +63,15 @@ class ClusterView(NamedTuple):
     compute: TargetWorker
     hashes: TopicHashes
 
+    def settings_of(self, group: AnyModernGroup) -> ConsumerGroupSettings | StreamsGroupSettings:
+        """The timeouts and intervals that each group may override."""
+        of_kind: Callable[[str], ConsumerGroupSettings | StreamsGroupSettings] = self.consumer_settings
+        if group.type is GroupType.SHARE:
+            of_kind = self.share_settings
+        elif group.type is GroupType.STREAMS:
+            of_kind = self.streams_settings
+        return of_kind(group.group_id)
+
 
 class GroupShard:
     """`wall_ms` is for what timers set off; requests bring their own time."""
@@ -93,11 +91,8 @@ class GroupShard:
         self.new_uuid = new_uuid
         self.cluster = cluster
         self.counts = GroupCounts() if counts is None else counts
-        # An id is that of a group of one kind: these have no key in common.
-        self.groups: dict[str, ClassicGroup] = {}
-        self.consumer_groups: dict[str, ConsumerGroup] = {}
-        self.share_groups: dict[str, ShareGroup] = {}
-        self.streams_groups: dict[str, StreamsGroup] = {}
+        # Groups of every kind: an id is that of one group.
+        self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
         # The offset of the newest replayed record.
         self.newest_offset = -1
@@ -111,109 +106,87 @@ class GroupShard:
         self.newest_offset = offset
         if self.unreadable:
             self._is_readable_again(key)
-        if isinstance(key, GroupMetadataKey):
+        if isinstance(key, OffsetCommitKey):
+            self._replay_offset(offset, producer_id, key, value)
+        elif isinstance(key, GroupMetadataKey):
             self._replay_group(key.group, value)
-        elif isinstance(key, ConsumerKey):
-            self._replay_consumer_group(key, value)
-        elif isinstance(key, ShareKey):
-            self._replay_share_group(key, value)
-        elif isinstance(key, StreamsKey):
-            self._replay_streams_group(key, value)
-        elif value is None:
-            self.offsets.replay_tombstone(key.group, key.topic, key.partition)
         else:
-            if self.any_group(key.group) is None:
-                self.groups[key.group] = ClassicGroup(key.group)
-            self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
+            self._replay_modern_group(key, value)
+
+    def _replay_offset(self, offset: int, producer_id: int, key: OffsetCommitKey, value: Any) -> None:
+        if value is None:
+            self.offsets.replay_tombstone(key.group, key.topic, key.partition)
+            return
+        if key.group not in self.groups:
+            self.groups[key.group] = ClassicGroup(key.group)
+        self.offsets.replay_commit(offset, producer_id, key.group, key.topic, key.partition, value)
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """Replace the group by the one of a record. An active coordinator carries the soft state over."""
+        group = self.find(ClassicGroup, group_id)
         if value is None:
-            self.groups.pop(group_id, None)
-        elif self._is_loaded and (group := self.groups.get(group_id)) is not None:
+            if group is not None:
+                del self.groups[group_id]
+        elif self._is_loaded and group is not None:
             group.adopt(value)
         else:
             self.groups[group_id] = recorded_group(group_id, value)
 
-    def _replay_consumer_group(self, key: ConsumerKey, value: Any) -> None:
-        """Any record makes the group, as compaction may have taken the ones before it; the group's own tombstone ends it."""
-        group = self.consumer_groups.get(key.group_id)
+    def _replay_modern_group(self, key: Any, value: Any) -> None:
+        """Any record makes the group, as compaction may have taken the ones before it; the group's own tombstone ends it.
+
+        The group takes the place of one of another kind, whose tombstones came before. Committed offsets outlive it.
+        """
+        group_id, kind = key.group_id, MODERN_KINDS[key.__class__]
+        group = self.find(kind, group_id)
         if group is None:
             if value is None:
                 return
-            self.groups.pop(key.group_id, None)
-            group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
-        if value is None and isinstance(key, ConsumerGroupMetadataKey):
-            del self.consumer_groups[key.group_id]
-            if self.offsets.of_group(key.group_id):
-                self.groups[key.group_id] = ClassicGroup(key.group_id)
-        else:
-            replay_consumer_record(group, key, value)
+            group = self.groups[group_id] = kind(group_id)
+        if value is not None or key.__class__ is not kind.records.group:
+            group.replay(key, value)
+            return
+        del self.groups[group_id]
+        if self.offsets.of_group(group_id):
+            self.groups[group_id] = ClassicGroup(group_id)
 
-    def _replay_share_group(self, key: ShareKey, value: Any) -> None:
-        """Any record makes the group, as that of a consumer group."""
-        group = self.share_groups.get(key.group_id)
-        if group is None:
-            if value is None:
-                return
-            group = self.share_groups[key.group_id] = ShareGroup(key.group_id)
-        match key:
-            case ShareGroupMetadataKey() if value is None:
-                del self.share_groups[key.group_id]
-            case ShareGroupMetadataKey():
-                group.replay_group(value)
-            case ShareGroupMemberMetadataKey():
-                group.replay_member(key.member_id, value)
-            case ShareGroupTargetAssignmentMetadataKey():
-                group.replay_assignment_epoch(value)
-            case ShareGroupTargetAssignmentMemberKey():
-                group.replay_target(key.member_id, value)
-            case ShareGroupCurrentMemberAssignmentKey():
-                group.replay_current_assignment(key.member_id, value)
-            case ShareGroupStatePartitionMetadataKey():
-                group.replay_state_partitions(value)
+    # ---- groups
 
-    def share_group(self, group_id: str, noun: str = "Group") -> ShareGroup:
-        """KafkaError GROUP_ID_NOT_FOUND if there is none, or one of another kind."""
-        group = self.share_groups.get(group_id)
+    def find(self, kind: type[G], group_id: str) -> G | None:
+        """The group if it is one of this kind."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, kind) else None
+
+    def groups_of(self, kind: type[G]) -> list[G]:
+        return [group for group in self.groups.values() if isinstance(group, kind)]
+
+    def group(self, kind: type[G], group_id: str, noun: str = "Group") -> G:
+        """The group; KafkaError GROUP_ID_NOT_FOUND if there is none, or one of another kind."""
+        group = self.find(kind, group_id)
         if group is None:
-            why = f"{noun} {group_id} not found."
-            if self.any_group(group_id) is not None:
-                why = f"Group {group_id} is not a share group."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+            why = f"Group {group_id} is not a {kind.type.value} group."
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, why if group_id in self.groups else f"{noun} {group_id} not found."
+            )
         return group
 
-    def share_group_or_new(self, group_id: str) -> ShareGroup:
-        """A new one is not the shard's before its first record is replayed."""
-        if group_id in self.share_groups or self.any_group(group_id) is not None:
-            return self.share_group(group_id)
+    def check_place_for(self, kind: type[Group], group_id: str) -> None:
+        """KafkaError if a new group of this kind cannot be made, as the id is another group's or there are too many groups."""
+        if group_id in self.groups:
+            self.group(kind, group_id)
         self.check_room(group_id)
-        return ShareGroup(group_id, NEW_SHARE_GROUP_EPOCH)
 
-    def check_no_share_group(self, group_id: str) -> None:
-        """KafkaError for what only groups with committed offsets can do: share groups have none."""
-        if group_id in self.share_groups:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-
-    def _replay_streams_group(self, key: StreamsKey, value: Any) -> None:
-        streams_replay.replay(self.streams_groups, key, value)
-        if key.group_id in self.streams_groups:
-            self.groups.pop(key.group_id, None)
-        elif self.offsets.of_group(key.group_id) and self.any_group(key.group_id) is None:
-            self.groups[key.group_id] = ClassicGroup(key.group_id)
-
-    def any_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
-        """Any group that may have committed offsets."""
-        return self.groups.get(group_id) or self.consumer_groups.get(group_id) or self.streams_groups.get(group_id)
-
-    def has_group(self, group_id: str) -> bool:
-        """Whether there is one, of any kind."""
-        return group_id in self.share_groups or self.any_group(group_id) is not None
+    def group_or_new(self, kind: type[G], group_id: str, new: Callable[[str], G]) -> G:
+        """A new group is not the shard's before its first record is replayed."""
+        group = self.find(kind, group_id)
+        if group is not None:
+            return group
+        self.check_place_for(kind, group_id)
+        return new(group_id)
 
     def check_room(self, group_id: str) -> None:
         """KafkaError if there are as many groups as one partition may have."""
-        count = len(self.groups) + len(self.consumer_groups) + len(self.share_groups) + len(self.streams_groups)
-        self.config.groups.check(count, f"group {group_id}")
+        self.config.groups.check(len(self.groups), f"group {group_id}")
 
     def topic_exists(self, topic_id: bytes) -> bool:
         return self.cluster.topics().by_id(topic_id) is not None
@@ -238,20 +211,3 @@ class GroupShard:
 
     def replay_end_transaction_marker(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_marker(producer_id, committed)
-
-
-def replay_consumer_record(group: ConsumerGroup, key: Any, value: Any) -> None:
-    """Any record of the group but its own tombstone."""
-    match key:
-        case ConsumerGroupMetadataKey():
-            group.replay_group(value)
-        case ConsumerGroupMemberMetadataKey():
-            group.replay_member(key.member_id, value)
-        case ConsumerGroupTargetAssignmentMetadataKey():
-            group.replay_assignment_epoch(value)
-        case ConsumerGroupTargetAssignmentMemberKey():
-            group.replay_target(key.member_id, value)
-        case ConsumerGroupCurrentMemberAssignmentKey():
-            group.replay_current_assignment(key.member_id, value)
-        case ConsumerGroupRegularExpressionKey():
-            group.replay_regex(key.regular_expression, value)

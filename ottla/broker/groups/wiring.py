@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
 from ottla.broker.groups.modern.offload import TargetWorker
@@ -17,13 +18,10 @@ from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import ClusterView
 from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.end_offsets import EndOffsets
 from ottla.broker.share.persister import Persister
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import new_uuid
 from ottla.server.config.group import effective_group_values
@@ -55,10 +53,6 @@ def group_coordinator(
 ) -> GroupCoordinator:
     """Return the group coordinator of one broker process."""
 
-    def partition_count() -> int:
-        topic = metadata.image.topics.by_name(TOPIC)
-        return configs["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
-
     def settings(names: Sequence[str], group_id: str) -> ConsumerGroupSettings:
         overrides = metadata.image.configs.for_group(group_id)
         if not overrides:
@@ -83,7 +77,7 @@ def group_coordinator(
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
-        partition_count,
+        partition_counter(metadata, configs, TOPIC, "offsets.topic.num.partitions"),
         ClusterView(
             lambda: metadata.image.topics,
             partial(settings, CONSUMER_SETTINGS),
@@ -119,25 +113,3 @@ def share_group_coordinator(
 
     end_offsets = EndOffsets(world, configs.node_id, metadata, channels, end_offset)
     return ShareGroupCoordinator(groups, persister, Cluster(lambda: metadata.image.topics, end_offsets.find))
-
-
-class GroupMetadataLeadership:
-    """`LeadershipListener` of replicas: this broker becomes or stops being leader of partitions of `__consumer_offsets`."""
-
-    def __init__(self, groups: GroupCoordinator) -> None:
-        self._groups = groups
-
-    def on_leader(self, partition: Partition) -> None:
-        if partition.topic == TOPIC:
-            self._groups.on_elected(partition.index, partition.leader_epoch)
-
-    def on_resigned(self, partition: Partition) -> None:
-        if partition.topic == TOPIC:
-            self._groups.on_resigned(partition.index)
-
-    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Listener of the publisher: delete the offsets of deleted topics, and note that there are new ones."""
-        if any(topic.created for topic in delta.changed_topics.values()) or self._groups.topics_created_at < 0:
-            self._groups.topics_created_at = image.offset
-        deleted = delta.deleted_topics
-        self._groups.on_topics_deleted([topic.name for topic in deleted.values()], deleted)

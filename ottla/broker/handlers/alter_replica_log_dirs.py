@@ -15,8 +15,8 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from ottla.server.network.context import RequestContext
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.partition_dir import has_future_name
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.log.partition_dir import has_future_name
 
 
 def handle(

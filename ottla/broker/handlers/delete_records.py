@@ -20,8 +20,8 @@ from ottla.protocol.messages.delete_records import (
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply
+from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log_dirs import LogDir
 
 HIGH_WATERMARK = -1
 

@@ -16,9 +16,9 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.server.network.context import RequestContext
+from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import LogDir
+from ottla.storage.log.log import Log
 
 UNKNOWN = -1
 

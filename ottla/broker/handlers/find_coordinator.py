@@ -83,7 +83,7 @@ def _find(broker: BrokerComponents, key_type: int, key: str, context: RequestCon
         partition = broker.transactions.coordinator.partition_for(key)
     elif key_type == SHARE and _finds_share(broker, context):
         try:
-            partition = broker.share.coordinator.partition_for(parse_coordinator_key(key))
+            partition = broker.share.coordinator.partition_for(parse_coordinator_key(key).coordinator_key)
         except ValueError:
             return ErrorCode.INVALID_REQUEST, NO_NODE
     else:

@@ -33,8 +33,8 @@ from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
-from ottla.storage import lookup
 from ottla.storage.errors import CorruptFile, StorageFailure
+from ottla.storage.log import lookup
 
 logger = logging.getLogger(__name__)
 

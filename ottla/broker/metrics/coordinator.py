@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import TypeVar
 
 from ottla.broker.coordinator.context import State
 from ottla.broker.groups.classic.state import GroupState as ClassicState
 from ottla.broker.groups.consumer.state import GroupState as ConsumerState
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.service import GroupCoordinator
 from ottla.broker.groups.share.state import GroupState as ShareState
 from ottla.broker.groups.streams.state import GroupState as StreamsState
 from ottla.broker.transactions.service import TransactionCoordinator
 from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
-
-StateT = TypeVar("StateT", bound=Enum)
 
 METRICS = "kafka_server_groupcoordinatormetrics"
 CLASSIC = "kafka_coordinator_group_groupmetadatamanager"
@@ -26,23 +24,19 @@ def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
     """Groups are counted in the loaded shards."""
     runtime, counts, times = groups.runtime, groups.counts, groups.runtime.load_times
     shards = [runtime.shard(partition) for partition in runtime.active_partitions()]
-    classic = Counter(group.state for shard in shards for group in shard.groups.values())
-    consumer = Counter(group.state for shard in shards for group in shard.consumer_groups.values())
-    share = Counter(group.state for shard in shards for group in shard.share_groups.values())
-    streams = Counter(group.state for shard in shards for group in shard.streams_groups.values())
+    states: dict[GroupType, Counter[Enum]] = {kind: Counter() for kind in GroupType}
+    for shard in shards:
+        for group in shard.groups.values():
+            states[group.type][group.state] += 1
+    classic = states[GroupType.CLASSIC]
     yield gauge(f"{CLASSIC}_numgroups", "Classic groups", classic.total())
     for state in ClassicState:
         yield gauge(f"{CLASSIC}_numgroups{state.value.lower()}", f"Classic groups in {state.value}", classic[state])
-    protocols = (
-        ("classic", classic.total()),
-        ("consumer", consumer.total()),
-        ("share", share.total()),
-        ("streams", streams.total()),
-    )
+    protocols = ((kind.value, counted.total()) for kind, counted in states.items())
     yield _gauges("group_count", "Groups by protocol", "protocol", protocols)
-    yield _by_state("consumer", ConsumerState, consumer)
-    yield _by_state("share", ShareState, share)
-    yield _by_state("streams", StreamsState, streams)
+    yield _by_state("consumer", ConsumerState, states[GroupType.CONSUMER])
+    yield _by_state("share", ShareState, states[GroupType.SHARE])
+    yield _by_state("streams", StreamsState, states[GroupType.STREAMS])
     partitions = (
         (state.name.lower(), runtime.states()[state]) for state in (State.LOADING, State.ACTIVE, State.FAILED)
     )
@@ -56,13 +50,21 @@ def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
     yield counter(f"{METRICS}_offset_expiration_count", "Offsets that expired", counts.offset_expirations)
     yield counter(f"{METRICS}_offset_deletion_count", "Offsets deleted", counts.offset_deletions)
     yield counter(
-        f"{METRICS}_group_completed_rebalance_count", "Rebalances of classic groups", counts.classic_rebalances
+        f"{METRICS}_group_completed_rebalance_count",
+        "Rebalances of classic groups",
+        counts.rebalances[GroupType.CLASSIC],
     )
     yield counter(
-        f"{METRICS}_consumer_group_rebalance_count", "Rebalances of consumer groups", counts.consumer_rebalances
+        f"{METRICS}_consumer_group_rebalance_count",
+        "Rebalances of consumer groups",
+        counts.rebalances[GroupType.CONSUMER],
     )
-    yield counter(f"{METRICS}_share_group_rebalance_count", "Rebalances of share groups", counts.share_rebalances)
-    yield counter(f"{METRICS}_streams_group_rebalance_count", "Rebalances of streams groups", counts.streams_rebalances)
+    yield counter(
+        f"{METRICS}_share_group_rebalance_count", "Rebalances of share groups", counts.rebalances[GroupType.SHARE]
+    )
+    yield counter(
+        f"{METRICS}_streams_group_rebalance_count", "Rebalances of streams groups", counts.rebalances[GroupType.STREAMS]
+    )
 
 
 def transaction_metrics(coordinator: TransactionCoordinator) -> Iterator[Family]:
@@ -71,7 +73,7 @@ def transaction_metrics(coordinator: TransactionCoordinator) -> Iterator[Family]
     yield counter("ottla_transaction_markers_refused", doc, coordinator.refused_markers)
 
 
-def _by_state(kind: str, states: type[Enum], counted: Counter[StateT]) -> Family:
+def _by_state(kind: str, states: type[Enum], counted: Counter[Enum]) -> Family:
     by_name = {state.value: count for state, count in counted.items()}
     samples = ((state.value.lower(), by_name.get(state.value, 0)) for state in states)
     return _gauges(f"{kind}_group_count", f"{kind.capitalize()} groups by state", "state", samples)

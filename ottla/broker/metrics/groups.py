@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.service import GroupCoordinator
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.replication.replicas import Replicas
@@ -15,6 +16,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.server.metrics import GAUGE, Family, Sample
 
 PREFIX = "kafka_consumergroup"
+OF_CONSUMERS = (GroupType.CLASSIC, GroupType.CONSUMER)
 
 
 def group_metrics(groups: GroupCoordinator, replicas: Replicas) -> Iterator[Family]:
@@ -27,8 +29,11 @@ def group_metrics(groups: GroupCoordinator, replicas: Replicas) -> Iterator[Fami
 
 
 def _of(shard: GroupShard, replicas: Replicas) -> Iterator[Family]:
-    members = [Sample({"consumergroup": name}, len(group.members)) for name, group in shard.groups.items()]
-    members += [Sample({"consumergroup": name}, len(group.members)) for name, group in shard.consumer_groups.items()]
+    members = [
+        Sample({"consumergroup": name}, len(group.members))
+        for name, group in shard.groups.items()
+        if group.type in OF_CONSUMERS
+    ]
     yield Family(f"{PREFIX}_members", GAUGE, "Members of the group", members)
     offsets: list[Sample] = []
     lags: list[Sample] = []

@@ -37,7 +37,7 @@ from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.errors import OutOfResources, StorageFailure, UnexpectedAppendOffset
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

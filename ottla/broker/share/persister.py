@@ -8,10 +8,16 @@ FENCED_LEADER_EPOCH, INVALID_REQUEST (the share partition was never initialized)
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol, TypeVar
 
 from ottla.broker.share.state import SharePartitionKey, ShareState, StateSummary, StateUpdate
+from ottla.protocol.errors import KafkaError
 from ottla.server.network.reply import Reply
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 class Persister(Protocol):
@@ -36,3 +42,18 @@ class Persister(Protocol):
     def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:
         """Epochs and start offset, for administration; raises no leader epoch."""
         ...
+
+
+def when_all(calls: Mapping[K, Reply[T]], then: Callable[[dict[K, T | KafkaError]], None]) -> None:
+    """Call `then` with the outcome of each call."""
+    outcomes: dict[K, T | KafkaError] = {}
+
+    def arrived(key: K, outcome: T | KafkaError) -> None:
+        outcomes[key] = outcome
+        if len(outcomes) == len(calls):
+            then(outcomes)
+
+    for key, call in calls.items():
+        call.when_done(partial(arrived, key))
+    if not calls:
+        then(outcomes)

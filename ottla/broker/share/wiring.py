@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.coordinator.config import from_properties
@@ -18,8 +18,6 @@ from ottla.broker.share.no_persister import NoPersister
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.share.state_persister import StatePersister
-from ottla.controller.metadata.delta import MetadataDelta
-from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
 from ottla.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest
@@ -46,10 +44,6 @@ def share_coordinator(
 ) -> ShareCoordinator:
     """Return the share coordinator of one broker process."""
 
-    def partition_count() -> int:
-        topic = metadata.image.topics.by_name(TOPIC)
-        return configs["share.coordinator.state.topic.num.partitions"] if topic is None else len(topic.partitions)
-
     def prune(partition: int, offset: int) -> None:
         replica = replicas.get(TOPIC, partition)
         log = None if replica is None else replica.local_log(-1, require_leader=True)
@@ -60,7 +54,7 @@ def share_coordinator(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
-        partition_count,
+        partition_counter(metadata, configs, TOPIC, "share.coordinator.state.topic.num.partitions"),
         lambda: metadata.image.topics,
         prune,
         turns,
@@ -89,7 +83,7 @@ def persister(
     def coordinator_of(key: SharePartitionKey) -> int | None:
         if TOPIC not in metadata.image.topics:
             return None
-        return metadata.leader_and_epoch(TOPIC, coordinator.partition_for(key))[0]
+        return metadata.leader_and_epoch(TOPIC, coordinator.partition_for(key.coordinator_key))[0]
 
     def send(to: int, request: object) -> Reply[Any]:
         reply: Reply[Any] = Reply()
@@ -111,22 +105,3 @@ async def _ask(channels: BrokerChannels, to: int, request: object, reply: Reply[
     except KafkaError as error:
         response = error
     reply.complete(response)
-
-
-class ShareStateLeadership:
-    """`LeadershipListener` of replicas: this broker becomes or stops being leader of partitions of `__share_group_state`."""
-
-    def __init__(self, coordinator: ShareCoordinator) -> None:
-        self._coordinator = coordinator
-
-    def on_leader(self, partition: Partition) -> None:
-        if partition.topic == TOPIC:
-            self._coordinator.on_elected(partition.index, partition.leader_epoch)
-
-    def on_resigned(self, partition: Partition) -> None:
-        if partition.topic == TOPIC:
-            self._coordinator.on_resigned(partition.index)
-
-    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Listener of the publisher: delete the states of deleted topics."""
-        self._coordinator.on_topics_deleted(frozenset(delta.deleted_topics))

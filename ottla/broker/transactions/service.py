@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from ottla.broker.coordinator.client_errors import OnError, error_code
+from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.listing import Listing
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
-from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.topic_names import TRANSACTION_STATE_TOPIC
@@ -48,8 +48,8 @@ class ProducerIdSource(Protocol):
     def take(self, receive: Callable[[int, ErrorCode], None]) -> None: ...
 
 
-class TransactionCoordinator:
-    """`partition_count()` is that of the topic, or the number it will be created with."""
+class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
+    """Producers' requests, and the markers that its shards set off."""
 
     def __init__(
         self,
@@ -62,7 +62,6 @@ class TransactionCoordinator:
         turns: ShardTurns | None = None,
     ) -> None:
         self.config = config
-        self.partition_count = partition_count
         self.transaction_version = transaction_version
         self._routes = routes
         self._producer_ids = producer_ids
@@ -70,7 +69,7 @@ class TransactionCoordinator:
         #: Transactions that stay prepared until another coordinator loads them: a partition has refused their marker for good.
         self.refused_markers = 0
         clock = routes.clock
-        self.runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
+        runtime = CoordinatorRuntime(
             TOPIC,
             partition_log,
             clock,
@@ -79,16 +78,12 @@ class TransactionCoordinator:
             config.request_timeout_ms,
             turns,
         )
+        super().__init__(runtime, partition_count)
 
     # ---- notifications of the broker
 
-    def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads a partition of `__transaction_state`."""
-        self.runtime.on_elected(partition, leader_epoch)
-
     def on_resigned(self, partition: int) -> None:
-        """Called when this broker stops leading the partition, or the partition is deleted."""
-        self.runtime.on_resigned(partition)
+        super().on_resigned(partition)
         for transactional_id in [t for t in self._sendings if self.partition_for(t) == partition]:
             self._sendings.pop(transactional_id).stop()
 
@@ -96,10 +91,7 @@ class TransactionCoordinator:
         for sending in self._sendings.values():
             sending.stop()
         self._sendings.clear()
-        self.runtime.close()
-
-    def partition_for(self, transactional_id: str) -> int:
-        return partition_for(transactional_id, self.partition_count())
+        super().close()
 
     # ---- producers
 

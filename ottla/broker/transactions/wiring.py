@@ -7,10 +7,10 @@ from typing import NamedTuple
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.configs import BrokerConfigs
+from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.groups.service import GroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.transactions.config import from_properties
@@ -47,10 +47,6 @@ def transactions(
         partition = metadata.partition(*tp)
         return None if partition is None else partition.leader
 
-    def partition_count() -> int:
-        topic = metadata.image.topics.by_name(TOPIC)
-        return configs["transaction.state.log.num.partitions"] if topic is None else len(topic.partitions)
-
     def coordinator_of(transactional_id: str) -> int:
         leader, _ = metadata.leader_and_epoch(TOPIC, coordinator.partition_for(transactional_id))
         return leader
@@ -62,7 +58,7 @@ def transactions(
         ReplicatedPartitionLog(replicas, world.clock),
         routes,
         producer_ids,
-        partition_count,
+        partition_counter(metadata, configs, TOPIC, "transaction.state.log.num.partitions"),
         lambda: metadata.image.features.level(TRANSACTION_VERSION),
         groups.runtime.turns,
     )
@@ -70,18 +66,3 @@ def transactions(
         routes, coordinator, coordinator_of, lambda: configs["transaction.partition.verification.enable"]
     )
     return Transactions(coordinator, writer, verifier)
-
-
-class TransactionStateLeadership:
-    """`LeadershipListener` of replicas: this broker becomes or stops being leader of partitions of `__transaction_state`."""
-
-    def __init__(self, coordinator: TransactionCoordinator) -> None:
-        self._coordinator = coordinator
-
-    def on_leader(self, partition: Partition) -> None:
-        if partition.topic == TOPIC:
-            self._coordinator.on_elected(partition.index, partition.leader_epoch)
-
-    def on_resigned(self, partition: Partition) -> None:
-        if partition.topic == TOPIC:
-            self._coordinator.on_resigned(partition.index)

@@ -27,7 +27,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.server.network.connection import Connection
 from ottla.server.network.frames import Buffer
-from ottla.storage.log import Origin
+from ottla.storage.log.log import Origin
 from tests.broker.produce.test_repeated import Answers, connect
 from tests.broker.records import batch
 from tests.fuzz.wire import deliver

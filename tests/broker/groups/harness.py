@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 from ottla.broker.groups.config import GroupCoordinatorConfig, StreamsGroupSettings
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.records import GroupRecordCodec
 from ottla.broker.groups.service import TOPIC, GroupCoordinator
 from ottla.broker.groups.shard import Client, GroupShard
@@ -93,6 +95,10 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
     @property
     def shard(self) -> GroupShard:
         return self.coordinator.runtime.shard(0)
+
+    def delete_groups(self, group_ids: list[str]) -> Any:
+        """DeleteGroups for groups that have no states at share coordinators."""
+        return GroupDeletion(self.coordinator, Mock()).delete_stateless(group_ids)
 
     def client(self, name: str, **settings: Any) -> GroupClient:
         return GroupClient(self, name, **settings)

@@ -375,7 +375,7 @@ class History:
         self._ask("delete", self._delete_groups, then=self._deleted)
 
     def _delete_groups(self, receive: Callable[[Any], None]) -> None:
-        answer = self.harness.coordinator.delete(["g"])
+        answer = self.harness.delete_groups(["g"])
         if isinstance(answer, list):
             receive(answer)
         else:

@@ -17,7 +17,7 @@ from struct import pack, unpack
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.routes import ROUTES, Answered
 from ottla.broker.share.state_persister import StatePersister
@@ -125,13 +125,10 @@ class InProcess:
         self.harness.topic_ids = set(self.topic_ids.values())
         metadata = MetadataCache(1, "cluster")
         metadata.image = self._image()
-        share_groups = ShareGroupCoordinator(
-            self.harness.coordinator,
-            StatePersister(self.harness.clock, lambda key: -1, lambda node_id, request: Reply(), lambda: None),
-            Cluster(self.harness.topics_image, lambda partitions: Reply()),
-        )
+        groups = self.harness.coordinator
+        persister = StatePersister(self.harness.clock, lambda key: -1, lambda node_id, request: Reply(), lambda: None)
         self._broker = SimpleNamespace(
-            groups=self.harness.coordinator, share_groups=share_groups, metadata=metadata, authorizer=AllowAll()
+            groups=groups, group_deletion=GroupDeletion(groups, persister), metadata=metadata, authorizer=AllowAll()
         )
         self._answers: dict[str, list[tuple[Any, int]]] = {}
 

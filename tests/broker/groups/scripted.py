@@ -142,7 +142,7 @@ class Harness:
             case ListGroupsRequest():
                 return ListGroupsResponse(groups=coordinator.list([], message.types_filter)[1])
             case DeleteGroupsRequest():
-                return DeleteGroupsResponse(results=coordinator.delete(message.groups_names))
+                return DeleteGroupsResponse(results=self.harness.delete_groups(message.groups_names))
         raise AssertionError(message)
 
     def configure(self, group: str, name: str, value: int) -> None:

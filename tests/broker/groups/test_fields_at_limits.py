@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
 from ottla.broker.groups.shard import Client
 from ottla.protocol.errors import ErrorCode
@@ -47,8 +48,7 @@ class Groups:
         self.streams("a", self.epoch_of("streams", "a"))
 
     def epoch_of(self, kind: str, member_id: str) -> int:
-        member: Any = getattr(self.harness.shard, f"{kind}_groups")[kind].members[member_id]
-        return int(member.epoch if kind == "share" else member.current.epoch)
+        return int(self.harness.shard.groups[kind].members[member_id].current.epoch)
 
     def consumer(self, member_id: str, epoch: int, **fields: Any) -> Any:
         if epoch == JOIN:
@@ -144,21 +144,21 @@ def test_a_topology_that_fills_more_than_a_record_changes_nothing() -> None:
     harness = GroupCoordinatorHarness()
     assert StreamsMember(harness, "a", stateless(*MANY)).beat().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not harness.records()
-    assert not harness.shard.streams_groups
+    assert not harness.shard.groups
 
 
 @pytest.mark.parametrize("kind", ["consumer", "share"])
 def test_a_topic_that_is_named_a_thousand_times_is_one_topic(kind: str) -> None:
     groups = Groups()
     assert not getattr(groups, kind)("b", JOIN, subscribed_topic_names=["t"] * 1_000).error_code
-    group = getattr(groups.harness.shard, f"{kind}_groups")[kind]
+    group = groups.harness.shard.groups[kind]
     assert group.members["b"].metadata.subscribed_topic_names == ["t"]
 
 
 def test_a_member_has_all_partitions_that_any_entry_of_its_request_names() -> None:
     """Otherwise another member would be given a partition that it still has."""
     groups = Groups()
-    before = groups.harness.shard.consumer_groups["consumer"].members["a"].current
+    before = groups.harness.shard.group(ConsumerGroup, "consumer").members["a"].current
     held = next(iter(before.assigned.values()))
     first, last = min(held), max(held)
     assert first < last
@@ -167,10 +167,10 @@ def test_a_member_has_all_partitions_that_any_entry_of_its_request_names() -> No
     entries = [TopicPartitions(id_of("t"), [first, last, INT_MAX, -1]), TopicPartitions(id_of("t"), [first, first])]
     for _ in range(2):
         groups.consumer("a", before.epoch, topic_partitions=entries)
-    after = groups.harness.shard.consumer_groups["consumer"].members["a"].current
+    after = groups.harness.shard.group(ConsumerGroup, "consumer").members["a"].current
     assert after.pending_revocation.get(id_of("t"), {}).keys() == {last}
     groups.consumer("a", before.epoch, topic_partitions=[TopicPartitions(id_of("t"), [first])])
-    assert not groups.harness.shard.consumer_groups["consumer"].members["a"].current.pending_revocation
+    assert not groups.harness.shard.group(ConsumerGroup, "consumer").members["a"].current.pending_revocation
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.state import GroupState
 from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import GroupCoordinatorHarness
@@ -72,7 +73,7 @@ def test_500_members_have_1000_partitions_within_seven_seconds_of_the_last_join(
     members = [ConsumerMember(harness, f"m-{n}") for n in range(500)]
     due = [(n, n) for n in range(len(members))]
     now_ms, last_join_ms = 0, len(members) - 1
-    while now_ms <= last_join_ms or harness.shard.consumer_groups["g"].state is not GroupState.STABLE:
+    while now_ms <= last_join_ms or harness.shard.group(ConsumerGroup, "g").state is not GroupState.STABLE:
         at_ms, n = heappop(due)
         harness.clock.advance(at_ms - now_ms)
         now_ms, before = at_ms, members[n].owned

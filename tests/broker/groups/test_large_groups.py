@@ -16,11 +16,12 @@ import pytest
 from ottla.broker.coordinator import batches
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.consumer import records as consumer
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import CurrentAssignment
 from ottla.broker.groups.modern import topics
 from ottla.broker.groups.records import group_metadata_record, offset_commit_record
 from ottla.broker.groups.share import records as share
-from ottla.broker.groups.share.group import Member as ShareMember
+from ottla.broker.groups.share.member import Member as ShareMember
 from ottla.broker.groups.streams import records as streams
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
@@ -84,25 +85,27 @@ def consumer_group(names: Sequence[str] = ("t",), members: Sequence[str] = ()) -
     )
     records = [consumer.group_record("g", 5, 0)]
     for member_id in members or member_ids():
-        records.append(consumer.member_record("g", member_id, metadata))
+        records.append(consumer.RECORDS.member_record("g", member_id, metadata))
         records.append(consumer.target_record("g", member_id, {id_of("t"): frozenset([0])}))
         records.append(consumer.current_record("g", member_id, CurrentAssignment(5, 5, assigned={id_of("t"): {0: 5}})))
-    return [*records, consumer.assignment_epoch_record("g", 5, 0)]
+    return [*records, consumer.RECORDS.assignment_epoch_record("g", 5, 0)]
 
 
 def share_group() -> list[CoordinatorRecord]:
     metadata = ShareGroupMemberMetadataValue(None, "c", "/c", ["t"])
     records = [share.group_record("g", 5, 0)]
     for member_id in member_ids():
-        records.append(share.member_record("g", member_id, metadata))
+        records.append(share.RECORDS.member_record("g", member_id, metadata))
         records.append(share.current_record("g", ShareMember(member_id), 5, {}))
-    return [*records, share.assignment_epoch_record("g", 5, 0)]
+    return [*records, share.RECORDS.assignment_epoch_record("g", 5, 0)]
 
 
 def streams_group() -> list[CoordinatorRecord]:
     records = [streams.group_record("g", 5, 0, 1, {})]
-    records += [streams.member_record("g", m, StreamsGroupMemberMetadataValue(None, None)) for m in member_ids()]
-    return [*records, streams.assignment_epoch_record("g", 5, 0)]
+    records += [
+        streams.RECORDS.member_record("g", m, StreamsGroupMemberMetadataValue(None, None)) for m in member_ids()
+    ]
+    return [*records, streams.RECORDS.assignment_epoch_record("g", 5, 0)]
 
 
 @pytest.mark.parametrize("group", [classic_group, consumer_group, share_group, streams_group])
@@ -112,7 +115,7 @@ def test_all_members_of_a_large_group_fall_silent_at_once(
     harness.topics["t"] = 6
     loaded(harness, group())
     shard = harness.shard
-    found: Any = shard.any_group("g") or shard.share_groups["g"]
+    found: Any = shard.groups["g"]
     assert len(found.members) == MEMBERS
     clock.longest_ns = 0
     began_ns = time.process_time_ns()
@@ -129,7 +132,7 @@ def test_a_member_that_leaves_a_group_of_many_topics_costs_no_look_at_all_of_the
     """The metadata hash of 10,000 topics takes some 10 ms, for each of the members that fall silent."""
     harness.topics |= dict.fromkeys(NAMES, 1)
     loaded(harness, consumer_group(NAMES, ["a", "b", "c", "d", "e"]))
-    group = harness.shard.consumer_groups["g"]
+    group = harness.shard.group(ConsumerGroup, "g")
     of_group = Mock(wraps=harness.shard.cluster.hashes.of_group)
     monkeypatch.setattr(harness.shard.cluster.hashes, "of_group", of_group)
     harness.clock.advance(60_000)
@@ -224,17 +227,17 @@ def test_the_first_members_after_a_start_wait_while_many_topics_are_hashed(
     harness.topics |= dict.fromkeys(NAMES[:100], 1)
     old = ConsumerMember(harness, "old", instance="i", topics=",".join(NAMES[:100]))
     assert old.beat().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert "g" not in harness.shard.consumer_groups
+    assert "g" not in harness.shard.groups
     harness.clock.advance(100)
     assert old.beat().error_code == ErrorCode.NONE
     old.beat(epoch=-2)
     harness.restart()
     new = ConsumerMember(harness, "new", instance="i", topics=",".join(NAMES[:100]))
     assert new.beat().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert list(harness.shard.consumer_groups["g"].members) == ["old"]
+    assert list(harness.shard.group(ConsumerGroup, "g").members) == ["old"]
     harness.clock.advance(100)
     assert new.beat().error_code == ErrorCode.NONE
-    assert list(harness.shard.consumer_groups["g"].members) == ["new"]
+    assert list(harness.shard.group(ConsumerGroup, "g").members) == ["new"]
 
 
 def test_an_expression_that_matches_many_new_topics_counts_when_they_are_hashed(
@@ -244,7 +247,7 @@ def test_an_expression_that_matches_many_new_topics_counts_when_they_are_hashed(
     harness.topics |= dict.fromkeys(NAMES[:100], 1)
     member = ConsumerMember(harness, "a", topics="", regex="orders.*")
     member.beat()
-    assert not harness.shard.consumer_groups["g"].regexes
+    assert not harness.shard.group(ConsumerGroup, "g").regexes
     harness.clock.advance(1_000)
-    assert len(harness.shard.consumer_groups["g"].regexes["orders.*"].topics) == 100
-    assert not harness.shard.consumer_groups["g"].is_resolving
+    assert len(harness.shard.group(ConsumerGroup, "g").regexes["orders.*"].topics) == 100
+    assert not harness.shard.group(ConsumerGroup, "g").is_resolving

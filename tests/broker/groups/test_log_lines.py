@@ -150,7 +150,7 @@ def test_a_deleted_group(read: Read) -> None:
     harness = GroupCoordinatorHarness()
     harness.client("a").commit(offsets={("t", 0): 5})
     read()
-    harness.coordinator.delete(["g", "unknown"])
+    harness.delete_groups(["g", "unknown"])
     assert read() == ["INFO The following groups were deleted: g"]
 
 

@@ -160,7 +160,7 @@ def test_a_group_whose_record_cannot_be_read_is_refused_and_the_others_are_serve
     assert [group.error_code for group in described] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
     assert other.fetch(partitions=[("t", 0)]).topics[0].partitions[0].committed_offset == 3
     # DeleteGroups is the remedy: it writes over what cannot be read, too.
-    (result,) = harness.coordinator.delete(["g"])
+    (result,) = harness.delete_groups(["g"])
     assert result.error_code == ErrorCode.NONE
     assert client.join().error_code == ErrorCode.MEMBER_ID_REQUIRED
     harness.restart()
@@ -183,6 +183,6 @@ def test_a_group_with_more_offsets_than_a_batch_has_room_for_is_deleted() -> Non
     client = harness.client("s")
     for partition in range(50):
         client.commit(offsets={("t", partition): 5})
-    (result,) = harness.coordinator.delete(["g"])
+    (result,) = harness.delete_groups(["g"])
     assert result.error_code == ErrorCode.NONE
     assert not harness.shard.offsets.groups and not harness.shard.groups

@@ -56,7 +56,7 @@ class Story:
             harness.log.hold, harness.log.refuse = False, None
             harness.log.release(("__consumer_offsets", 0))
         elif verb == "delete":
-            harness.coordinator.delete(["g"])
+            harness.delete_groups(["g"])
         elif verb == "topic deleted":
             harness.coordinator.on_topics_deleted(["t"])
         elif verb == "refuse":

@@ -9,9 +9,10 @@ from unittest.mock import Mock
 import pytest
 
 from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.state import GroupState
+from ottla.broker.groups.modern.target import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN, assign
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
-from ottla.broker.groups.target import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN, assign
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupTargetAssignmentMemberKey as TargetKey
 from tests.broker.groups.consumer.member import ConsumerMember
@@ -37,7 +38,7 @@ def two_members() -> tuple[GroupCoordinatorHarness, ConsumerMember, ConsumerMemb
 
 
 def group_of(harness: GroupCoordinatorHarness) -> Any:
-    return harness.shard.consumer_groups["g"]
+    return harness.shard.group(ConsumerGroup, "g")
 
 
 def test_a_single_member_has_a_large_target_with_its_next_heartbeat() -> None:
@@ -82,7 +83,7 @@ def test_a_heartbeat_while_a_target_is_computed_does_not_look_at_the_members_aga
     group = group_of(harness)
     assert group.is_assigning
     plan = Mock()
-    outcome = assign(harness.shard, harness.shard.consumer_groups, group, plan, lambda: Outcome(response="went on"))
+    outcome = assign(harness.shard, group, plan, lambda: Outcome(response="went on"))
     assert outcome.response == "went on" and not plan.called
 
 

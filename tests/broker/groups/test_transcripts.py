@@ -164,7 +164,7 @@ class GroupTranscript:
         self.printed.append(" ".join([error.name, *(f"{g.group_id}:{g.group_state}" for g in groups)]))
 
     def delete(self, *groups: str) -> None:
-        for result in self.harness.coordinator.delete([*groups]):
+        for result in self.harness.delete_groups([*groups]):
             self.printed.append(f"{result.group_id}: {ErrorCode(result.error_code).name}")
 
 

@@ -46,10 +46,10 @@ from ottla.protocol.messages.broker_registration import BrokerRegistrationReques
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Log
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, join, topic_id

@@ -25,10 +25,10 @@ from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, 
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import new_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log_files import create_files
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import new_log
+from ottla.storage.log.log_files import create_files
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Wakeups
 from tests.manual_clock import ManualClock

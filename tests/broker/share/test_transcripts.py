@@ -50,10 +50,10 @@ from ottla.server.config.load import NodeConfig
 from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Origin
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Origin
+from ottla.storage.segment.mappings import Mappings
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.records import batch

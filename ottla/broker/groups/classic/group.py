@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
+from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import (
     COMPLETING_REBALANCE,
@@ -24,6 +26,8 @@ from ottla.broker.groups.classic.state import (
     GroupState,
 )
 from ottla.broker.groups.commits import Commit
+from ottla.broker.groups.group import GroupType, OffsetExpiration, commit_time
+from ottla.broker.groups.records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata
 
@@ -32,7 +36,10 @@ NO_TIMESTAMP = -1
 
 
 class ClassicGroup:
-    """A new group is Empty. A group that only commits offsets ("simple") stays Empty, without a protocol type or a record."""
+    """A classic group; a new one is Empty. A group that only commits offsets ("simple") stays Empty, without a protocol type or a record."""
+
+    type: ClassVar[GroupType] = GroupType.CLASSIC
+    should_expire: ClassVar[bool] = True
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -223,6 +230,10 @@ class ClassicGroup:
     # ---- what it reads
 
     @property
+    def is_empty(self) -> bool:
+        return self.state is EMPTY
+
+    @property
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
@@ -266,13 +277,34 @@ class ClassicGroup:
             # The member has the new generation but no assignment yet, so that its commits belong to the old one.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
+    def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Any client may read the offsets, but those of a group that the coordinator has given up."""
+        if self.state is DEAD:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+
     def validate_offset_delete(self) -> None:
+        if self.state is DEAD:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         if self.state in (STABLE, PREPARING_REBALANCE, COMPLETING_REBALANCE) and not self.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def validate_delete(self) -> None:
         if self.state is not EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def offset_expiration(self) -> OffsetExpiration:
+        if self.protocol_type is None:
+            return commit_time
+        if self.state is EMPTY:
+            # Records before v2 have no time of the state's change.
+            empty_since_ms = self.state_timestamp_ms
+            return commit_time if empty_since_ms == NO_TIMESTAMP else lambda offset: empty_since_ms
+        if self.state is STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
+            return commit_time
+        return None
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        return [group_metadata_record(self.group_id, None)]
 
 
 def select_protocol(members: Iterable[Member]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ottla.broker.groups.classic import rebalance
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import DEAD, EMPTY, PREPARING_REBALANCE
 from ottla.broker.groups.consumer import classic_members
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -12,9 +14,9 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespons
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
     """Answer a heartbeat. Raises KafkaError if it is not from a member of this generation."""
-    group = shard.groups.get(request.group_id)
+    group = shard.find(ClassicGroup, request.group_id)
     if group is None:
-        consumer_group = shard.consumer_groups.get(request.group_id)
+        consumer_group = shard.find(ConsumerGroup, request.group_id)
         if consumer_group is not None:
             return classic_members.heartbeat(shard, consumer_group, request)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -15,7 +15,6 @@ from ottla.broker.groups.classic.member import Member, Protocols
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.consumer import classic_members
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.describe import tombstones
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -33,23 +32,24 @@ def join(
     shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Client, reply: Reply[JoinGroupResponse]
 ) -> Outcome[JoinGroupResponse]:
     """Decide on a JoinGroup; without a response in the outcome the member keeps the reply."""
-    group = shard.groups.get(request.group_id)
+    group = shard.find(ClassicGroup, request.group_id)
     if group is not None:
         return _join(shard, group, now_ms, request, client, reply)
-    other = shard.consumer_groups.get(request.group_id) or shard.streams_groups.get(request.group_id)
-    if isinstance(other, ConsumerGroup) and other.members:
-        return classic_members.join(shard, other, now_ms, request, client)
-    if request.group_id in shard.share_groups or (other is not None and other.members):
+    consumer_group = shard.find(ConsumerGroup, request.group_id)
+    if consumer_group is not None and consumer_group.members:
+        return classic_members.join(shard, consumer_group, now_ms, request, client)
+    other = shard.groups.get(request.group_id)
+    if other is not None and not (other.is_empty and other.should_expire):
         return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
     if request.member_id:
         return rejection(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     shard.check_room(request.group_id)
     # The group is in the log before a member gets an id. A group of another kind without members gives its place up.
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
-    records = [] if other is None else tombstones(request.group_id, other)
+    records = [] if other is None else other.tombstones()
     return Outcome(
         [*records, group_metadata_record(request.group_id, value)],
-        then=lambda: _join(shard, shard.groups[request.group_id], now_ms, request, client, reply),
+        then=lambda: _join(shard, shard.group(ClassicGroup, request.group_id), now_ms, request, client, reply),
     )
 
 

@@ -9,6 +9,7 @@ from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.consumer import classic_members
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -19,9 +20,9 @@ log = logging.getLogger(__name__)
 
 def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     """Each member is answered by itself; one rebalance follows for all that left."""
-    group = shard.groups.get(request.group_id)
+    group = shard.find(ClassicGroup, request.group_id)
     if group is None:
-        consumer_group = shard.consumer_groups.get(request.group_id)
+        consumer_group = shard.find(ConsumerGroup, request.group_id)
         if consumer_group is not None:
             return classic_members.leave(shard, consumer_group, request)
         return Outcome(response=LeaveGroupResponse(members=[

@@ -14,6 +14,7 @@ from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member
 from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
 from ottla.broker.groups.consumer import classic_members
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -27,10 +28,10 @@ def sync(
     shard: GroupShard, now_ms: int, request: SyncGroupRequest, reply: Reply[SyncGroupResponse]
 ) -> Outcome[SyncGroupResponse]:
     """Decide on a SyncGroup; without a response in the outcome the member keeps the reply."""
-    consumer_group = shard.consumer_groups.get(request.group_id)
+    consumer_group = shard.find(ConsumerGroup, request.group_id)
     if consumer_group is not None:
         return classic_members.sync(shard, consumer_group, request)
-    group = shard.groups.get(request.group_id)
+    group = shard.find(ClassicGroup, request.group_id)
     if group is None or group.state is EMPTY:
         return _rejection(ErrorCode.UNKNOWN_MEMBER_ID)
     try:
@@ -97,7 +98,7 @@ def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, n
     )
 
     def replayed() -> Unasked:
-        shard.counts.classic_rebalances += 1
+        shard.counts.rebalances[group.type] += 1
         replies: list[Response] = []
         for member in group.members.values():
             if member.awaiting_sync is not None:

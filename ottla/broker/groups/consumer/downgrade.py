@@ -13,8 +13,7 @@ from ottla.broker.groups.classic.member import Member as ClassicMember
 from ottla.broker.groups.consumer import embedded
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import Member
-from ottla.broker.groups.consumer.records import group_tombstones
-from ottla.broker.groups.consumer.session_keys import forget
+from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.modern.assignment import Assignment, without_empty
 from ottla.broker.groups.records import group_metadata_record
 from ottla.broker.groups.shard import GroupShard
@@ -68,8 +67,8 @@ def downgraded(
     def replayed() -> Outcome[T]:
         log.info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
         for member_id in members:
-            forget(shard, group_id, member_id)
-        known = shard.groups[group_id]
+            sessions.forget(shard, group, member_id)
+        known = shard.group(ClassicGroup, group_id)
         for before in staying:
             # The record has one protocol of each member.
             member = known.members[before.member_id]
@@ -78,7 +77,7 @@ def downgraded(
         known.recount()
         return Outcome() if reason is None else rebalance.prepare(shard, known, now_ms, reason)
 
-    return Outcome([*group_tombstones(group), group_metadata_record(group_id, value)], response, then=replayed)
+    return Outcome([*group.tombstones(), group_metadata_record(group_id, value)], response, then=replayed)
 
 
 def _without(target: Assignment, given: Assignment) -> Assignment:

@@ -7,55 +7,46 @@ compaction leaves them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
 
-from ottla.broker.groups.commits import Commit, TopicPartition, check_epoch
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.commits import TopicPartition
 from ottla.broker.groups.consumer.member import (
     CurrentAssignment,
     Holdings,
     Member,
-    partitions_of,
+    ResolvedRegex,
     recorded_assignment,
+    topics_of,
 )
-from ottla.broker.groups.consumer.state import GroupState
+from ottla.broker.groups.consumer.records import RECORDS, group_record, regex_record
+from ottla.broker.groups.consumer.state import UNREVOKED_PARTITIONS, GroupState
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
+from ottla.broker.groups.modern.modern_group import ModernGroup
 from ottla.broker.groups.modern.topics import count_names, narrows
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import (
-    ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataValue,
+    ConsumerGroupRegularExpressionKey,
 )
 
 NEVER_MS = -(2**63)
 
 
-class ResolvedRegex(NamedTuple):
-    """The topics of a regular expression in the metadata of `version`, which is an offset in the metadata log."""
-
-    topics: frozenset[str]
-    version: int
-    timestamp_ms: int
-
-
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[Member, Assignment]):
     """A consumer group; a new one has no members, and epoch 1 without a record of it, as in Kafka 4.3."""
 
+    type = GroupType.CONSUMER
+    records = RECORDS
+    other_records = (ConsumerGroupRegularExpressionKey,)
+    no_target = NOTHING
+
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 1
-        self.metadata_hash = 0
-        self.assignment_epoch = 1
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, Member] = {}
+        super().__init__(group_id, epoch=1, assignment_epoch=1)
         # group.instance.id -> member id
         self.static_members: dict[str, str] = {}
-        self.targets: dict[str, Assignment] = {}
         # How many members are subscribed to each name and to each regular expression, and what these were resolved to; how
         # many are members by the classic protocol.
         self.names: Counter[str] = Counter()
@@ -65,78 +56,46 @@ class ConsumerGroup:
         # Topic id -> partition -> the member that owns it or still has to revoke it.
         self._holders: dict[bytes, dict[int, str]] = {}
         # ---- soft
-        # The metadata that the hash was last compared with.
-        self.seen_topics: TopicsImage | None = None
         # The regular expressions are being resolved; when that began last, as it may fail.
         self.is_resolving = False
         self.is_regex_rejected = False
-        self.is_assigning = False
-        self.rejected_epoch = -1
         self.resolved_ms = NEVER_MS
 
     # ---- replay
 
-    def replay_group(self, value: ConsumerGroupMetadataValue) -> None:
-        self.epoch = value.epoch
-        self.metadata_hash = value.metadata_hash
-
-    def replay_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+    def replay_other(self, key: ConsumerGroupRegularExpressionKey, value: Any) -> None:
         if value is None:
-            self.replay_current_assignment(member_id, None)
-            member = self.members.pop(member_id, None)
-            if member is not None:
-                self._count(member, -1)
-            if member is not None and self.static_members.get(member.metadata.instance_id or "") == member_id:
-                del self.static_members[member.metadata.instance_id or ""]
-            return
-        member = self._member(member_id)
-        self._count(member, -1)
-        member.metadata = value
-        self._count(member, +1)
-        if value.instance_id is not None:
-            self.static_members[value.instance_id] = member_id
-
-    def replay_assignment_epoch(self, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
-        self.assignment_epoch = 0 if value is None else value.assignment_epoch
-        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
-
-    def replay_target(self, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue | None) -> None:
-        if value is None:
-            self.targets.pop(member_id, None)
+            self.regexes.pop(key.regular_expression, None)
         else:
-            self.targets[member_id] = assignment_of(value.topic_partitions)
+            resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+            self.regexes[key.regular_expression] = resolved
 
-    def replay_current_assignment(
-        self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
-    ) -> None:
-        if value is None and member_id not in self.members:
-            return
-        member = self._member(member_id)
-        self._release(member_id, member.current.assigned)
-        self._release(member_id, member.current.pending_revocation)
-        member.current = CurrentAssignment() if value is None else recorded_assignment(value)
-        self._hold(member_id, member.current.assigned)
-        self._hold(member_id, member.current.pending_revocation)
+    def _new_member(self, member_id: str) -> Member:
+        return Member(member_id)
 
-    def replay_regex(self, expression: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
-        if value is None:
-            self.regexes.pop(expression, None)
-        else:
-            self.regexes[expression] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+    def _recorded_target(self, value: Any) -> Assignment:
+        return assignment_of(value.topic_partitions)
+
+    def _recorded_assignment(self, value: Any) -> CurrentAssignment:
+        return CurrentAssignment() if value is None else recorded_assignment(value)
 
     def _count(self, member: Member, by: int) -> None:
-        expression = member.metadata.subscribed_topic_regex
+        metadata = member.metadata
+        expression = metadata.subscribed_topic_regex
         count_names(self.expressions, [expression] if expression else [], by)
-        count_names(self.names, member.metadata.subscribed_topic_names, by)
+        count_names(self.names, metadata.subscribed_topic_names, by)
         self.classic_members += by * member.is_classic
+        if metadata.instance_id is not None and by > 0:
+            self.static_members[metadata.instance_id] = member.member_id
+        elif metadata.instance_id is not None and self.static_members.get(metadata.instance_id) == member.member_id:
+            del self.static_members[metadata.instance_id]
 
-    def _member(self, member_id: str) -> Member:
-        member = self.members.get(member_id)
-        if member is None:
-            member = self.members[member_id] = Member(member_id)
-        return member
+    def _hold(self, member: Member, by: int) -> None:
+        change = self._take if by > 0 else self._release
+        change(member.member_id, member.current.assigned)
+        change(member.member_id, member.current.pending_revocation)
 
-    def _hold(self, member_id: str, holdings: Holdings) -> None:
+    def _take(self, member_id: str, holdings: Holdings) -> None:
         for topic_id, partitions in holdings.items():
             self._holders.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
 
@@ -163,9 +122,6 @@ class ConsumerGroup:
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
         return partition not in self._holders.get(topic_id, ())
-
-    def target(self, member_id: str) -> Assignment:
-        return self.targets.get(member_id, NOTHING)
 
     def assignor_name(self, default: str) -> str:
         """Returns the assignor that most members prefer."""
@@ -218,73 +174,39 @@ class ConsumerGroup:
                 common &= {protocol.name for protocol in member.metadata.classic_member_metadata.supported_protocols}
         return bool(common)
 
-    # ---- requests of members
-
-    def member(self, member_id: str) -> Member:
-        """Raises KafkaError UNKNOWN_MEMBER_ID if there is no such member."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
-
-    def validate_offset_commit(self, commit: Commit) -> None:
-        """Raises KafkaError where the rules of `commits.py` do not let the member commit."""
-        if commit.names_no_member or (commit.epoch < 0 and not self.members):
-            # TxnOffsetCommit needs no member; nor does an admin client, or a consumer that assigns its partitions by itself.
-            return
-        member = self.member(commit.member_id)
+    def _held_since(self, member: Member, partition: TopicPartition) -> int | None:
         current = member.current
+        since = current.assigned.get(partition.topic_id, {}).get(partition.partition)
+        if since is None:
+            since = current.pending_revocation.get(partition.topic_id, {}).get(partition.partition)
+        return since
 
-        def held_since(partition: TopicPartition) -> int | None:
-            since = current.assigned.get(partition.topic_id, {}).get(partition.partition)
-            if since is None:
-                since = current.pending_revocation.get(partition.topic_id, {}).get(partition.partition)
-            return since
+    def _is_classic(self, member: Member) -> bool:
+        return member.is_classic
 
-        check_epoch(commit, current.epoch, member.is_classic, held_since)
+    def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
+        if self.seen_topics is topics and not self.is_narrowed_without(member_ids):
+            return None
+        return self.subscribed_topics(dict.fromkeys(member_ids, ()))
 
-    def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        if member_id is None and epoch < 0:
-            return
-        member = self.member(member_id or "")
-        if epoch != member.current.epoch:
-            raise (_other_generation if member.is_classic else _stale)(epoch, member.current.epoch)
+    def session_timeout_ms(self, member: Member, default_ms: int) -> int:
+        classic = member.metadata.classic_member_metadata
+        return default_ms if classic is None else classic.session_timeout_ms
 
-    def validate_offset_delete(self) -> None:
-        """Offsets of a group with members may be deleted only for topics that no member subscribes to."""
+    def release_timeout_ms(self, member: Member) -> int | None:
+        if member.current.state is not UNREVOKED_PARTITIONS or member.is_classic:
+            return None
+        return member.metadata.rebalance_timeout_ms
 
-    def validate_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    # ---- records
 
+    def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:
+        return group_record(self.group_id, self.epoch + 1, metadata_hash)
 
-def _stale(received: int, expected: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.STALE_MEMBER_EPOCH,
-        f"The received member epoch {received} does not match the expected member epoch {expected}.",
-    )
-
-
-def _other_generation(received: int, expected: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.ILLEGAL_GENERATION,
-        f"The received generation id {received} does not match the expected member epoch {expected}.",
-    )
-
-
-def topics_of(metadata: ConsumerGroupMemberMetadataValue, regexes: Mapping[str, ResolvedRegex]) -> Set[str]:
-    names = frozenset(metadata.subscribed_topic_names)
-    resolved = regexes.get(metadata.subscribed_topic_regex or "")
-    if resolved is None:
-        return names
-    return names | resolved.topics if names else resolved.topics
-
-
-def is_subset(owned: Assignment | None, assigned: Holdings) -> bool:
-    """Returns True if the request names the owned partitions, and all of them were assigned to the member."""
-    if owned is None:
-        return False
-    given = partitions_of(assigned)
-    return all(partitions <= given.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
+    def tombstones(self) -> Iterator[CoordinatorRecord]:
+        for member_id in self.members:
+            yield from RECORDS.member_tombstones(self.group_id, member_id)
+        for expression in self.regexes:
+            yield regex_record(self.group_id, expression, None)
+        yield RECORDS.assignment_epoch(self.group_id), None
+        yield RECORDS.group(self.group_id), None

@@ -11,23 +11,25 @@ import logging
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups.consumer.group import ConsumerGroup, is_subset
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.leave import leave
 from ottla.broker.groups.consumer.member import (
     EMPTY_METADATA,
-    JOINING_EPOCH,
-    STATIC_LEAVING_EPOCH,
     CurrentAssignment,
     Member,
+    is_subset,
     partitions_of,
 )
 from ottla.broker.groups.consumer.regexes import is_awaited
 from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.request import validate
-from ottla.broker.groups.consumer.session_keys import forget
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.consumer.upgrade import new_group
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.modern.assignment import Assignment, assignment_of, structs_of
+from ottla.broker.groups.modern.heartbeat import check_size, fenced
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
+from ottla.broker.groups.modern.sessions import forget
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
@@ -48,7 +50,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
         return leave(shard, request)
     # In v0 the coordinator generates member ids.
     request.member_id = request.member_id or shard.new_uuid()
-    group = shard.consumer_groups.get(request.group_id)
+    group = shard.find(ConsumerGroup, request.group_id)
     return (
         _beat_first(shard, now_ms, request, client)
         if group is None
@@ -59,9 +61,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
 def _beat_first(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatRequest, client: Client) -> Decision:
     """Makes a group, of nothing or of a classic one."""
     if request.member_epoch != JOINING_EPOCH:
-        is_classic = request.group_id in shard.groups
-        why = f"Group {request.group_id} is not a consumer group." if is_classic else None
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why or f"Consumer group {request.group_id} not found.")
+        shard.group(ConsumerGroup, request.group_id, "Consumer group")
     new = new_group(shard, request.group_id)
     outcome = _beat(shard, now_ms, request, client, new.group, new.records)
     go_on = outcome.then
@@ -85,12 +85,8 @@ def _beat(
 ) -> Decision:
     """`records` make the group, if it is not there yet."""
     is_joining = request.member_epoch == JOINING_EPOCH
-    size_max = shard.config.consumer_group_max_size
-    if is_joining and request.member_id not in group.members and len(group.members) >= size_max:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {size_max} members.",
-        )
+    if is_joining:
+        check_size(group, request.member_id, shard.config.consumer_group_max_size)
     former = None if request.instance_id is None else _static_member(group, request, request.instance_id, is_joining)
     if former is not None and is_joining:
         return _replace(shard, now_ms, request, client, group, former, records)
@@ -129,12 +125,7 @@ def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatR
     if epoch in (current.epoch, JOINING_EPOCH):
         return
     if epoch > current.epoch or epoch != current.previous_epoch or not is_subset(_owned(request), current.assigned):
-        word = "greater" if epoch > current.epoch else "smaller"
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
-            f" ({current.epoch}). The member must abandon all its partitions and rejoin.",
-        )
+        raise fenced(GroupType.CONSUMER, epoch, current.epoch)
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
@@ -168,8 +159,8 @@ def _replace(
     )
 
     def replaced() -> Decision:
-        forget(shard, group_id, former.member_id)
-        return _subscribe(shard, now_ms, request, client, shard.consumer_groups[group_id], [])
+        forget(shard, group, former.member_id)
+        return _subscribe(shard, now_ms, request, client, shard.group(ConsumerGroup, group_id), [])
 
     return Outcome(records, then=replaced)
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import STATIC_LEAVING_EPOCH, Member
+from ottla.broker.groups.consumer.member import Member
 from ottla.broker.groups.consumer.records import current_record
 from ottla.broker.groups.consumer.removal import remove
+from ottla.broker.groups.modern.modern_group import STATIC_LEAVING_EPOCH
 from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -21,10 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Outcome[ConsumerGroupHeartbeatResponse]:
-    group = shard.consumer_groups.get(request.group_id)
-    if group is None:
-        why = "is not a consumer group" if shard.has_group(request.group_id) else "not found"
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} {why}.")
+    group = shard.group(ConsumerGroup, request.group_id)
     member = _leaving(group, request)
     response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
     if request.member_epoch == STATIC_LEAVING_EPOCH:

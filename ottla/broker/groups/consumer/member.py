@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.broker.groups.consumer.state import STABLE, UNRELEASED_PARTITIONS, MemberState, member_state
 from ottla.broker.groups.modern.assignment import Assignment, structs_with_epochs, with_epochs
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupTopicPartitions,
 )
-
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-STATIC_LEAVING_EPOCH = -2
 
 #: Topic id -> partition -> the member epoch at which it was assigned (KIP-1251).
 Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
@@ -25,6 +22,14 @@ Holdings: TypeAlias = Mapping[bytes, Mapping[int, int]]
 EMPTY_METADATA = ConsumerGroupMemberMetadataValue(
     instance_id=None, rack_id=None, server_assignor=None, classic_member_metadata=None
 )
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics of a regular expression in the metadata of `version`, which is an offset in the metadata log."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,22 @@ def recorded_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> Cur
         _holdings(value.assigned_partitions, value.member_epoch),
         _holdings(value.partitions_pending_revocation, value.member_epoch),
     )
+
+
+def topics_of(metadata: ConsumerGroupMemberMetadataValue, regexes: Mapping[str, ResolvedRegex]) -> Set[str]:
+    names = frozenset(metadata.subscribed_topic_names)
+    resolved = regexes.get(metadata.subscribed_topic_regex or "")
+    if resolved is None:
+        return names
+    return names | resolved.topics if names else resolved.topics
+
+
+def is_subset(owned: Assignment | None, assigned: Holdings) -> bool:
+    """Returns True if the request names the owned partitions, and all of them were assigned to the member."""
+    if owned is None:
+        return False
+    given = partitions_of(assigned)
+    return all(partitions <= given.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
 
 
 def partitions_of(holdings: Holdings) -> Assignment:

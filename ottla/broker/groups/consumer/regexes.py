@@ -19,8 +19,9 @@ from collections.abc import Mapping, Set
 from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups.consumer.group import ConsumerGroup, ResolvedRegex
-from ottla.broker.groups.consumer.records import group_record, regex_record
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.member import ResolvedRegex
+from ottla.broker.groups.consumer.records import regex_record
 from ottla.broker.groups.modern.regex import compiled
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -100,7 +101,7 @@ def refresh_if_due(shard: GroupShard, group: ConsumerGroup, now_ms: int, client:
 
 def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> Unasked:
     """`found` is empty if the resolution failed: a later heartbeat starts it again."""
-    if shard.consumer_groups.get(group.group_id) is not group:
+    if shard.groups.get(group.group_id) is not group:
         return Outcome()
     regexes = dict(group.regexes)
     is_changed = False
@@ -120,8 +121,8 @@ def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, Resol
         return Outcome()
     group.is_resolving = False
     if records and (is_changed or new_hash != group.metadata_hash):
-        records.append(group_record(group.group_id, group.epoch + 1, new_hash))
-        shard.counts.consumer_rebalances += 1
+        records.append(group.next_epoch(new_hash))
+        shard.counts.rebalances[group.type] += 1
         log.info(
             "[GroupId %s] Bumped group epoch to %d: topics of regular expressions", group.group_id, group.epoch + 1
         )

@@ -1,15 +1,15 @@
-"""How members are removed, whatever the reason."""
+"""How members of a consumer group are removed, whatever the reason, and the timers that remove them."""
 
 from __future__ import annotations
 
 from collections.abc import Set
 from typing import TypeVar
 
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups.consumer import downgrade, regexes
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.records import group_record, member_tombstones
-from ottla.broker.groups.consumer.session_keys import forget
+from ottla.broker.groups.consumer.member import Member
+from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.shard import GroupShard
 
 T = TypeVar("T")
@@ -20,23 +20,21 @@ def remove(shard: GroupShard, group: ConsumerGroup, member_ids: Set[str], respon
     if downgrade.is_due(shard, group, member_ids):
         reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
         return downgrade.downgraded(shard, group, member_ids, reason, response)
-    records: list[CoordinatorRecord] = []
-    for member_id in member_ids:
-        records.extend(member_tombstones(group.group_id, member_id))
     leaving = [group.members[member_id].metadata.subscribed_topic_regex or "" for member_id in member_ids]
+    records: list[CoordinatorRecord] = []
     for expression in dict.fromkeys(leaving):
         records.extend(regexes.tombstones(group, expression, leaving.count(expression)))
-    topics = shard.cluster.topics()
-    new_hash = group.metadata_hash
-    if group.seen_topics is not topics or group.is_narrowed_without(member_ids):
-        names = group.subscribed_topics(dict.fromkeys(member_ids, ()))
-        new_hash = shard.cluster.hashes.of_group(topics, names, at_once=True)
-    records.append(group_record(group.group_id, group.epoch + 1, new_hash))
+    return sessions.removal(shard, group, member_ids, response, records)
 
-    def removed() -> Outcome[T]:
-        group.seen_topics = topics
-        for member_id in member_ids:
-            forget(shard, group.group_id, member_id)
-        return Outcome()
 
-    return Outcome(records, response, then=removed)
+def keep_alive(shard: GroupShard, group: ConsumerGroup, member: Member, *, has_moved: bool = False) -> None:
+    sessions.keep_alive(shard, group, member.member_id, _remove_one, has_moved=has_moved)
+
+
+def fence(shard: GroupShard, group: ConsumerGroup, member_id: str, why: str) -> Unasked:
+    return sessions.fence(shard, group, member_id, _remove_one, why)
+
+
+def _remove_one(shard: GroupShard, group: ConsumerGroup, member_id: str) -> Unasked:
+    outcome: Unasked = remove(shard, group, {member_id}, None)
+    return outcome

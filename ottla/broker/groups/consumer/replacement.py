@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import JOINING_EPOCH, Member
-from ottla.broker.groups.consumer.records import current_record, member_record, member_tombstones, target_record
+from ottla.broker.groups.consumer.member import Member
+from ottla.broker.groups.consumer.records import RECORDS, current_record, target_record
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 
 
 def replacement_records(group: ConsumerGroup, former: Member, member_id: str) -> list[CoordinatorRecord]:
@@ -15,8 +16,8 @@ def replacement_records(group: ConsumerGroup, former: Member, member_id: str) ->
     assigned = {topic_id: dict.fromkeys(held, JOINING_EPOCH) for topic_id, held in former.current.assigned.items()}
     current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH, assigned=assigned)
     return [
-        *member_tombstones(group.group_id, former.member_id),
-        member_record(group.group_id, member_id, former.metadata),
+        *RECORDS.member_tombstones(group.group_id, former.member_id),
+        RECORDS.member_record(group.group_id, member_id, former.metadata),
         target_record(group.group_id, member_id, group.target(former.member_id)),
         current_record(group.group_id, member_id, current),
     ]

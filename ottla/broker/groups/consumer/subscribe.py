@@ -8,14 +8,16 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups import target
-from ottla.broker.groups.consumer import regexes, sessions
+from ottla.broker.groups.consumer import regexes
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
 from ottla.broker.groups.consumer.reconcile import Target, reconciled
-from ottla.broker.groups.consumer.records import current_record, group_record, member_record
+from ottla.broker.groups.consumer.records import RECORDS, current_record
+from ottla.broker.groups.consumer.removal import keep_alive
 from ottla.broker.groups.consumer.target import input_of, new_target, work_of
+from ottla.broker.groups.modern import target
 from ottla.broker.groups.modern.assignment import Assignment
+from ottla.broker.groups.modern.heartbeat import bump_epoch
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 
@@ -63,7 +65,7 @@ def subscribe(
             protocol,
         )
     if member is None or metadata != before:
-        records.append(member_record(group.group_id, wish.member_id, metadata))
+        records.append(RECORDS.member_record(group.group_id, wish.member_id, metadata))
     expression, former = metadata.subscribed_topic_regex or "", before.subscribed_topic_regex or ""
     records.extend(regexes.change(group, former, expression))
     has_other_names = metadata.subscribed_topic_names != before.subscribed_topic_names
@@ -74,13 +76,11 @@ def subscribe(
         names = group.subscribed_topics({wish.member_id: group.topics_of(metadata)})
         new_hash = shard.cluster.hashes.of_group(topics, names)
         if is_changed or new_hash != group.metadata_hash:
-            records.append(group_record(group.group_id, group.epoch + 1, new_hash))
-            shard.counts.consumer_rebalances += 1
-            log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
+            records.append(bump_epoch(shard, group, group.next_epoch(new_hash)))
     given_before = {} if member is None else partitions_of(member.current.assigned)
 
     def subscribed() -> Outcome[T]:
-        known = shard.consumer_groups[group.group_id]
+        known = shard.group(ConsumerGroup, group.group_id)
         known.seen_topics = topics
         regexes.refresh_if_due(shard, known, now_ms, wish.client)
         is_other = has_other_names or expression != former
@@ -91,19 +91,12 @@ def subscribe(
 
 
 def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callable[[], Outcome[T]]) -> Outcome[T]:
-    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
-    interval_ms = shard.cluster.consumer_settings(group.group_id).assignment_interval_ms
-    since_ms = now_ms - group.assignment_timestamp_ms
-    is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
-    if group.epoch == group.assignment_epoch or is_too_early:
-        return go_on()
-
     def plan() -> target.Plan:
         topics = shard.cluster.topics()
         given = input_of(group, topics, shard.config.consumer_group_assignors[0])
         return target.Plan(work_of(group, topics), partial(new_target, given, now_ms))
 
-    return target.assign(shard, shard.consumer_groups, group, plan, go_on)
+    return target.assign_if_due(shard, now_ms, group, plan, go_on)
 
 
 def _reconcile(
@@ -124,7 +117,7 @@ def _reconcile(
     records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Outcome[T]:
-        sessions.keep_alive(shard, group, member, has_moved=has_moved)
+        keep_alive(shard, group, member, has_moved=has_moved)
         return respond(step)
 
     return Outcome(records, then=stepped)

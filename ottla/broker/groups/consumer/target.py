@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.group import ConsumerGroup, ResolvedRegex, topics_of
-from ottla.broker.groups.consumer.records import assignment_epoch_record, target_record
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.member import ResolvedRegex, topics_of
+from ottla.broker.groups.consumer.records import RECORDS, target_record
 from ottla.broker.groups.modern import range, uniform
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Assignor, Subscriber
+from ottla.broker.groups.modern.target import WORK_ON_LOOP_MAX, changed_targets
 from ottla.broker.groups.modern.topics import partition_counts, topic_ids
-from ottla.broker.groups.target import WORK_ON_LOOP_MAX
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
-
-log = logging.getLogger(__name__)
 
 #: The server's assignors by their names in requests.
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform.assign, "range": range.assign}
@@ -63,17 +61,6 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         )
     subscribed = frozenset[bytes]().union(*ids_of.values())
     targets = ASSIGNORS[group.assignor](members, partition_counts(group.topics, subscribed))
-    records = [
-        target_record(group.group_id, member_id, target)
-        for member_id, target in targets.items()
-        if group.targets.get(member_id) != target
-    ]
-    log.info(
-        "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor: %d members changed",
-        group.group_id,
-        group.epoch,
-        group.assignor,
-        len(records),
-    )
-    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    records = changed_targets(group, targets, target_record, group.assignor)
+    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
     return records

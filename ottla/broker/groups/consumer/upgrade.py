@@ -15,18 +15,17 @@ from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import Member as ClassicMember
 from ottla.broker.groups.classic.state import EMPTY
-from ottla.broker.groups.consumer import embedded, sessions
+from ottla.broker.groups.consumer import embedded
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import CurrentAssignment
 from ottla.broker.groups.consumer.records import (
-    assignment_epoch_record,
+    RECORDS,
     current_record,
     group_record,
-    member_record,
     target_record,
 )
-from ottla.broker.groups.records import group_metadata_record
-from ottla.broker.groups.shard import GroupShard, replay_consumer_record
+from ottla.broker.groups.consumer.removal import keep_alive
+from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
@@ -50,18 +49,15 @@ class NewGroup(NamedTuple):
 
 def new_group(shard: GroupShard, group_id: str) -> NewGroup:
     """For a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
-    shard.check_no_share_group(group_id)
-    classic = shard.groups.get(group_id)
+    classic = shard.find(ClassicGroup, group_id)
     if classic is None:
-        if shard.any_group(group_id) is not None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        shard.check_room(group_id)
+        shard.check_place_for(ConsumerGroup, group_id)
         return NewGroup(ConsumerGroup(group_id), [], [], lambda: None)
     if classic.state is EMPTY:
         # It gives its place up, and its offsets stay. A client that was sent a member id and did not join yet joins the new group with it.
         return NewGroup(
             ConsumerGroup(group_id),
-            [group_metadata_record(group_id, None)],
+            [*classic.tombstones()],
             [],
             lambda: _forget_members(shard, classic),
         )
@@ -79,16 +75,16 @@ def new_group(shard: GroupShard, group_id: str) -> NewGroup:
         raise _not_upgraded(group_id, why) from error
     group = ConsumerGroup(group_id)
     for key, value in records[1:]:
-        replay_consumer_record(group, key, value)
+        group.replay(key, value)
 
     def made() -> None:
         log.info("[GroupId %s] Converted the classic group to a consumer group.", group_id)
         shard.timers.cancel(rebalance.join_key(group_id))
         shard.timers.cancel(rebalance.sync_key(group_id))
         _forget_members(shard, classic)
-        known = shard.consumer_groups[group_id]
+        known = shard.group(ConsumerGroup, group_id)
         for member in known.members.values():
-            sessions.keep_alive(shard, known, member)
+            keep_alive(shard, known, member)
 
     return NewGroup(group, records, _replies(classic), made)
 
@@ -132,11 +128,11 @@ def _records(shard: GroupShard, classic: ClassicGroup) -> list[CoordinatorRecord
     members = {member.member_id: _metadata(member, protocol) for member in classic.members.values()}
     given = {member.member_id: embedded.assigned(member.assignment, topics) for member in classic.members.values()}
     names = {name for metadata in members.values() for name in metadata.subscribed_topic_names}
-    records = [group_metadata_record(group_id, None)]
-    records += [member_record(group_id, member_id, metadata) for member_id, metadata in members.items()]
+    records = [*classic.tombstones()]
+    records += [RECORDS.member_record(group_id, member_id, metadata) for member_id, metadata in members.items()]
     records.append(group_record(group_id, epoch, shard.cluster.hashes.of_group(topics, names)))
     records += [target_record(group_id, member_id, assignment) for member_id, assignment in given.items()]
-    records.append(assignment_epoch_record(group_id, epoch, 0))
+    records.append(RECORDS.assignment_epoch_record(group_id, epoch, 0))
     for member_id, assignment in given.items():
         holdings = {topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in assignment.items()}
         records.append(current_record(group_id, member_id, CurrentAssignment(epoch, epoch, assigned=holdings)))

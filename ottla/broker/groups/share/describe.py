@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.broker.groups.modern import describe as modern
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.share.group import Member as GroupMember
+from ottla.broker.groups.share.group import ShareGroup
+from ottla.broker.groups.share.member import Member as GroupMember
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 ASSIGNOR = "simple"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
-    return [_describe_one(shard, group_id) for group_id in group_ids]
+    return modern.describe(shard, ShareGroup, group_ids, _described, DescribedGroup)
 
 
-def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
-    try:
-        shard.check_readable(group_id)
-        group = shard.share_group(group_id)
-    except KafkaError as error:
-        message = error.message if error.code == ErrorCode.GROUP_ID_NOT_FOUND else None
-        return DescribedGroup(error.code, message, group_id)
+def _described(shard: GroupShard, group: ShareGroup) -> DescribedGroup:
     topics = shard.cluster.topics()
     return DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
@@ -40,14 +35,14 @@ def _member(member: GroupMember, topics: TopicsImage) -> Member:
     return Member(
         member_id=member.member_id,
         rack_id=metadata.rack_id,
-        member_epoch=member.epoch,
+        member_epoch=member.current.epoch,
         client_id=metadata.client_id,
         client_host=metadata.client_host,
         subscribed_topic_names=metadata.subscribed_topic_names,
         assignment=Assignment(
             [
                 TopicPartitions(topic_id, topic.name, sorted(partitions))
-                for topic_id, partitions in member.assigned.items()
+                for topic_id, partitions in member.current.assigned.items()
                 if (topic := topics.by_id(topic_id)) is not None
             ]
         ),

@@ -13,28 +13,24 @@ from functools import partial
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups import target
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.modern import sessions, target
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
+from ottla.broker.groups.modern.heartbeat import bump_epoch, check, check_ids, check_size, fenced
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
 from ottla.broker.groups.shard import Client, GroupShard
-from ottla.broker.groups.share import initialize, sessions
-from ottla.broker.groups.share.group import EMPTY_METADATA, Member, ShareGroup
-from ottla.broker.groups.share.records import (
-    current_record,
-    group_record,
-    member_record,
-)
+from ottla.broker.groups.share import initialize
+from ottla.broker.groups.share.group import ShareGroup, new_share_group
+from ottla.broker.groups.share.member import EMPTY_METADATA, CurrentAssignment
+from ottla.broker.groups.share.records import RECORDS, current_record
 from ottla.broker.groups.share.target import Input, new_target
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.messages import share_group_heartbeat as messages
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 log = logging.getLogger(__name__)
-
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
 
 Decision: TypeAlias = Outcome[ShareGroupHeartbeatResponse]
 #: Called with the group, its epoch and the partitions whose state is to be initialized, once that is in the log.
@@ -47,62 +43,42 @@ def heartbeat(
     _validate(request)
     if request.member_epoch == LEAVING_EPOCH:
         return _leave(shard, request)
-    group = shard.share_groups.get(request.group_id)
     is_joining = request.member_epoch == JOINING_EPOCH
-    if group is None:
-        group = (
-            shard.share_group_or_new(request.group_id)
-            if is_joining
-            else shard.share_group(request.group_id, "Share group")
-        )
-    size_max = shard.config.share_group_max_size
-    if request.member_id not in group.members and len(group.members) >= size_max:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The share group has reached its maximum capacity of {size_max} members.",
-        )
+    if is_joining:
+        group = shard.group_or_new(ShareGroup, request.group_id, new_share_group)
+    else:
+        group = shard.group(ShareGroup, request.group_id, "Share group")
+    check_size(group, request.member_id, shard.config.share_group_max_size)
     member = group.members.get(request.member_id) if is_joining else group.member(request.member_id)
     if member is not None and not is_joining:
-        _validate_epoch(member, request.member_epoch)
+        _validate_epoch(member.current, request.member_epoch)
     return _subscribe(shard, now_ms, request, client, group, on_begun)
 
 
 def _validate(request: ShareGroupHeartbeatRequest) -> None:
-    _check(request.member_id.strip(), "MemberId can't be empty.")
-    _check(request.group_id.strip(), "GroupId can't be empty.")
-    _check(request.rack_id is None or request.rack_id.strip(), "RackId can't be empty.")
+    check_ids(request)
     if request.member_epoch == JOINING_EPOCH:
-        _check(request.subscribed_topic_names, "SubscribedTopicNames must be set in first request.")
+        check(request.subscribed_topic_names, "SubscribedTopicNames must be set in first request.")
     elif request.member_epoch < LEAVING_EPOCH:
-        _check(False, "MemberEpoch is invalid.")
+        check(False, "MemberEpoch is invalid.")
     check_subscription(request.group_id, len(request.subscribed_topic_names or ()))
 
 
-def _check(is_right: object, message: str) -> None:
-    if not is_right:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-
-
-def _validate_epoch(member: Member, epoch: int) -> None:
+def _validate_epoch(current: CurrentAssignment, epoch: int) -> None:
     """The previous epoch is accepted once more: the answer with the new one may be lost."""
-    if epoch in (member.epoch, member.previous_epoch):
+    if epoch in (current.epoch, current.previous_epoch):
         return
-    word, previous = "greater", ""
-    if epoch < member.epoch:
-        word, previous = "smaller", f", and it does not match the previous member epoch ({member.previous_epoch})"
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The share group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
-        f" ({member.epoch}){previous}. The member must abandon all its partitions and rejoin.",
-    )
+    is_old = epoch < current.epoch
+    also = f", and it does not match the previous member epoch ({current.previous_epoch})" if is_old else ""
+    raise fenced(GroupType.SHARE, epoch, current.epoch, also)
 
 
 def _leave(shard: GroupShard, request: ShareGroupHeartbeatRequest) -> Decision:
-    group = shard.share_group(request.group_id)
+    group = shard.group(ShareGroup, request.group_id)
     member = group.member(request.member_id)
     log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_EPOCH)
-    return sessions.remove(shard, group, member.member_id, response)
+    return sessions.removal(shard, group, [member.member_id], response)
 
 
 # ---- 1: what the member wants
@@ -130,20 +106,18 @@ def _subscribe(
     if member is None:
         log.info("[GroupId %s] Member %s joins the share group.", group.group_id, request.member_id)
     if member is None or metadata != before:
-        records.append(member_record(group.group_id, request.member_id, metadata))
+        records.append(RECORDS.member_record(group.group_id, request.member_id, metadata))
     topics, initialized = shard.cluster.topics(), group.state_partitions.initialized
     is_changed = member is None or metadata.subscribed_topic_names != before.subscribed_topic_names
     if is_changed or group.seen_topics is not topics or group.seen_initialized is not initialized:
         subscribed = group.subscribed_topics({request.member_id: metadata.subscribed_topic_names})
         new_hash = shard.cluster.hashes.of_group(topics, subscribed)
         if is_changed or new_hash != group.metadata_hash or _is_pending(group, topics, subscribed):
-            records.append(group_record(group.group_id, group.epoch + 1, new_hash))
-            shard.counts.share_rebalances += 1
-            log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)
-    held_before = None if member is None else member.assigned
+            records.append(bump_epoch(shard, group, group.next_epoch(new_hash)))
+    held_before = None if member is None else member.current.assigned
 
     def subscribed_now() -> Decision:
-        known = shard.share_groups[group.group_id]
+        known = shard.group(ShareGroup, group.group_id)
         known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
         return _assign(shard, now_ms, known, lambda: _step(shard, now_ms, request, known, held_before, on_begun))
 
@@ -167,13 +141,6 @@ def _is_pending(group: ShareGroup, topics: TopicsImage, subscribed: set[str]) ->
 
 
 def _assign(shard: GroupShard, now_ms: int, group: ShareGroup, go_on: Callable[[], Decision]) -> Decision:
-    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
-    since_ms = now_ms - group.assignment_timestamp_ms
-    interval_ms = shard.cluster.share_settings(group.group_id).assignment_interval_ms
-    is_too_early = 0 <= since_ms < interval_ms and len(group.members) > 1
-    if group.epoch == group.assignment_epoch or is_too_early:
-        return go_on()
-
     def plan() -> target.Plan:
         metadata = {member.member_id: member.metadata for member in group.members.values()}
         initialized = group.state_partitions.initialized
@@ -181,7 +148,7 @@ def _assign(shard: GroupShard, now_ms: int, group: ShareGroup, go_on: Callable[[
         given = Input(group.group_id, group.epoch, metadata, group.targets.copy(), initialized, shard.cluster.topics())
         return target.Plan(work, partial(new_target, given, now_ms))
 
-    return target.assign(shard, shard.share_groups, group, plan, go_on)
+    return target.assign_if_due(shard, now_ms, group, plan, go_on)
 
 
 # ---- 3: the member's step
@@ -198,19 +165,19 @@ def _step(
     member = group.members[request.member_id]
     aim, epoch = group.target(member.member_id), group.assignment_epoch
     records = []
-    if member.epoch != epoch or member.assigned != aim:
+    if member.current.epoch != epoch or member.current.assigned != aim:
         records.append(current_record(group.group_id, member, epoch, aim))
 
     def stepped() -> Decision:
-        sessions.keep_alive(shard, group.group_id, member.member_id)
+        sessions.keep_alive(shard, group, member.member_id, sessions.remove_one)
         response = ShareGroupHeartbeatResponse(
             member_id=member.member_id,
-            member_epoch=member.epoch,
+            member_epoch=member.current.epoch,
             heartbeat_interval_ms=shard.cluster.share_settings(group.group_id).heartbeat_interval_ms,
         )
         is_full = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
-        if is_full or member.assigned != held_before:
-            response.assignment = messages.Assignment(structs_of(member.assigned, messages.TopicPartitions))
+        if is_full or member.current.assigned != held_before:
+            response.assignment = messages.Assignment(structs_of(member.current.assigned, messages.TopicPartitions))
         return _initialize(shard, now_ms, group, response, on_begun)
 
     return Outcome(records, then=stepped)

@@ -11,13 +11,13 @@ A new coordinator does not know whether the former one's requests arrived: it in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.groups.modern.assignment import Assignment, without_empty
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.share.group import ShareGroup, StatePartitions
+from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.records import state_partitions_record
 from ottla.controller.metadata.topics import TopicsImage
 
@@ -39,22 +39,12 @@ def to_initialize(group: ShareGroup, topics: TopicsImage, now_ms: int, retry_int
 
 def begun(group: ShareGroup, topics: TopicsImage, partitions: Assignment) -> CoordinatorRecord:
     """The record of partitions that are initialized from now on, or again."""
-    state = group.state_partitions
-    names = dict(state.names)
+    names = {}
     for topic_id in partitions:
         topic = topics.by_id(topic_id)
         assert topic is not None
         names[topic_id] = topic.name
-    return state_partitions_record(
-        group.group_id,
-        replace(
-            state,
-            initializing=_union(state.initializing, partitions),
-            initialized=_without(state.initialized, partitions),
-            deleting=state.deleting - partitions.keys(),
-            names=names,
-        ),
-    )
+    return state_partitions_record(group.group_id, group.state_partitions.begun(partitions, names))
 
 
 def ended(shard: GroupShard, now_ms: int, group_id: str, initialized: Assignment, failed: Assignment) -> Unasked:
@@ -62,7 +52,7 @@ def ended(shard: GroupShard, now_ms: int, group_id: str, initialized: Assignment
 
     A partition may be initialized twice at a time, by a heartbeat and by AlterShareGroupOffsets: one may fail, and the other not.
     """
-    group = shard.share_groups.get(group_id)
+    group = shard.find(ShareGroup, group_id)
     if group is None:
         return Outcome()
 
@@ -73,41 +63,23 @@ def ended(shard: GroupShard, now_ms: int, group_id: str, initialized: Assignment
 
     state = group.state_partitions
     done = {t: p for t, p in initialized.items() if shard.topic_exists(t) and t not in state.deleting}
-    following = replace(
-        state,
-        initializing=_without(_without(state.initializing, initialized), failed),
-        initialized=_union(state.initialized, done),
-    )
-    return Outcome([state_partitions_record(group_id, following)], then=replayed)
+    return Outcome([state_partitions_record(group_id, state.ended(initialized, failed, done))], then=replayed)
 
 
 def delete_of_topics(shard: GroupShard, now_ms: int, topic_ids: Iterable[bytes]) -> Unasked:
-    """The share coordinators delete the states of deleted topics by themselves."""
+    """The share coordinators delete the states of deleted topics by themselves. Some groups are looked at in each turn."""
     ids = frozenset(topic_ids)
-    records = []
-    for group in shard.share_groups.values():
-        state = group.state_partitions
-        gone = dict.fromkeys(ids & (state.initializing.keys() | state.initialized.keys() | state.deleting))
-        if gone and group.group_id not in shard.unreadable:
-            records.append(state_partitions_record(group.group_id, without_topics(state, gone)))
-    return Outcome(records, atomic=False)
 
+    def look(group_id: str, records: list[CoordinatorRecord]) -> int:
+        group = shard.find(ShareGroup, group_id)
+        if group is not None and group_id not in shard.unreadable:
+            state = group.state_partitions
+            gone = dict.fromkeys(ids & (state.initializing.keys() | state.initialized.keys() | state.deleting))
+            if gone:
+                records.append(state_partitions_record(group_id, state.without_topics(gone)))
+        return 1
 
-def without_topics(state: StatePartitions, topic_ids: Iterable[bytes]) -> StatePartitions:
-    gone = frozenset(topic_ids)
-    return StatePartitions(
-        {topic_id: partitions for topic_id, partitions in state.initializing.items() if topic_id not in gone},
-        {topic_id: partitions for topic_id, partitions in state.initialized.items() if topic_id not in gone},
-        state.deleting - gone,
-        {topic_id: name for topic_id, name in state.names.items() if topic_id not in gone},
-    )
-
-
-def deleting(state: StatePartitions, topic_ids: Iterable[bytes]) -> StatePartitions:
-    """Topics whose states the persister is asked to delete from now on."""
-    gone = frozenset(topic_ids)
-    following = without_topics(state, gone)
-    return replace(following, deleting=following.deleting | gone, names=state.names)
+    return sweep(shard.timers, ("share-topics-deleted", ids), iter(list(shard.groups)), look)
 
 
 def remember(group: ShareGroup, partitions: Assignment, now_ms: int) -> None:
@@ -120,14 +92,3 @@ def _forget(group: ShareGroup, partitions: Assignment) -> None:
     for topic_id, its_partitions in partitions.items():
         for partition in its_partitions:
             group.initializing_since_ms.pop((topic_id, partition), None)
-
-
-def _union(first: Assignment, second: Assignment) -> Assignment:
-    return {
-        topic_id: first.get(topic_id, frozenset()) | second.get(topic_id, frozenset())
-        for topic_id in first.keys() | second.keys()
-    }
-
-
-def _without(first: Assignment, second: Mapping[bytes, frozenset[int]]) -> Assignment:
-    return without_empty({topic_id: p - second.get(topic_id, frozenset()) for topic_id, p in first.items()})

@@ -13,7 +13,10 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.modern.assignment import without_empty
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share import initialize
-from ottla.broker.groups.share.records import group_record, state_partitions_record
+from ottla.broker.groups.share.group import ShareGroup, new_share_group
+from ottla.broker.groups.share.records import state_partitions_record
+from ottla.broker.share.persister import Persister
+from ottla.broker.share.state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -27,6 +30,7 @@ from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 from ottla.protocol.primitives import ZERO_UUID
+from ottla.server.network.reply import Reply
 
 Partition: TypeAlias = tuple[bytes, int]
 NOT_HOSTED = "This server does not host this topic-partition."
@@ -49,6 +53,13 @@ class Deleted(NamedTuple):
     names: Mapping[bytes, str] = {}
     error: KafkaError | None = None
 
+    def calls(self, group_id: str, persister: Persister) -> dict[Partition, Reply[None]]:
+        """Ask the persister to delete the states of a group."""
+        return {
+            partition: persister.delete(SharePartitionKey(group_id, *partition))
+            for partition in sorted(self.partitions.get(group_id, ()))
+        }
+
 
 class Initialized(NamedTuple):
     """The share partitions whose offsets can be described."""
@@ -65,7 +76,7 @@ def alter(shard: GroupShard, now_ms: int, request: AlterShareGroupOffsetsRequest
 
     A group that does not exist is created, so that offsets can be set before its first member joins.
     """
-    group = shard.share_group_or_new(request.group_id)
+    group = shard.group_or_new(ShareGroup, request.group_id, new_share_group)
     group.validate_delete()
     start_offsets: dict[Partition, int] = {}
     rows = [_altered_topic(shard, topic, start_offsets) for topic in request.topics]
@@ -75,11 +86,11 @@ def alter(shard: GroupShard, now_ms: int, request: AlterShareGroupOffsetsRequest
     partitions = by_topic(start_offsets)
 
     def begun() -> Outcome[Altered]:
-        initialize.remember(shard.share_groups[group.group_id], partitions, now_ms)
+        initialize.remember(shard.group(ShareGroup, group.group_id), partitions, now_ms)
         return Outcome()
 
     records = [
-        group_record(group.group_id, group.epoch + 1, group.metadata_hash),
+        group.next_epoch(group.metadata_hash),
         initialize.begun(group, shard.cluster.topics(), partitions),
     ]
     return Outcome(records, altered, then=begun)
@@ -120,7 +131,7 @@ def altered(
 
 def delete(shard: GroupShard, now_ms: int, group_id: str, topic_names: Iterable[str]) -> Outcome[Deleted]:
     """A topic that is being deleted is deleted again: nothing is known of the former attempt."""
-    group = shard.share_group(group_id)
+    group = shard.group(ShareGroup, group_id)
     group.validate_delete()
     state, topics = group.state_partitions, shard.cluster.topics()
     partitions: dict[bytes, frozenset[int]] = {}
@@ -142,7 +153,7 @@ def delete(shard: GroupShard, now_ms: int, group_id: str, topic_names: Iterable[
     deleted = Deleted({group_id: _pairs(partitions)}, rejected, names)
     if not partitions:
         return Outcome(response=deleted)
-    return Outcome([state_partitions_record(group_id, initialize.deleting(state, partitions))], deleted)
+    return Outcome([state_partitions_record(group_id, state.deletion_begun(partitions))], deleted)
 
 
 def deleted(
@@ -158,10 +169,10 @@ def deleted(
         for topic_id, error in failed.items()
     ]
     response = DeleteShareGroupOffsetsResponse(responses=rows)
-    group = shard.share_groups.get(group_id)
+    group = shard.find(ShareGroup, group_id)
     if group is None or not done:
         return Outcome(response=response)
-    following = initialize.without_topics(group.state_partitions, done)
+    following = group.state_partitions.without_topics(done)
     return Outcome([state_partitions_record(group_id, following)], response)
 
 
@@ -171,7 +182,7 @@ def begin_deletion(shard: GroupShard, now_ms: int, group_ids: Iterable[str]) -> 
     records: list[CoordinatorRecord] = []
     topics = shard.cluster.topics()
     for group_id in group_ids:
-        group = shard.share_groups.get(group_id)
+        group = shard.find(ShareGroup, group_id)
         if group is None or group.members or group_id in shard.unreadable:
             continue
         state = group.state_partitions
@@ -188,13 +199,13 @@ def begin_deletion(shard: GroupShard, now_ms: int, group_ids: Iterable[str]) -> 
                 held[topic_id] = frozenset(topic.partitions)
         partitions[group_id] = _pairs(without_empty(held))
         if state.initialized or state.initializing:
-            records.append(state_partitions_record(group_id, initialize.deleting(state, held)))
+            records.append(state_partitions_record(group_id, state.deletion_begun(held)))
     return Outcome(records, Deleted(partitions))
 
 
 def initialized(shard: GroupShard, group_id: str) -> Initialized:
     """None of a group that is not there, as in Kafka."""
-    group = shard.share_groups.get(group_id)
+    group = shard.find(ShareGroup, group_id)
     return Initialized() if group is None else Initialized(group.state_partitions.initialized)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
-
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
-from ottla.broker.groups.share.group import Member, ShareGroup, StatePartitions
+from ottla.broker.groups.modern.records import ModernRecords
+from ottla.broker.groups.share.member import Member
+from ottla.broker.groups.share.state_partitions import StatePartitions
 from ottla.protocol.internal_topics.consumer_group_records import TopicPartition
 from ottla.protocol.internal_topics.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataKey,
-    ShareGroupMemberMetadataValue,
     ShareGroupMetadataKey,
     ShareGroupMetadataValue,
     ShareGroupStatePartitionMetadataKey,
@@ -27,13 +25,13 @@ from ottla.protocol.internal_topics.share_group_records import (
     TopicPartitionsInfo,
 )
 
-ShareKey: TypeAlias = (
-    ShareGroupMetadataKey
-    | ShareGroupMemberMetadataKey
-    | ShareGroupTargetAssignmentMetadataKey
-    | ShareGroupTargetAssignmentMemberKey
-    | ShareGroupCurrentMemberAssignmentKey
-    | ShareGroupStatePartitionMetadataKey
+RECORDS = ModernRecords(
+    group=ShareGroupMetadataKey,
+    member=ShareGroupMemberMetadataKey,
+    assignment_epoch=ShareGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=ShareGroupTargetAssignmentMetadataValue,
+    target=ShareGroupTargetAssignmentMemberKey,
+    current=ShareGroupCurrentMemberAssignmentKey,
 )
 
 
@@ -41,27 +39,19 @@ def group_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRe
     return ShareGroupMetadataKey(group_id), ShareGroupMetadataValue(epoch, metadata_hash)
 
 
-def member_record(group_id: str, member_id: str, value: ShareGroupMemberMetadataValue) -> CoordinatorRecord:
-    return ShareGroupMemberMetadataKey(group_id, member_id), value
-
-
-def assignment_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
-    return ShareGroupTargetAssignmentMetadataKey(group_id), ShareGroupTargetAssignmentMetadataValue(epoch, now_ms)
-
-
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
     value = ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition))
-    return ShareGroupTargetAssignmentMemberKey(group_id, member_id), value
+    return RECORDS.target_record(group_id, member_id, value)
 
 
 def current_record(group_id: str, member: Member, epoch: int, assigned: Assignment) -> CoordinatorRecord:
     """The member's next epoch; it is known by the one before once more, as it may miss the answer."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=epoch,
-        previous_member_epoch=member.epoch,
+        previous_member_epoch=member.current.epoch,
         assigned_partitions=structs_of(assigned, ShareGroupTopicPartitions),
     )
-    return ShareGroupCurrentMemberAssignmentKey(group_id, member.member_id), value
+    return RECORDS.current_record(group_id, member.member_id, value)
 
 
 def state_partitions_record(group_id: str, state: StatePartitions) -> CoordinatorRecord:
@@ -74,17 +64,3 @@ def state_partitions_record(group_id: str, state: StatePartitions) -> Coordinato
         [ShareTopicInfo(topic_id, state.names.get(topic_id, "")) for topic_id in sorted(state.deleting)],
     )
     return ShareGroupStatePartitionMetadataKey(group_id), value
-
-
-def member_tombstones(group_id: str, member_id: str) -> Iterator[CoordinatorRecord]:
-    yield ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None
-    yield ShareGroupTargetAssignmentMemberKey(group_id, member_id), None
-    yield ShareGroupMemberMetadataKey(group_id, member_id), None
-
-
-def group_tombstones(group: ShareGroup) -> Iterator[CoordinatorRecord]:
-    for member_id in group.members:
-        yield from member_tombstones(group.group_id, member_id)
-    yield ShareGroupTargetAssignmentMetadataKey(group.group_id), None
-    yield ShareGroupStatePartitionMetadataKey(group.group_id), None
-    yield ShareGroupMetadataKey(group.group_id), None

@@ -6,15 +6,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
-from ottla.broker.coordinator.client_errors import OnError
-from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.modern.assignment import Assignment
 from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.shard import Client
 from ottla.broker.groups.share import describe, heartbeat, initialize, offsets
-from ottla.broker.share.persister import Persister
+from ottla.broker.share.persister import Persister, when_all
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -22,7 +20,6 @@ from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
 )
-from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
@@ -35,7 +32,7 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 )
 from ottla.protocol.messages.share_group_describe import DescribedGroup
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ottla.server.network.reply import Answer, Reply, gather, then
+from ottla.server.network.reply import Answer, Reply, then
 
 log = logging.getLogger(__name__)
 
@@ -59,27 +56,13 @@ class ShareGroupCoordinator:
         self._persister = persister
         self._cluster = cluster
 
-    def _write(
-        self,
-        group_id: str,
-        decide: Callable[Concatenate[GroupShard, int, P], Outcome[T]],
-        on_error: OnError[T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Answer[T]:
-        def decide_if_readable(shard: GroupShard, now_ms: int) -> Outcome[T]:
-            shard.check_readable(group_id)
-            return decide(shard, now_ms, *args, **kwargs)
-
-        return self._groups.runtime.write(self._groups.partition_for(group_id), decide_if_readable, on_error)
-
     # ---- members
 
     def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client) -> Answer[ShareGroupHeartbeatResponse]:
         def on_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
             return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
 
-        return self._write(request.group_id, heartbeat.heartbeat, on_error, request, client, self._initialize)
+        return self._groups.write(request.group_id, heartbeat.heartbeat, on_error, request, client, self._initialize)
 
     def _initialize(self, group_id: str, state_epoch: int, partitions: Assignment) -> None:
         """Members do not wait for this: they get the partitions with a later heartbeat."""
@@ -90,7 +73,7 @@ class ShareGroupCoordinator:
             for topic_id, its_partitions in partitions.items()
             for partition in its_partitions
         }
-        _when_all(calls, partial(self._initialized, group_id))
+        when_all(calls, partial(self._initialized, group_id))
 
     def _initialized(self, group_id: str, outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
         done = [partition for partition, error in outcomes.items() if error is None]
@@ -132,12 +115,14 @@ class ShareGroupCoordinator:
 
             def ended(outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
                 errors = _errors(outcomes)
-                reply.follow(self._write(request.group_id, offsets.altered, on_error, request.group_id, result, errors))
+                reply.follow(
+                    self._groups.write(request.group_id, offsets.altered, on_error, request.group_id, result, errors)
+                )
 
-            _when_all(calls, ended)
+            when_all(calls, ended)
             return reply
 
-        first = self._write(
+        first = self._groups.write(
             request.group_id,
             offsets.alter,
             lambda error: offsets.Altered(on_error(error), error=error),
@@ -156,61 +141,24 @@ class ShareGroupCoordinator:
         def begun(result: offsets.Deleted) -> Answer[DeleteShareGroupOffsetsResponse]:
             if result.error is not None:
                 return on_error(result.error)
-            calls = self._deletions(group_id, result)
+            calls = result.calls(group_id, self._persister)
             if not calls:
                 return DeleteShareGroupOffsetsResponse(responses=list(result.rejected))
             reply: Reply[DeleteShareGroupOffsetsResponse] = Reply()
 
             def ended(outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
-                reply.follow(self._write(group_id, offsets.deleted, on_error, group_id, result, _errors(outcomes)))
+                reply.follow(
+                    self._groups.write(group_id, offsets.deleted, on_error, group_id, result, _errors(outcomes))
+                )
 
-            _when_all(calls, ended)
+            when_all(calls, ended)
             return reply
 
         names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
-        first = self._write(group_id, offsets.delete, lambda error: offsets.Deleted(error=error), group_id, names)
-        return then(first, begun)
-
-    def delete_groups(self, group_ids: Sequence[str]) -> Answer[list[DeletableGroupResult]]:
-        """Groups of any kind. A share group's states are deleted before the group, which is the only one to know of them."""
-        answers = [self._begin_deletion(group_id) for group_id in group_ids]
-
-        def begun(found: list[offsets.Deleted]) -> Answer[list[DeletableGroupResult]]:
-            calls = {
-                (group_id, *partition): call
-                for deleted in found
-                for group_id in deleted.partitions
-                for partition, call in self._deletions(group_id, deleted).items()
-            }
-            if not calls:
-                return self._groups.delete(group_ids)
-            reply: Reply[list[DeletableGroupResult]] = Reply()
-
-            def ended(outcomes: Mapping[tuple[str, bytes, int], KafkaError | None]) -> None:
-                failed = {group_id: error for (group_id, _, _), error in outcomes.items() if error is not None}
-                results = self._groups.delete([group_id for group_id in group_ids if group_id not in failed])
-                kept = [DeletableGroupResult(group_id, error.code) for group_id, error in failed.items()]
-                reply.follow(then(results, lambda results: [*results, *kept]))
-
-            _when_all(calls, ended)
-            return reply
-
-        return then(gather(answers, lambda found: found), begun)
-
-    def _begin_deletion(self, group_id: str) -> Answer[offsets.Deleted]:
-        """What is wrong is found again by the deletion itself."""
-        return self._groups.runtime.write(
-            self._groups.partition_for(group_id),
-            offsets.begin_deletion,
-            lambda error: offsets.Deleted(error=error),
-            [group_id],
+        first = self._groups.write(
+            group_id, offsets.delete, lambda error: offsets.Deleted(error=error), group_id, names
         )
-
-    def _deletions(self, group_id: str, deleted: offsets.Deleted) -> dict[offsets.Partition, Reply[None]]:
-        return {
-            partition: self._persister.delete(SharePartitionKey(group_id, *partition))
-            for partition in sorted(deleted.partitions.get(group_id, ()))
-        }
+        return then(first, begun)
 
     # ---- describe
 
@@ -281,7 +229,7 @@ class ShareGroupCoordinator:
             ends = self._cluster.end_offsets(with_lag)
             reply.follow(ends.then(lambda ends: described(summaries, ends)))
 
-        _when_all(calls, ended)
+        when_all(calls, ended)
         return reply
 
 
@@ -303,21 +251,6 @@ def _row(
         return DescribeShareGroupOffsetsResponsePartition(partition, UNINITIALIZED_START_OFFSET)
     lag = -1 if end is None else end - summary.start_offset - summary.delivery_complete_count
     return DescribeShareGroupOffsetsResponsePartition(partition, summary.start_offset, summary.leader_epoch, lag)
-
-
-def _when_all(calls: Mapping[K, Reply[T]], then: Callable[[dict[K, T | KafkaError]], None]) -> None:
-    """Call `then` with the outcome of each call."""
-    outcomes: dict[K, T | KafkaError] = {}
-
-    def arrived(key: K, outcome: T | KafkaError) -> None:
-        outcomes[key] = outcome
-        if len(outcomes) == len(calls):
-            then(outcomes)
-
-    for key, call in calls.items():
-        call.when_done(partial(arrived, key))
-    if not calls:
-        then(outcomes)
 
 
 def _errors(outcomes: Mapping[K, KafkaError | None]) -> dict[K, KafkaError]:

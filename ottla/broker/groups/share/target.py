@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber
 from ottla.broker.groups.modern.simple import assign
+from ottla.broker.groups.modern.target import changed_targets
 from ottla.broker.groups.modern.topics import topic_ids
-from ottla.broker.groups.share.records import assignment_epoch_record, target_record
+from ottla.broker.groups.share.records import RECORDS, target_record
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
-
-log = logging.getLogger(__name__)
 
 
 class Input(NamedTuple):
@@ -36,16 +34,6 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         )
         for member_id, metadata in group.metadata.items()
     }
-    records = [
-        target_record(group.group_id, member_id, target)
-        for member_id, target in assign(members, group.initialized).items()
-        if group.targets.get(member_id) != target
-    ]
-    log.info(
-        "[GroupId %s] Computed a new target assignment for epoch %d with 'simple' assignor: %d members changed",
-        group.group_id,
-        group.epoch,
-        len(records),
-    )
-    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    records = changed_targets(group, assign(members, group.initialized), target_record, "simple")
+    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
     return records

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ottla.broker.coordinator.client_errors import unreadable
+from ottla.broker.groups.modern import describe as modern
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.member import Member as GroupMember
 from ottla.broker.groups.streams.tasks import Tasks, structs_of
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.streams_group_records import Subtopology as RecordedSubtopology
 from ottla.protocol.internal_topics.streams_group_records import TopologyTopicInfo
 from ottla.protocol.messages.streams_group_describe import (
@@ -29,19 +28,12 @@ ASSIGNOR = "sticky"
 
 
 def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
-    return [_describe_one(shard, group_id) for group_id in group_ids]
+    return modern.describe(shard, StreamsGroup, group_ids, _described, DescribedGroup)
 
 
-def _describe_one(shard: GroupShard, group_id: str) -> DescribedGroup:
-    if group_id in shard.unreadable:
-        error = unreadable(f"group {group_id}")
-        return DescribedGroup(error.code, error.message, group_id)
-    group = shard.streams_groups.get(group_id)
-    if group is None:
-        why = "is not a streams group" if shard.has_group(group_id) else "not found"
-        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", group_id)
+def _described(shard: GroupShard, group: StreamsGroup) -> DescribedGroup:
     return DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,

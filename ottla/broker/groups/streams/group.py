@@ -6,104 +6,77 @@ list of fields: it is lost when the coordinator moves, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from ottla.broker.groups.commits import Commit, TopicPartition, check_epoch
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.commits import TopicPartition
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.modern.modern_group import ModernGroup
 from ottla.broker.groups.streams.configured import ConfiguredTopology
 from ottla.broker.groups.streams.member import CurrentAssignment, Member, recorded_assignment
-from ottla.broker.groups.streams.state import GroupState
+from ottla.broker.groups.streams.records import RECORDS, group_record
+from ottla.broker.groups.streams.state import UNREVOKED_TASKS, GroupState
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, task_set
 from ottla.broker.groups.streams.topology import Topology
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import (
-    StreamsGroupCurrentMemberAssignmentValue,
-    StreamsGroupMemberMetadataValue,
-    StreamsGroupMetadataValue,
-    StreamsGroupTargetAssignmentMemberValue,
-    StreamsGroupTargetAssignmentMetadataValue,
-    StreamsGroupTopologyValue,
-)
+from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMetadataValue, StreamsGroupTopologyKey
 
 
-class StreamsGroup:
-    """Made empty, at epoch 1: the first member of a group gets epoch 2, if it need not wait for others."""
+class StreamsGroup(ModernGroup[Member, Tasks]):
+    """A streams group; a new one has no members and epoch 1: its first member gets epoch 2, if it need not wait for others."""
 
-    #: None of these groups has static members.
-    static_members: Mapping[str, str] = MappingProxyType({})
+    type = GroupType.STREAMS
+    records = RECORDS
+    other_records = (StreamsGroupTopologyKey,)
+    no_assignment_epoch = -1
+    no_target = Tasks()
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = 1
-        self.metadata_hash = 0
+        super().__init__(group_id, epoch=1, assignment_epoch=1)
         self.validated_topology_epoch = 0
         #: What the assignor was asked for last, by names of configs without their prefix.
         self.assignment_configs: Mapping[str, str] = {}
-        self.assignment_epoch = 1
-        self.assignment_timestamp_ms = 0
         self.topology: Topology | None = None
-        self.members: dict[str, Member] = {}
-        self.targets: dict[str, Tasks] = {}
         # For active, standby and warm-up tasks: subtopology id and partition -> members that hold it, or have to close it still.
         self._holders: tuple[dict[tuple[str, int], set[str]], ...] = ({}, {}, {})
         # ---- soft
         self.configured: ConfiguredTopology | None = None
-        #: The metadata that the hash was last compared with.
-        self.seen_topics: object = None
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
-        self.is_assigning = False
-        self.rejected_epoch = -1
 
     # ---- replay
 
     def replay_group(self, value: StreamsGroupMetadataValue) -> None:
-        self.epoch = value.epoch
-        self.metadata_hash = value.metadata_hash
+        super().replay_group(value)
         self.validated_topology_epoch = value.validated_topology_epoch
         self.assignment_configs = {config.key: config.value for config in value.last_assignment_configs or ()}
 
-    def replay_topology(self, value: StreamsGroupTopologyValue | None) -> None:
+    def replay_member(self, member_id: str, value: Any) -> None:
+        super().replay_member(member_id, value)
+        if not self.members:
+            self.shutdown_requested_by = None
+
+    def replay_other(self, key: StreamsGroupTopologyKey, value: Any) -> None:
         self.topology = None if value is None else Topology(value)
 
-    def replay_member(self, member_id: str, value: StreamsGroupMemberMetadataValue | None) -> None:
-        if value is None:
-            self.replay_current_assignment(member_id, None)
-            self.members.pop(member_id, None)
-            if not self.members:
-                self.shutdown_requested_by = None
-            return
-        self._member(member_id).metadata = value
+    def _new_member(self, member_id: str) -> Member:
+        return Member(member_id)
 
-    def replay_assignment_epoch(self, value: StreamsGroupTargetAssignmentMetadataValue | None) -> None:
-        self.assignment_epoch = -1 if value is None else value.assignment_epoch
-        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+    def _recorded_target(self, value: Any) -> Tasks:
+        return Tasks(task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks))
 
-    def replay_target(self, member_id: str, value: StreamsGroupTargetAssignmentMemberValue | None) -> None:
-        if value is None:
-            self.targets.pop(member_id, None)
-        else:
-            self.targets[member_id] = Tasks(
-                task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks)
-            )
+    def _recorded_assignment(self, value: Any) -> CurrentAssignment:
+        return CurrentAssignment() if value is None else recorded_assignment(value)
 
-    def replay_current_assignment(self, member_id: str, value: StreamsGroupCurrentMemberAssignmentValue | None) -> None:
-        if value is None and member_id not in self.members:
-            return
-        member = self._member(member_id)
-        self._release(member_id, member.current.assigned)
-        self._release(member_id, member.current.pending_revocation)
-        member.current = CurrentAssignment() if value is None else recorded_assignment(value)
-        self._hold(member_id, member.current.assigned)
-        self._hold(member_id, member.current.pending_revocation)
+    def _count(self, member: Member, by: int) -> None:
+        """The topology has the subscription, whatever the members are."""
 
-    def _member(self, member_id: str) -> Member:
-        member = self.members.get(member_id)
-        if member is None:
-            member = self.members[member_id] = Member(member_id)
-        return member
+    def _hold(self, member: Member, by: int) -> None:
+        change = self._take if by > 0 else self._release
+        change(member.member_id, member.current.assigned)
+        change(member.member_id, member.current.pending_revocation)
 
-    def _hold(self, member_id: str, holdings: Holdings) -> None:
+    def _take(self, member_id: str, holdings: Holdings) -> None:
         for holders, tasks in zip(self._holders, holdings.tasks, strict=True):
             for subtopology, partitions in tasks.items():
                 for partition in partitions:
@@ -144,9 +117,6 @@ class StreamsGroup:
     def _is_in(self, process_id: str, member_ids: Iterable[str]) -> bool:
         return any(self.members[member_id].metadata.process_id == process_id for member_id in member_ids)
 
-    def target(self, member_id: str) -> Tasks:
-        return self.targets.get(member_id, Tasks())
-
     def is_subscribed_to(self, topic: str) -> bool:
         """A group without members reads nothing, so that its offsets may expire."""
         return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of
@@ -158,46 +128,31 @@ class StreamsGroup:
         if self.shutdown_requested_by is None:
             self.shutdown_requested_by = member_id
 
-    def member(self, member_id: str) -> Member:
-        """KafkaError UNKNOWN_MEMBER_ID if there is none."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
+    def _held_since(self, member: Member, partition: TopicPartition) -> int | None:
+        """A member holds the partitions of its active tasks."""
+        current = member.current
+        subtopology = None if self.topology is None else self.topology.subtopology_of.get(partition.topic)
+        if subtopology is None:
+            return None
+        since = current.assigned.active.get(subtopology, {}).get(partition.partition)
+        if since is None:
+            since = current.pending_revocation.active.get(subtopology, {}).get(partition.partition)
+        return since
 
-    def validate_offset_commit(self, commit: Commit) -> None:
-        """Raises KafkaError where the rules of `commits.py` do not let the member commit; it holds the partitions of its tasks."""
-        if commit.names_no_member or (commit.epoch < 0 and not self.members):
-            # TxnOffsetCommit needs no member; nor does an admin client, or a consumer that assigns its partitions by itself.
-            return
-        current = self.member(commit.member_id).current
+    def release_timeout_ms(self, member: Member) -> int | None:
+        return member.metadata.rebalance_timeout_ms if member.current.state is UNREVOKED_TASKS else None
 
-        def held_since(partition: TopicPartition) -> int | None:
-            subtopology = None if self.topology is None else self.topology.subtopology_of.get(partition.topic)
-            if subtopology is None:
-                return None
-            since = current.assigned.active.get(subtopology, {}).get(partition.partition)
-            if since is None:
-                since = current.pending_revocation.active.get(subtopology, {}).get(partition.partition)
-            return since
+    # ---- records
 
-        check_epoch(commit, current.epoch, is_classic=False, held_since=held_since)
+    def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:
+        return group_record(
+            self.group_id, self.epoch + 1, metadata_hash, self.validated_topology_epoch, self.assignment_configs
+        )
 
-    def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        if member_id is None and epoch < 0:
-            return
-        current = self.member(member_id or "").current
-        if epoch != current.epoch:
-            raise KafkaError(
-                ErrorCode.STALE_MEMBER_EPOCH,
-                f"The received member epoch {epoch} does not match the expected member epoch {current.epoch}.",
-            )
-
-    def validate_offset_delete(self) -> None:
-        """A group with members may lose offsets of topics that it does not read."""
-
-    def validate_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    def tombstones(self) -> Iterator[CoordinatorRecord]:
+        """The group's own record is the last but one, as in Kafka: the topology of a group that is gone is skipped."""
+        for member_id in self.members:
+            yield from RECORDS.member_tombstones(self.group_id, member_id)
+        yield RECORDS.assignment_epoch(self.group_id), None
+        yield RECORDS.group(self.group_id), None
+        yield StreamsGroupTopologyKey(self.group_id), None

@@ -14,18 +14,20 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups import target
-from ottla.broker.groups.classic.state import EMPTY
-from ottla.broker.groups.records import group_metadata_record
+from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.modern import sessions, target
+from ottla.broker.groups.modern.heartbeat import bump_epoch, check_size, fenced
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 from ottla.broker.groups.shard import Client, GroupShard
-from ottla.broker.groups.streams import answer, sessions
+from ottla.broker.groups.streams import answer
 from ottla.broker.groups.streams.answer import Before, StreamsAnswer
 from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
 from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.leave import leave
-from ottla.broker.groups.streams.member import JOINING_EPOCH, NEW_METADATA, CurrentAssignment
+from ottla.broker.groups.streams.member import NEW_METADATA, CurrentAssignment
 from ottla.broker.groups.streams.reconcile import reconciled
-from ottla.broker.groups.streams.records import current_record, group_record, member_record, topology_record
+from ottla.broker.groups.streams.records import RECORDS, current_record, group_record, topology_record
 from ottla.broker.groups.streams.request import validate
 from ottla.broker.groups.streams.target import STANDBY_REPLICAS, input_of, new_target, work_of
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
@@ -45,12 +47,12 @@ def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequ
     if request.member_epoch < JOINING_EPOCH:
         return leave(shard, request)
     records: list[CoordinatorRecord] = []
-    group = shard.streams_groups.get(request.group_id)
+    group = shard.find(StreamsGroup, request.group_id)
     if group is None:
         records = _place_for_a_group(shard, request)
         group = StreamsGroup(request.group_id)
     if request.member_epoch == JOINING_EPOCH:
-        _check_room(shard, group, request.member_id)
+        check_size(group, request.member_id, shard.config.streams_group_max_size)
     else:
         _validate_epoch(group.member(request.member_id).current, request)
     return _update(shard, now_ms, request, client, group, records)
@@ -59,25 +61,13 @@ def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequ
 def _place_for_a_group(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
     """A classic group without members gives its place up, and its offsets stay; any other group keeps it."""
     group_id = request.group_id
-    has_other = shard.has_group(group_id)
-    if not has_other and request.member_epoch != JOINING_EPOCH:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
-    if not has_other:
-        shard.check_room(group_id)
-        return []
-    classic = shard.groups.get(group_id)
-    if request.member_epoch != JOINING_EPOCH or classic is None or classic.state is not EMPTY:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-    return [group_metadata_record(group_id, None)]
-
-
-def _check_room(shard: GroupShard, group: StreamsGroup, member_id: str) -> None:
-    size_max = shard.config.streams_group_max_size
-    if member_id not in group.members and len(group.members) >= size_max:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The streams group has reached its maximum capacity of {size_max} members.",
-        )
+    if request.member_epoch != JOINING_EPOCH:
+        shard.group(StreamsGroup, group_id, "Streams group")
+    classic = shard.find(ClassicGroup, group_id)
+    if classic is not None and classic.is_empty:
+        return [*classic.tombstones()]
+    shard.check_place_for(StreamsGroup, group_id)
+    return []
 
 
 def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRequest) -> None:
@@ -88,12 +78,7 @@ def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRe
     owned = _owned(request)
     is_repeated = epoch == current.previous_epoch and owned is not None and _is_within(owned, current.assigned)
     if epoch > current.epoch or not is_repeated:
-        word = "greater" if epoch > current.epoch else "smaller"
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The streams group member has a {word} member epoch ({epoch}) than the one known by the group coordinator"
-            f" ({current.epoch}). The member must abandon all its partitions and rejoin.",
-        )
+        raise fenced(GroupType.STREAMS, epoch, current.epoch)
 
 
 def _owned(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
@@ -122,7 +107,7 @@ def _update(
     metadata = _updated(NEW_METADATA if member is None else member.metadata, request, client)
     is_new_epoch = member is None or metadata != member.metadata
     if is_new_epoch:
-        records.append(member_record(group_id, member_id, metadata))
+        records.append(RECORDS.member_record(group_id, member_id, metadata))
     topology = _topology(group, request, records)
     topics = shard.cluster.topics()
     hash_, configured_topology = group.metadata_hash, group.configured
@@ -136,21 +121,20 @@ def _update(
     validated_epoch = topology.epoch if configured_topology.is_ready else -1
     configs = {STANDBY_REPLICAS: str(shard.cluster.streams_settings(group_id).standby_replicas)}
     if is_new_epoch or validated_epoch != group.validated_topology_epoch or configs != group.assignment_configs:
-        records.append(group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs))
-        shard.counts.streams_rebalances += 1
-        log.info("[GroupId %s] Bumped streams group epoch to %d.", group_id, group.epoch + 1)
+        next_epoch = group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs)
+        records.append(bump_epoch(shard, group, next_epoch))
     statuses = []
     if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
         text = f"The member's topology epoch {metadata.topology_epoch} is behind the group's topology epoch {topology.epoch}."
         statuses.append(Status(StatusCode.STALE_TOPOLOGY, text))
     before = Before(
-        is_new_group=group_id not in shard.streams_groups,
+        is_new_group=shard.find(StreamsGroup, group_id) is None,
         assigned=Holdings() if member is None else member.current.assigned,
     )
     is_first = not group.members
 
     def updated() -> Decision:
-        known = shard.streams_groups[group_id]
+        known = shard.group(StreamsGroup, group_id)
         known.configured, known.seen_topics = configured_topology, topics
         if is_first:
             _delay_first_assignment(shard, group_id)
@@ -248,9 +232,9 @@ def _delay_first_assignment(shard: GroupShard, group_id: str) -> None:
 
 
 def _assign_unasked(shard: GroupShard, group_id: str) -> Unasked:
-    group, now_ms = shard.streams_groups.get(group_id), shard.wall_ms()
+    group, now_ms = shard.find(StreamsGroup, group_id), shard.wall_ms()
     is_wanted = group is not None and group.members and group.configured is not None
-    if group is None or not is_wanted or _why_not_now(shard, now_ms, group) is not None:
+    if group is None or not is_wanted or _is_too_early(shard, now_ms, group):
         return Outcome()
     return _assign_now(shard, now_ms, group, Outcome) if group.epoch > group.assignment_epoch else Outcome()
 
@@ -260,19 +244,12 @@ def _assign_now(shard: GroupShard, now_ms: int, group: StreamsGroup, go_on: Call
         given = input_of(group)
         return target.Plan(work_of(given), partial(new_target, given, now_ms))
 
-    return target.assign(shard, shard.streams_groups, group, plan, go_on)
+    return target.assign(shard, group, plan, go_on)
 
 
-def _why_not_now(shard: GroupShard, now_ms: int, group: StreamsGroup) -> str | None:
-    """A new target is not computed more often than the assignment interval: many members may join at once (KIP-1263).
-
-    A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
-    """
-    interval_ms = shard.cluster.streams_settings(group.group_id).assignment_interval_ms
-    since_ms = now_ms - group.assignment_timestamp_ms
-    if group.assignment_timestamp_ms and 0 <= since_ms < interval_ms:
-        return "assignment interval"
-    return None
+def _is_too_early(shard: GroupShard, now_ms: int, group: StreamsGroup) -> bool:
+    """Many members may join at once (KIP-1263); a group without a former target need not wait."""
+    return bool(group.assignment_timestamp_ms) and target.is_in_interval(shard, now_ms, group)
 
 
 def _assign(
@@ -287,9 +264,9 @@ def _assign(
     step = partial(_step, shard, request, group, before, statuses, is_waiting)
     why_not = "initial rebalance delay" if is_waiting else None
     if not is_waiting and group.epoch > group.assignment_epoch:
-        why_not = _why_not_now(shard, now_ms, group)
-        if why_not is None:
+        if not _is_too_early(shard, now_ms, group):
             return _assign_now(shard, now_ms, group, step)
+        why_not = "assignment interval"
     if why_not is not None:
         text = f"Assignment delayed due to the configured {why_not}."
         statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, text))
@@ -322,7 +299,7 @@ def _step(
     records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Decision:
-        sessions.keep_alive(shard, group, member, has_moved=has_moved)
+        sessions.keep_alive(shard, group, member.member_id, sessions.remove_one, has_moved=has_moved)
         answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.streams_settings(group.group_id)
         answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.streams import sessions
 from ottla.broker.groups.streams.answer import StreamsAnswer
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 log = logging.getLogger(__name__)
@@ -16,19 +16,12 @@ log = logging.getLogger(__name__)
 
 def leave(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Outcome[StreamsAnswer]:
     group_id, member_id = request.group_id, request.member_id
-    group = shard.streams_groups.get(group_id)
-    if group is None:
-        why = "is not a streams group" if shard.has_group(group_id) else "not found"
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+    group = shard.group(StreamsGroup, group_id)
     if request.shutdown_application and group.members:
         # Also of a member whose session has ended meanwhile. A group without members has no application to shut down.
         group.request_shutdown(member_id)
     group.member(member_id)
     log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
 
-    def left() -> Outcome[StreamsAnswer]:
-        sessions.forget(shard, group_id, member_id)
-        return Outcome()
-
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    return Outcome(sessions.removal(group, member_id), StreamsAnswer(response), then=left)
+    return sessions.removal(shard, group, [member_id], StreamsAnswer(response))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla.broker.groups.modern.assignment import structs_with_epochs, with_epochs
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 from ottla.broker.groups.streams.state import STABLE, UNRELEASED_TASKS, MemberState, member_state
 from ottla.broker.groups.streams.tasks import NOTHING_HELD, HeldTasks, Holdings, structs_of, task_set
 from ottla.protocol.internal_topics.streams_group_records import (
@@ -13,10 +14,6 @@ from ottla.protocol.internal_topics.streams_group_records import (
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,
 )
-
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-STATIC_LEAVING_EPOCH = -2
 
 #: A member that is new, as Kafka has it: no topology has this epoch.
 NEW_METADATA = StreamsGroupMemberMetadataValue(instance_id=None, rack_id=None, topology_epoch=-1)

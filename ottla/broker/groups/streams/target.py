@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.modern.target import changed_targets
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
 from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.records import assignment_epoch_record, target_record
+from ottla.broker.groups.streams.records import RECORDS, target_record
 from ottla.broker.groups.streams.tasks import Tasks
-
-log = logging.getLogger(__name__)
 
 STANDBY_REPLICAS = "num.standby.replicas"
 
@@ -56,16 +54,6 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         targets = dict.fromkeys(group.members, Tasks())
     else:
         targets = assign(group.members, group.subtopologies, group.standby_replicas)
-    records = [
-        target_record(group.group_id, member_id, target)
-        for member_id, target in targets.items()
-        if group.targets.get(member_id) != target
-    ]
-    log.info(
-        "[GroupId %s] Computed a new target assignment for epoch %d with 'sticky' assignor: %d members changed",
-        group.group_id,
-        group.epoch,
-        len(records),
-    )
-    records.append(assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    records = changed_targets(group, targets, target_record, "sticky")
+    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
     return records

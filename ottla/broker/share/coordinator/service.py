@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
+from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
-from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.share.coordinator import requests, snapshots
@@ -21,6 +21,8 @@ from ottla.broker.share.coordinator.records import ShareRecordCodec
 from ottla.broker.share.coordinator.shard import ShareShard
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.topic_names import SHARE_GROUP_STATE_TOPIC
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages import (
@@ -59,10 +61,8 @@ class TopicData(Protocol[DataT_co]):
     def partitions(self) -> Sequence[DataT_co]: ...
 
 
-class ShareCoordinator:
-    """`partition_count()` is that of the topic, or the number it will be created with; `prune(partition, offset)` deletes the
-    records of a partition of the topic that come before the offset.
-    """
+class ShareCoordinator(Coordinator[ShareShard]):
+    """`prune(partition, offset)` deletes the records of a partition of the topic that come before the offset."""
 
     def __init__(
         self,
@@ -75,13 +75,12 @@ class ShareCoordinator:
         turns: ShardTurns | None = None,
     ) -> None:
         self.config = config
-        self.partition_count = partition_count
         self._clock = clock
         self._prune = prune
         self._timers: dict[Callable[[], None], TimerHandle] = {}
         #: WriteShareGroupState requests since the broker started.
         self.writes = 0
-        self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
+        runtime = CoordinatorRuntime(
             TOPIC,
             partition_log,
             clock,
@@ -90,32 +89,28 @@ class ShareCoordinator:
             config.write_timeout_ms,
             turns,
         )
+        super().__init__(runtime, partition_count)
 
     # ---- notifications of the broker
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads a partition of `__share_group_state`."""
-        self.runtime.on_elected(partition, leader_epoch)
+        super().on_elected(partition, leader_epoch)
         if not self._timers:
             self._schedule(self._snapshot_cold, self.config.cold_snapshot_interval_ms)
             self._schedule(self._prune_all, self.config.prune_interval_ms)
 
-    def on_resigned(self, partition: int) -> None:
-        """Called when this broker stops leading the partition, or the partition is deleted."""
-        self.runtime.on_resigned(partition)
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Listener of the publisher: the states of deleted topics' share partitions go with them."""
+        self.on_topics_deleted(delta.deleted_topics.keys())
 
     def on_topics_deleted(self, topic_ids: Collection[bytes]) -> None:
-        """The states of their share partitions go with them."""
         if topic_ids:
             self.runtime.write_all(snapshots.delete_of_topics, frozenset(topic_ids))
 
     def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        self.runtime.close()
-
-    def partition_for(self, key: SharePartitionKey) -> int:
-        return partition_for(key.coordinator_key, self.partition_count())
+        super().close()
 
     # ---- the log's length
 
@@ -227,7 +222,7 @@ class ShareCoordinator:
                     return Outcome(response=on_error(error))
 
             key = SharePartitionKey(group_id, topic_id, data.partition)
-            return self.runtime.write(self.partition_for(key), decide_or_refuse, on_error)
+            return self.runtime.write(self.partition_for(key.coordinator_key), decide_or_refuse, on_error)
 
         return gather(
             [

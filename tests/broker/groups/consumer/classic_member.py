@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.groups.consumer import embedded
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.member import Owned
 from tests.broker.groups.harness import PARKED, GroupCoordinatorHarness
@@ -43,7 +44,7 @@ class ClassicMember:
                 return self._lost(code)
             if code == ErrorCode.NONE and not full:
                 return SimpleNamespace(error_code=code, member_epoch=self.epoch)
-        group = self.harness.shard.consumer_groups.get("g")
+        group = self.harness.shard.find(ConsumerGroup, "g")
         if not self.has_joined and (group is None or all(member.is_classic for member in group.members.values())):
             return SimpleNamespace(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
         return self._join()

@@ -10,6 +10,7 @@ from typing import Any
 
 from immutables import Map
 
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.shard import Client
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
@@ -67,13 +68,13 @@ def test_every_group_is_as_kafka_described_it() -> None:
 def test_the_metadata_hash_of_each_group_is_the_one_that_kafka_recorded() -> None:
     harness = KafkasGroups()
     hashes = harness.shard.cluster.hashes
-    for group in harness.shard.consumer_groups.values():
+    for group in harness.shard.groups_of(ConsumerGroup):
         assert group.metadata_hash == hashes.of_group(harness.kafkas, group.subscribed_topics({})) != 0
 
 
 def test_members_go_on_in_their_epochs_with_what_they_have() -> None:
     harness = KafkasGroups()
-    for group in harness.shard.consumer_groups.values():
+    for group in harness.shard.groups_of(ConsumerGroup):
         for member in group.members.values():
             answer: Any
             if member.is_classic:

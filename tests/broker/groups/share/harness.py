@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.shard import Client
 from ottla.broker.groups.share.group import ShareGroup
 from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
@@ -46,6 +47,7 @@ class ShareGroupHarness(GroupCoordinatorHarness):
         )
         self.states.on_elected(0, self.epoch)
         persister = StatePersister(self.clock, lambda key: 1 if self.is_persisting else -1, self._send, lambda: None)
+        self.deletion = GroupDeletion(self.coordinator, persister)
         self.share = ShareGroupCoordinator(self.coordinator, persister, Cluster(self.topics_image, self._end_offsets))
 
     def _send(self, node_id: int, request: Any) -> Reply[Any]:
@@ -65,7 +67,7 @@ class ShareGroupHarness(GroupCoordinatorHarness):
 
     @property
     def group(self) -> ShareGroup:
-        return self.shard.share_groups["g"]
+        return self.shard.group(ShareGroup, "g")
 
     def heartbeat(self, member_id: str, epoch: int = 0, *topics: str, group_id: str = "g") -> Any:
         names = list(topics) if topics else None

@@ -153,7 +153,7 @@ def test_a_malformed_request_is_refused_and_creates_no_group(
         setattr(request, name, value)
     response = groups.answered(groups.share.heartbeat(request, CLIENT))
     assert response.error_code == ErrorCode.INVALID_REQUEST
-    assert not groups.shard.share_groups
+    assert not groups.shard.groups
 
 
 def test_only_a_joining_member_creates_a_group(groups: ShareGroupHarness) -> None:

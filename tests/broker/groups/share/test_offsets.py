@@ -109,9 +109,9 @@ def test_a_group_with_members_keeps_its_offsets(groups: ShareGroupHarness) -> No
     groups.join("m")
     assert alter(groups, {0: 5}).error_code == ErrorCode.NON_EMPTY_GROUP
     assert delete(groups, "orders").error_code == ErrorCode.NON_EMPTY_GROUP
-    (result,) = groups.answered(groups.share.delete_groups(["g"]))
+    (result,) = groups.answered(groups.deletion.delete(["g"]))
     assert result.error_code == ErrorCode.NON_EMPTY_GROUP
-    assert "g" in groups.shard.share_groups
+    assert "g" in groups.shard.groups
 
 
 def test_deleted_offsets_are_gone_and_the_group_begins_again_without(empty: ShareGroupHarness) -> None:
@@ -144,14 +144,14 @@ def test_unknown_groups_and_the_empty_id(groups: ShareGroupHarness) -> None:
 def test_a_deleted_group_leaves_no_state_behind(empty: ShareGroupHarness) -> None:
     _, listed = empty.answered(empty.coordinator.list([], ["share"]))
     assert [(group.group_id, group.group_state) for group in listed] == [("g", "Empty")]
-    results = empty.answered(empty.share.delete_groups(["g", "no"]))
+    results = empty.answered(empty.deletion.delete(["g", "no"]))
     assert {result.group_id: result.error_code for result in results} == {
         "g": ErrorCode.NONE,
         "no": ErrorCode.GROUP_ID_NOT_FOUND,
     }
     assert not empty.states.runtime.shard(0).states
     empty.restart()
-    assert not empty.shard.share_groups
+    assert not empty.shard.groups
 
 
 def test_a_description_names_the_members_and_what_they_have(groups: ShareGroupHarness) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.groups.config import StreamsGroupSettings
 from ottla.broker.groups.records import GroupRecordCodec
+from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.member import CurrentAssignment, recorded_assignment
 from ottla.broker.groups.streams.reconcile import reconciled
 from ottla.broker.groups.streams.state import STABLE, UNKNOWN, UNRELEASED_TASKS
@@ -39,7 +40,7 @@ def two_members(harness: GroupCoordinatorHarness, second_process: str) -> tuple[
 def test_a_process_gets_no_copy_of_a_task_that_one_of_its_threads_has() -> None:
     harness = GroupCoordinatorHarness()
     two_members(harness, "q")
-    group = harness.shard.streams_groups["g"]
+    group = harness.shard.group(StreamsGroup, "g")
     assert [group.is_free_copy(process, "0", 0) for process in "pqr"] == [False, True, True]
     assert [group.is_free_active(process, "0", 0) for process in "pqr"] == [False, False, False]
     assert group.is_free_active("r", "0", 9)
@@ -97,7 +98,7 @@ def test_offsets_of_topics_that_the_group_reads_stay() -> None:
     harness.topics = {"t": 1}
     member = StreamsMember(harness, "a", stateless("t"))
     member.beat()
-    group = harness.shard.streams_groups["g"]
+    group = harness.shard.group(StreamsGroup, "g")
     assert group.is_subscribed_to("t") and not group.is_subscribed_to("u")
     member.leave()
     assert not group.is_subscribed_to("t")

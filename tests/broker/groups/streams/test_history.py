@@ -120,7 +120,7 @@ class History:
 
     @property
     def group(self) -> StreamsGroup | None:
-        return self.harness.shard.streams_groups.get("g")
+        return self.harness.shard.find(StreamsGroup, "g")
 
     def check(self) -> None:
         group = self.group
@@ -155,7 +155,7 @@ class History:
         assert len(used) == len(set(used)), "two members run one active task"
         records = self.harness.records()
         for log in (records, compacted(records)):
-            assert view(replayed(log).streams_groups["g"]) == view(group)
+            assert view(replayed(log).group(StreamsGroup, "g")) == view(group)
 
     def come_to_rest(self) -> None:
         if not self.members:

@@ -1,0 +1,87 @@
+"""What the group, transaction and share coordinators have in common: an internal topic, whose partitions each are a shard.
+
+A coordinator is notified of the partitions that its broker leads, loads and unloads their shards, and finds the shard of a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.coordinator.partitions import partition_for
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.shard import Shard
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.server.network.reply import Answer, gather
+
+ShardT = TypeVar("ShardT", bound=Shard)
+T = TypeVar("T")
+
+
+class Coordinator(Generic[ShardT]):
+    """`partition_count()` is that of the runtime's topic, or the number that it will be created with."""
+
+    def __init__(self, runtime: CoordinatorRuntime[ShardT], partition_count: Callable[[], int]) -> None:
+        self.runtime = runtime
+        self.partition_count = partition_count
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads a partition of the topic."""
+        self.runtime.on_elected(partition, leader_epoch)
+
+    def on_resigned(self, partition: int) -> None:
+        """Called when this broker stops leading the partition, or the partition is deleted."""
+        self.runtime.on_resigned(partition)
+
+    def close(self) -> None:
+        self.runtime.close()
+
+    def partition_for(self, key: str) -> int:
+        return partition_for(key, self.partition_count())
+
+    def by_partition(self, keys: Iterable[str], ask: Callable[[int, list[str]], Answer[list[T]]]) -> Answer[list[T]]:
+        """The results for all keys; each shard is asked once."""
+        parts: dict[int, list[str]] = {}
+        for key in keys:
+            parts.setdefault(self.partition_for(key), []).append(key)
+        answers = [ask(partition, part) for partition, part in parts.items()]
+        return gather(answers, lambda lists: [item for items in lists for item in items])
+
+
+def partition_counter(
+    metadata: MetadataCache, configs: BrokerConfigs, topic: str, default_config: str
+) -> Callable[[], int]:
+    """Return the `partition_count` of a coordinator."""
+
+    def partition_count() -> int:
+        image = metadata.image.topics.by_name(topic)
+        count: int = configs[default_config] if image is None else len(image.partitions)
+        return count
+
+    return partition_count
+
+
+class Replica(Protocol):
+    @property
+    def topic(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+
+class CoordinatorLeadership:
+    """`LeadershipListener` of replicas: a coordinator's broker becomes or stops being leader of partitions of the topic."""
+
+    def __init__(self, topic: str, coordinator: Coordinator[ShardT]) -> None:
+        self._topic = topic
+        self._on_elected, self._on_resigned = coordinator.on_elected, coordinator.on_resigned
+
+    def on_leader(self, partition: Replica) -> None:
+        if partition.topic == self._topic:
+            self._on_elected(partition.index, partition.leader_epoch)
+
+    def on_resigned(self, partition: Replica) -> None:
+        if partition.topic == self._topic:
+            self._on_resigned(partition.index)
