@@ -77,6 +77,7 @@ from ottla.broker.handlers import (
 from ottla.broker.handlers._groups import check_consumer_groups, check_share_groups, client_of
 from ottla.broker.handlers._own_configs import forward_checked
 from ottla.broker.many_names import (
+    COMMITS_AT_ONCE,
     RESOURCES_AT_ONCE,
     ManyNames,
     config_resource,
@@ -200,6 +201,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.OFFSET_COMMIT,
         offset_commit.handle,
         (Whole((on_group(READ),)), Each("topics", "topics", on_topic_or_id(READ))),
+        names=topics(at_once=COMMITS_AT_ONCE),
     ),
     Answered(
         ApiKey.OFFSET_FETCH,
@@ -282,6 +284,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
             Whole((on_group(READ),)),
             Each("topics", "topics", on_topic_or_id(READ)),
         ),
+        names=topics(at_once=COMMITS_AT_ONCE),
     ),
     Answered(
         ApiKey.DESCRIBE_ACLS,
