@@ -277,8 +277,7 @@ def _mend(segment: Segment, valid: Valid) -> None:
     segment.cut_back(valid.position, valid.offset, valid.zeros)
     segment.rewrite(valid.checked_from)
     if not segment.active:
-        segment.active = True
-        segment.seal(indexes_must_be_saved=False)
+        segment.seal_again()
     if valid.remade and not (segment.indexes.loaded and not segment.active):
         segment.sync_indexes()
 
@@ -299,7 +298,7 @@ def _read_epochs(log: Log) -> None:
         DamagedLog: an epoch decreases; the CRC does not cover it, so it is unknown which of the two is wrong.
     """
     history = log.epochs
-    history.entries, history.latest = [], -1
+    history.forget_from(0)
     for segment in log.segments.from_offset(log.log_start_offset):
         for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
             epoch = HEADER.unpack_from(segment.view(), position)[PARTITION_LEADER_EPOCH]

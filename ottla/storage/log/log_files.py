@@ -48,7 +48,7 @@ def new_segment(log: LogState, base_offset: int, now_ms: int, allocate: bool = T
 
 
 def remove_files(log: LogState, segment: Segment) -> None:
-    segment.removed = True
+    segment.mark_removed()
     segment.unmap()
     for name in segment.file_names():
         log.files.remove(name)
@@ -76,7 +76,7 @@ def relocate(log: LogState, directory: str) -> None:
 def delete_segments(log: LogState, gone: list[Segment]) -> None:
     """Renames the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
     for segment in gone:
-        segment.removed = True
+        segment.mark_removed()
         segment.unmap()
         for name in segment.file_names():
             if (renamed := rename_deleted(log.files, name)) is not None:

@@ -94,7 +94,7 @@ class Segment(IndexedSegment):
         self.created_ms = now_ms
         self.txn_index = TransactionIndex(self._named(TXN_INDEX_SUFFIX))
         self.trimmed = False  # True if it was trimmed since the last flush
-        self.removed = False  # its files are renamed or unlinked: a flush that runs meanwhile skips it
+        self.removed = False  # see `mark_removed`
         # An append may write up to this position without make_room; with 0 it must call make_room.
         self.room = 0
         # The length of the active segment's file, now and at its last sync: the file grows ahead of the batches.
@@ -185,6 +185,14 @@ class Segment(IndexedSegment):
             mapped.prefault(self.size, ahead)
             self.room = ahead
 
+    def close_room(self) -> None:
+        """The next append calls `make_room`."""
+        self.room = 0
+
+    def length_is_synced(self, length: int) -> None:
+        """The file had this length when it was synced."""
+        self.on_disk = length
+
     @property
     def length_synced(self) -> bool:
         """Returns True if the file keeps its length in a power loss."""
@@ -192,7 +200,7 @@ class Segment(IndexedSegment):
 
     def update_config(self, config: LogConfig) -> None:
         self._config = config
-        self.indexes.interval_bytes = config.index_interval_bytes
+        self.indexes.update_config(config.index_interval_bytes)
         self.room = 0
 
     # Changing the end
@@ -247,6 +255,11 @@ class Segment(IndexedSegment):
         self.active = False
         self.room = 0
 
+    def seal_again(self) -> None:
+        """Seals a sealed segment whose batches recovery has cut back."""
+        self.active = True
+        self.seal(indexes_must_be_saved=False)
+
     def reopen(self) -> None:
         """Makes a sealed segment active again, after the segments behind it were truncated."""
         self.unmap()
@@ -256,6 +269,10 @@ class Segment(IndexedSegment):
         self.largest_timestamp()
 
     # Files
+
+    def mark_removed(self) -> None:
+        """Its files are renamed or unlinked: a flush that runs meanwhile skips it."""
+        self.removed = True
 
     def create_file(self) -> None:
         """Creates the `.log` file. The first flush, or sealing, creates the index files: most of 10,000 logs have no index entry."""
