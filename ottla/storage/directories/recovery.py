@@ -34,8 +34,9 @@ from ottla.storage.log.partition_dir import TRUNCATION, rewrite_topic_id
 from ottla.storage.producers import snapshot_format
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.mappings import Mappings
-from ottla.storage.segment.segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, Segment
+from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_check import Valid, check_segment, clean_end
+from ottla.storage.segment.segment_file import LOG_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.storage.segment.segments import Segments
 from ottla.storage.segment.walk import DamagedLog
 

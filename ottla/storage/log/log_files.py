@@ -6,7 +6,8 @@ from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.partition_dir import write_topic_id
-from ottla.storage.segment.segment import DELETED_SUFFIX, Segment
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import DELETED_SUFFIX
 
 
 def create_files(log: LogState) -> None:

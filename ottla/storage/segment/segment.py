@@ -27,12 +27,8 @@ from ottla.storage.files import Files
 from ottla.storage.segment.indexed_segment import IndexedSegment
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment_file import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
-    LOG_SUFFIX,
     SUFFIXES,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     segment_path,
@@ -40,18 +36,6 @@ from ottla.storage.segment.segment_file import (
 from ottla.storage.segment.txn_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
-
-__all__ = [
-    "CLEANED_SUFFIX",
-    "DELETED_SUFFIX",
-    "INDEX_SUFFIX",
-    "LOG_SUFFIX",
-    "SWAP_SUFFIX",
-    "TIME_INDEX_SUFFIX",
-    "TXN_INDEX_SUFFIX",
-    "Segment",
-    "segment_path",
-]
 
 # The file is allocated ahead of the data: a small partition stays small, a busy one grows rarely (fallocate takes 10 us).
 ALLOCATE_BYTES_MIN = 16 << 10
@@ -311,8 +295,7 @@ class Segment(IndexedSegment):
         return self.txn_index.flush(self._files) or names
 
     def unmap(self) -> None:
-        """Closes the mapping, which ends with its last view. The next access opens it again."""
-        self._close_map()
+        super().unmap()
         self.room = 0
         self._hints.clear()
         if self.removed:
