@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.broker.handlers.write_txn_markers import MARKERS_A_TURN
+from ottla.broker.api.write_txn_markers import MARKERS_A_TURN
 from ottla.broker.many_names import RESOURCES_AT_ONCE
 from ottla.broker.routes import ROUTES, Answered
 from ottla.protocol.api import APIS, ApiKey
