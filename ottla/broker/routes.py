@@ -25,14 +25,13 @@ from ottla.broker.authorization.actions import (
     read_valid_topic,
     sync_with_protocol,
 )
-from ottla.broker.authorization.guard import Each, Every, InHandler, Made, Rule, Whole, guarded
+from ottla.broker.authorization.guard import Each, Every, InHandler, Rule, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.fetch import handler as fetch
 from ottla.broker.fetch.repeated import RepeatedFetches
 from ottla.broker.handlers import (
-    _produce_guard,
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_replica_log_dirs,
@@ -192,7 +191,7 @@ def _no_topology_descriptions(
 
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, (Made(_produce_guard.guard),), fast_path=RepeatedProduces),
+    Answered(ApiKey.PRODUCE, produce.handle, IN_HANDLER, fast_path=RepeatedProduces),
     Answered(ApiKey.FETCH, fetch.handle, IN_HANDLER, fast_path=RepeatedFetches),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, IN_HANDLER, encoder=metadata_encoder),
