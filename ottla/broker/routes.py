@@ -69,7 +69,7 @@ from ottla.broker.authorization.actions import (
     read_valid_topic,
     sync_with_protocol,
 )
-from ottla.broker.authorization.guard import Each, Every, InHandler, Made, Rule, Whole, guarded
+from ottla.broker.authorization.guard import Each, Every, InHandler, Rule, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
@@ -84,7 +84,6 @@ from ottla.broker.many_names import (
     topics,
 )
 from ottla.broker.produce import handler as produce
-from ottla.broker.produce.guard import guard as guard_produce
 from ottla.broker.produce.repeated import RepeatedProduces
 from ottla.broker.share.coordinator.service import ShareCoordinator
 from ottla.controller.metadata.describe_configs import describe_configs
@@ -193,7 +192,7 @@ def _no_topology_descriptions(
 
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, (Made(guard_produce),), fast_path=RepeatedProduces),
+    Answered(ApiKey.PRODUCE, produce.handle, IN_HANDLER, fast_path=RepeatedProduces),
     Answered(ApiKey.FETCH, fetch.handle, IN_HANDLER, fast_path=RepeatedFetches),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, IN_HANDLER, encoder=metadata_encoder),
