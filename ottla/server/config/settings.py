@@ -35,11 +35,12 @@ def setting(name: str, convert: Callable[[Any], Any] = lambda value: value, **de
     return field(**default, metadata={PROPERTY: name, CONVERT: convert})
 
 
-def read(kind: Callable[..., T], value_of: Callable[[str], Any]) -> T:
-    """Returns the settings by the parsed properties; fields that name no property keep their defaults."""
+def read(kind: Callable[..., T], value_of: Callable[[str], Any], **others: Any) -> T:
+    """Returns the settings by the parsed properties. Fields that name no property are `others`, or keep their defaults."""
     named: Any = kind
-    return kind(**{
+    settings = {
         each.name: each.metadata[CONVERT](value_of(each.metadata[PROPERTY]))
         for each in fields(named)
         if PROPERTY in each.metadata
-    })  # fmt: skip
+    }
+    return kind(**settings, **others)

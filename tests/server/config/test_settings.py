@@ -35,6 +35,7 @@ def test_fields_are_read_from_their_properties_and_converted() -> None:
         "ottla.group.waiting.heartbeat.interval.ms": 3,
     }
     assert read(Settings, values.__getitem__) == Settings(1, 120_000, ("range",), 3, 5)
+    assert read(Settings, values.__getitem__, constant=6) == Settings(1, 120_000, ("range",), 3, 6)
 
 
 def test_a_field_of_an_unknown_property_is_refused_where_it_is_declared() -> None:
