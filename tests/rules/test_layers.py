@@ -17,7 +17,6 @@ WITHOUT_HIDDEN_CIRCLES = ("protocol", "storage", "server", "controller", "broker
 #: Folders whose contents need each other, with the imports that go back. The numbers may only fall.
 IMPORTS_BACK = {
     "ottla.broker.groups": 16,  # the kinds of groups and the shard
-    "ottla.broker.replication": 1,  # a partition and its purgatory
 }
 #: 2^15 sets of names are looked at in half a second.
 NAMES_MAX = 15
