@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.components import BrokerComponents
+from ottla.broker.replication.delayed_delete_records import DelayedDelete, DelayedDeleteRecords
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.delayed_delete_records import DelayedDelete, DelayedDeleteRecords
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
