@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
@@ -29,6 +31,8 @@ from tests.rules.sources import ROOT, short_path
 
 _NOTICE = "<!-- Written by tests/rules/test_docs.py from tables in the code: with UPDATE=1 it writes it again. -->"
 
+#: A line of a docstring's list: a code or several, two spaces, and when it is sent.
+_ERRORS = re.compile(r"^    ([A-Z][A-Z_0-9]+(?:, [A-Z][A-Z_0-9]+)*)  +(\S.*)$", re.MULTILINE)
 #: In place of a handler.
 FORWARD = "forward"
 
@@ -159,7 +163,25 @@ def apis_page() -> str:
     for key, api in sorted(APIS.items()):
         row = [str(int(key)), api.name, versions(api), where(broker.get(key)), where(controller.get(key))]
         lines.append(f"| {' | '.join(row)} |")
+    lines += [
+        "",
+        "## Errors",
+        "",
+        "The errors that the handlers of a broker's listener make themselves, from their docstrings. Coordinators, replicas and the authorizer have more.",
+        "",
+        "| API | error | when |",
+        "| --- | --- | --- |",
+    ]
+    for key in sorted(broker):
+        for codes, meaning in errors_of(sys.modules[getattr(broker[key], "__module__", __name__)].__doc__):
+            lines.append(f"| {APIS[key].name} | {codes} | {meaning} |")
     return "\n".join([*lines, ""])
+
+
+def errors_of(docstring: str | None) -> list[tuple[str, str]]:
+    """Returns the errors that a handler's docstring lists, with their meaning. A line may name several codes."""
+    _, _, listed = (docstring or "").partition("\nErrors:\n")
+    return _ERRORS.findall(listed)
 
 
 def where(handler: Any) -> str:

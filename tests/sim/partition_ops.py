@@ -365,7 +365,7 @@ class Operations:
                         meanwhile()
                     elif rng.random() < 0.03 and log.failure is None and not log.closed:
                         self._truncate(partition, rng.randint(model.start, model.end))
-        assert log.uncleanable is None, log.uncleanable
+        assert log.cleaning.uncleanable is None, log.cleaning.uncleanable
         if log.failure is None and not log.closed:
             check_batches(log, model)
             if log.durability.truncations == truncations:

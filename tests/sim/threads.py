@@ -23,7 +23,7 @@ import ottla.storage.directories.offset_checkpoints
 import ottla.storage.directories.removal
 import ottla.storage.epochs
 import ottla.storage.log.durability
-import ottla.storage.log.log_state
+import ottla.storage.log.partition_dir
 import ottla.storage.log.retention_run
 import ottla.storage.segment.segment_indexes
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 SHARED: tuple[ModuleType, ...] = (
     ottla.storage.log.durability,
     ottla.storage.epochs,
-    ottla.storage.log.log_state,
+    ottla.storage.log.partition_dir,
     ottla.storage.directories.offset_checkpoints,
     ottla.storage.directories.removal,
     ottla.storage.log.retention_run,

@@ -1,6 +1,13 @@
 """DeleteRecords (21): move the log start offset of partitions led here, and wait until all replicas have.
 
 -1 is the high watermark. Internal topics and topics without cleanup.policy=delete reject. v2 flexible.
+
+Errors:
+    INVALID_TOPIC_EXCEPTION  the topic is internal
+    POLICY_VIOLATION         the topic has no cleanup.policy=delete
+    OFFSET_OUT_OF_RANGE      the offset is negative, or above the high watermark
+    REQUEST_TIMED_OUT        a replica has not moved its log start offset in timeout_ms
+    KAFKA_STORAGE_ERROR      the log start offset could not be written
 """
 
 from __future__ import annotations

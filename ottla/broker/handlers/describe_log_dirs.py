@@ -2,6 +2,9 @@
 
 An offline directory is answered with KAFKA_STORAGE_ERROR. v2 flexible · v3 top-level error · v4 total and usable bytes (KIP-827) ·
 v5 is_cordoned (KIP-1066).
+
+Errors:
+    KAFKA_STORAGE_ERROR  of a directory: it is offline
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
     a lost connection                       connects again; the metadata says when another broker leads
 
 One fetch waits at the leader. When the metadata gives the loop something new meanwhile, a second request follows at once and the
-leader answers the waiting one for it (broker/fetch/fetching.py): a new leader must not stand still for replica.fetch.wait.max.ms.
+leader answers the waiting one for it (broker/fetch/handler.py): a new leader must not stand still for replica.fetch.wait.max.ms.
 """
 
 from __future__ import annotations

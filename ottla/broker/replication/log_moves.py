@@ -219,15 +219,14 @@ class LogMoves:
         """Copies a slice; if there is nothing left to copy, asks the controller, or replaces the log. Nothing else runs meanwhile."""
         current, future, now_ms = move.partition.log, move.future, self._world.clock.wall_ms()
         assert current is not None
-        if current.has_files and not current.recovery_point and current.log_end_offset:
+        if current.partition_dir.exists and not current.recovery_point and current.log_end_offset:
             # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
             return partial(flush_log, self._world, current)
         if move.aligned != current.durability.truncations:
             future_copy.align(current, future)
             move.aligned = current.durability.truncations
         future_copy.follow_start(current, future, now_ms)
-        if future.deleted_files:
-            gone, future.deleted_files = future.deleted_files, []
+        if gone := future.partition_dir.take_deleted():
             return self._on_disk(move.target.path, Priority.REMOVAL, partial(self._remove, gone))
         if move.read_ahead_to <= future.log_end_offset < current.log_end_offset:
             ahead = future_copy.read_ahead(current, future.log_end_offset, READ_AHEAD_BYTES)

@@ -273,9 +273,8 @@ class MetadataLog:
             self.log.advance_high_watermark(snapshot.offset)
             self.log.delete_records(snapshot.offset)
             self.log.apply_retention(now_ms)
-            for path in self.log.deleted_files:
+            for path in self.log.partition_dir.take_deleted():
                 self._files.remove(path)
-            self.log.deleted_files.clear()
         for older in removed:
             self.snapshots.remove(older)
 

@@ -9,7 +9,7 @@ its own, tests at once) and sends the results back. Between two steps appends an
 - The log is flushed first. Otherwise a power loss could take the newer record of a key (or a transaction's marker) from an
   unflushed segment, after the cleaner has removed the older, flushed record because of it.
 - The directory is synced before the next segment is swapped: a tombstone must not be gone before the records that it deletes.
-- A truncation ends the pass, because its map may name truncated records. It also lowers `log.cleaned_until`, because records
+- A truncation ends the pass, because its map may name truncated records. It also lowers `log.cleaning.cleaned_until`, because records
   that are appended in their place were never cleaned. Segments that retention removes during a pass need no cleaning.
 - A log that cannot be cleaned is skipped until the node is restarted; other logs are cleaned.
 """
@@ -72,7 +72,7 @@ Steps: TypeAlias = Generator[Step, Progress | None, bool]
 
 
 class Cleaner:
-    """Chooses the dirtiest log and cleans it. Below `Log.cleaned_until`, which `Logs` writes to the checkpoint, a log is clean."""
+    """Chooses the dirtiest log and cleans it. Below `Cleaning.cleaned_until`, which `Logs` writes to the checkpoint, a log is clean."""
 
     def __init__(self, logs: Logs, memory_bytes: int = MEMORY_BYTES, load_factor: float = 0.9) -> None:
         self._logs = logs
@@ -110,7 +110,7 @@ class Cleaner:
             _pass_over(log, error)
             return True
         self._passes_ended = 0
-        log.cleaned_until = clean_until
+        log.cleaning.cleaned(clean_until)
         size = _sealed_bytes(log, plan.end)
         logger.info(
             "Log cleaner cleaned log %s-%d (dirty section = [%d, %d)): from %d to %d bytes, %.1f%% size reduction",
@@ -130,12 +130,12 @@ class Cleaner:
         best: tuple[Log, Plan] | None = None
         looked_at = 0
         for log in self._logs:
-            if not log.config.compact or len(log.segments) < 2 or log.failure or log.uncleanable:
+            if not log.config.compact or len(log.segments) < 2 or log.failure or log.cleaning.uncleanable:
                 continue
-            if log.closed or log.is_moving:
+            if log.closed or log.cleaning.is_moving:
                 continue
             try:
-                plan = plan_for(log, log.cleaned_until, now_ms)
+                plan = plan_for(log, log.cleaning.cleaned_until, now_ms)
             except Exception as error:
                 _pass_over(log, error)
                 continue
@@ -145,9 +145,9 @@ class Cleaner:
             if looked_at >= SEGMENTS_PER_TURN:
                 looked_at = 0
                 yield Pause()
-        if best is None or best[0].closed or best[0].is_moving:
+        if best is None or best[0].closed or best[0].cleaning.is_moving:
             return None
-        return best[0], plan_for(best[0], best[0].cleaned_until, now_ms)  # as it is in this turn
+        return best[0], plan_for(best[0], best[0].cleaning.cleaned_until, now_ms)  # as it is in this turn
 
 
 def _sealed_bytes(log: Log, end: int) -> int:
@@ -156,7 +156,7 @@ def _sealed_bytes(log: Log, end: int) -> int:
 
 def _pass_over(log: Log, error: Exception) -> None:
     """Skips the log from now on: a retry would most likely fail again, and delay the other logs."""
-    log.uncleanable = f"{type(error).__name__}: {error}"
+    log.cleaning.skip(f"{type(error).__name__}: {error}")
     logger.error("%s cannot be compacted until the node is started again", log, exc_info=error)
 
 
@@ -243,7 +243,7 @@ def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | N
 def _check_unchanged(log: Log, truncations: int, segments: Iterable[Segment]) -> None:
     if log.closed:
         raise LogChanged("closed during compaction")
-    if log.is_moving:
+    if log.cleaning.is_moving:
         raise LogChanged("compaction pauses while the log moves to another directory")
     if log.durability.truncations != truncations:
         raise LogChanged("truncated during compaction")

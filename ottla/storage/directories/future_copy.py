@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.protocol.work import Errand
-from ottla.storage.config import NEVER
 from ottla.storage.epochs import NO_EPOCH
 from ottla.storage.log.log import Log, Origin
 
@@ -118,24 +117,3 @@ def is_flushed(current: Log, future: Log) -> bool:
     if current.config.flush_messages == EVERY_RECORD:
         return current.recovery_point == current.log_end_offset and future.recovery_point == future.log_end_offset
     return future.recovery_point >= min(current.recovery_point, future.log_end_offset)
-
-
-def take_over(current: Log, future: Log) -> None:
-    """Gives the future log what is known of the current one and is not in the batches. It has all of its batches.
-
-    An epoch may have begun without a batch, compaction may have removed all batches of one, and transactions may be verified.
-    """
-    if future.log_end_offset < current.log_end_offset:
-        # The current log ends with a gap, which a truncation or compaction left.
-        future.durability.set_gap((future.log_end_offset, current.log_end_offset))
-        future.log_end_offset = current.log_end_offset
-    future.epochs.replace(current.epochs.entries, current.epochs.assigned)
-    future.epochs.truncate_from_start(future.log_start_offset)
-    future.producers = current.producers
-    future.high_watermark = current.high_watermark
-    future.cleaned_until, future.uncleanable = current.cleaned_until, current.uncleanable
-    future.durability.take_over(current.durability)
-    if future.config is not current.config:
-        future.update_config(current.config)
-    future.is_moving = False
-    assert future.log_start_offset <= future.high_watermark <= future.log_end_offset <= NEVER

@@ -21,7 +21,6 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ottla.storage.directories.future_copy import take_over
 from ottla.storage.directories.log_dirs import RESERVED_IDS, LogDir
 from ottla.storage.directories.logs_state import LogsState
 from ottla.storage.directories.recovery import new_log
@@ -62,7 +61,7 @@ class FutureLogs(LogsState):
             now_ms=now_ms, jitter=self._rng.random(),
         )  # fmt: skip
         self._add_future(directory, future)
-        current.is_moving = True
+        current.cleaning.begin_move()
         return future
 
     def _add_future(self, directory: LogDir, future: Log) -> None:
@@ -72,7 +71,7 @@ class FutureLogs(LogsState):
     def drop_future(self, future: Log, now_ms: int) -> None:
         """Removes a future log from memory. `rename_deleted` and `remove_deleted` remove its files."""
         directory = self._take_out(future)
-        if future.has_files:
+        if future.partition_dir.exists:
             self._remove_files(future, directory, now_ms)
 
     def forget_future(self, future: Log) -> None:
@@ -97,12 +96,12 @@ class FutureLogs(LogsState):
                 self.directory_failed(target, failure)
             raise
         self._renamed[target.path] = self._renamed.get(target.path, 0) + 1
-        take_over(current, future)
+        future.take_over(current)
         del self._futures[(future.topic_id, future.partition)]
         source = self._take_out(current)
         self._add(target, future)
-        if current.has_files:
-            self._remove_files(current, source, now_ms, target if future.has_files else None)
+        if current.partition_dir.exists:
+            self._remove_files(current, source, now_ms, target if future.partition_dir.exists else None)
 
     def is_assigned(self, future: Log, directory_id: bytes | None) -> bool:
         """Returns True if a future log without the log that it copies is to become the partition's log, as in Kafka: in the metadata's directory.
@@ -145,7 +144,7 @@ class FutureLogs(LogsState):
                 self.drop_future(future, now_ms)
                 self._add_to(directory, current)  # the future log had its place
                 continue
-            current.is_moving = True
+            current.cleaning.begin_move()
             if current.config.compact:
                 # The log may have been compacted while the directory of its copy was offline.
                 with suppress(StorageFailure):  # the directory is offline now

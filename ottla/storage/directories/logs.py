@@ -132,7 +132,7 @@ class Logs(FutureLogs):
             jitter=self._rng.random(),
         )
         log.advance_high_watermark(known(checkpoint.REPLICATION))
-        log.cleaned_until = min(known(checkpoint.CLEANER), log.log_end_offset)
+        log.cleaning.cleaned(min(known(checkpoint.CLEANER), log.log_end_offset))
         return log
 
     def _leave_closed(self, path: str, name: tuple[str, int], error: Exception) -> None:
@@ -219,7 +219,7 @@ class Logs(FutureLogs):
         if log is None:
             return
         directory = self._take_out(log)
-        if log.has_files:
+        if log.partition_dir.exists:
             self._remove_files(log, directory, now_ms)
 
     def deleted_to_rename(self, directory: LogDir) -> int:
@@ -240,7 +240,7 @@ class Logs(FutureLogs):
         """Renames a stray replica or copy, which the metadata does not know, to a name that is not opened. Its files are kept."""
         directory = self._take_out(log)
         log.unmap()
-        if log.has_files:
+        if log.partition_dir.exists:
             self._rename_away(directory, log.directory, log.topic, log.partition, STRAY)
 
     def _rename_away(self, directory: LogDir, path: str, topic: str, partition: int, suffix: str) -> None:
@@ -258,8 +258,8 @@ class Logs(FutureLogs):
         It runs on any thread, one call for a log directory at a time.
         """
         for log in self.in_directory(directory):
-            while log.deleted_files:
-                self._removals.add_file(log, log.deleted_files.pop(), now_ms + log.config.file_delete_delay_ms)
+            for path in log.partition_dir.take_deleted():
+                self._removals.add_file(log, path, now_ms + log.config.file_delete_delay_ms)
         return self._removals.remove_due(directory, now_ms, limit)
 
     # Scheduled tasks
@@ -300,7 +300,7 @@ class Logs(FutureLogs):
         """Syncs the entries of partition directories created since the last flush, with one sync per log directory."""
         for directory in self.directories:
             logs = self.in_directory(directory)
-            if directory.online and any(log.has_files and not log.durability.entry_synced for log in logs):
+            if directory.online and any(log.partition_dir.exists and not log.durability.entry_synced for log in logs):
                 try:
                     self.files.sync_dir(directory.path)
                 except StorageFailure as failure:

@@ -105,8 +105,8 @@ class LogsState:
         log.grown = self._grown
         log.grown[log] = None
         log.on_failure = lambda failure: self.directory_failed(directory, failure)
-        log.before_files = lambda: self._checkpoints.forget(
-            directory.path, (log.topic, log.partition), lambda: not (log.has_files or log.closed)
+        log.partition_dir.before_files = lambda: self._checkpoints.forget(
+            directory.path, (log.topic, log.partition), lambda: not (log.partition_dir.exists or log.closed)
         )
         log.before_truncation = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 
@@ -115,7 +115,7 @@ class LogsState:
         if self._futures.get(key) is log:
             del self._futures[key]
             if (current := self._logs.get(key)) is not None:
-                current.is_moving = False
+                current.cleaning.end_move()
         else:
             del self._logs[key]
             del self._by_name[(log.topic, log.partition)]
@@ -181,7 +181,7 @@ class LogsState:
 
     def write_cleaned(self, only: LogDir | None = None) -> None:
         """Writes up to which offset each log is clean."""
-        self._write(checkpoint.CLEANER, lambda log: log.cleaned_until or None, only)
+        self._write(checkpoint.CLEANER, lambda log: log.cleaning.cleaned_until or None, only)
 
     def _write(self, name: str, value: Callable[[Log], int | None], only: LogDir | None = None) -> list[LogDir]:
         """Writes a checkpoint; returns the directories whose file is out of date."""

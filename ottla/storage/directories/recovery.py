@@ -102,7 +102,7 @@ def open_log(
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
         jitter=jitter,
     )
-    log.snapshots.offsets = leftover_files.numbers(sizes, snapshot_format.SUFFIX)
+    log.snapshots.open(leftover_files.numbers(sizes, snapshot_format.SUFFIX))
     if not clean and recovery_point == 0 < end_offset:
         rewrite_topic_id(files, directory)  # a recovery point proves that its fsync succeeded
     if files.exists(f"{directory}/{TRUNCATION}"):
@@ -153,7 +153,7 @@ def new_log(
         recovery_point=0,
         jitter=jitter,
     )
-    log.has_files = False
+    log.partition_dir.is_not_made()
     return log
 
 

@@ -84,7 +84,7 @@ def begin(log: LogState, *, names: bool = False, entry: bool = True) -> FlushJob
     if log.closed:
         return None  # deleted while the flush waited
     log.check_usable()
-    if not log.has_files:
+    if not log.partition_dir.exists:
         return None
     end, active = log.log_end_offset, log.segments.active
     # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
@@ -145,8 +145,8 @@ def close(log: LogState, clean: bool, entry: bool) -> bool:
     """Returns False if not everything was synced: the next start must then recover the log."""
     if log.closed:
         return False
-    saved = not log.has_files
-    if log.failure is None and clean and log.has_files:
+    saved = not log.partition_dir.exists
+    if log.failure is None and clean and log.partition_dir.exists:
         try:
             log.snapshots.frozen.clear()
             log.take_snapshot(at_once=True)
@@ -160,7 +160,7 @@ def close(log: LogState, clean: bool, entry: bool) -> bool:
         except StorageFailure as failure:
             log.fail(failure)
             logger.warning("%s is not closed cleanly: %s", log, failure)
-    log.closed = True
+    log.stop()
     for segment in log.segments:
         segment.removed = not clean
         segment.unmap()

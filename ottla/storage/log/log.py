@@ -9,6 +9,7 @@ The log does not know roles: `origin` says whose batches are appended, and the c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +28,7 @@ from ottla.protocol.records.validate import restamp, validate_header
 from ottla.protocol.work import Errand, TooLong, Turn, Work, do_at_once, do_now
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import flush, log_start, lookup, retention_run, roll, truncate, trusted_append
+from ottla.storage.log import flush, lookup, retention_run, roll, truncate, trusted_append
 from ottla.storage.log.flush import FlushJob
 from ottla.storage.log.log_state import LogState, Retiring
 from ottla.storage.log.preparation import Prepared, prepare
@@ -37,6 +38,8 @@ from ottla.storage.producers.producer_state import BatchMetadata, Origin
 from ottla.storage.segment.segment_file import COLD_READ_BYTES
 from ottla.storage.segment.segment_indexes import TimestampAndOffset
 from ottla.storage.segment.txn_index import AbortedTxn
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Appended", "Log", "Origin", "Read"]
 
@@ -268,17 +271,6 @@ class Log(LogState):
 
     # Moving the offsets
 
-    def advance_high_watermark(self, offset: int) -> bool:
-        """Raises the high watermark, at most to the log end offset. Returns False if it did not change."""
-        if offset > self.log_end_offset:
-            offset = self.log_end_offset
-        if offset <= self.high_watermark:
-            return False
-        self.high_watermark = offset
-        if self.producers.unreplicated:
-            self.producers.on_high_watermark(offset)
-        return True
-
     def truncation_errand(self, offset: int) -> Callable[[], Decoded | None] | None:
         """Returns a function that reads what the truncation needs of the producer states, for a worker thread.
 
@@ -296,7 +288,16 @@ class Log(LogState):
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """Applies the leader's log start offset on a follower. The next retention run removes the segments before it."""
-        return log_start.advance_log_start_offset(self, offset)
+        if offset <= self.log_start_offset:
+            return False
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the log cannot start at {offset}, above its high watermark {self.high_watermark}",
+            )
+        self.start_at(offset)
+        logger.info("Incremented log start offset to %d in %s-%d", offset, self.topic, self.partition)
+        return True
 
     def delete_records(self, before_offset: int) -> int:
         """DeleteRecords: the log starts at `before_offset` (-1: the high watermark). Returns the log start offset.
@@ -304,7 +305,12 @@ class Log(LogState):
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE when it is above the high watermark.
         """
-        return log_start.delete_records(self, before_offset)
+        self.check_usable()
+        offset = self.high_watermark if before_offset == -1 else before_offset
+        if offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot delete records before offset {offset}")
+        self.advance_log_start_offset(offset)
+        return self.log_start_offset
 
     def apply_retention(self, now_ms: int) -> int:
         """Removes the segments that retention no longer keeps; returns their number."""
@@ -367,8 +373,7 @@ class Log(LogState):
 
     def leave(self) -> None:
         """Stops all writes, also of a running flush, because the log is deleted or set aside."""
-        with self.files_lock:
-            self.closed = True  # from now on no thread creates its files
+        self.stop()
         for segment in self.segments:
             segment.removed = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ottla.storage import epochs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log_state import LogState
@@ -15,10 +14,11 @@ def create_files(log: LogState) -> None:
 
     If the disk is full the directory is removed again: one without partition.metadata is treated as a stray replica.
     """
-    if log.before_files is not None and not log.has_files:
-        log.before_files()  # it waits for the disk, and the event loop may wait for the lock
-    with log.files_lock:
-        if log.has_files or log.closed:
+    place = log.partition_dir
+    if place.before_files is not None and not place.exists:
+        place.before_files()  # it waits for the disk, and the event loop may wait for the lock
+    with place.lock:
+        if place.exists or log.closed:
             return
         try:
             log.files.make_dirs(log.directory)
@@ -28,7 +28,7 @@ def create_files(log: LogState) -> None:
             log.files.remove_tree(log.directory)
             raise
         log.epochs.store()
-        log.has_files = True
+        place.is_made()
 
 
 def new_segment(log: LogState, base_offset: int, now_ms: int, allocate: bool = True, sync: bool = True) -> Segment:
@@ -65,11 +65,9 @@ def relocate(log: LogState, directory: str) -> None:
     """
     for segment in log.segments:
         segment.unmap()
-    if log.has_files:
-        log.files.rename(log.directory, directory)
-    log.deleted_files = [directory + path.removeprefix(log.directory) for path in log.deleted_files]
-    log.directory = log.snapshots.directory = directory
-    log.epochs.path = f"{directory}/{epochs.FILE}"
+    log.partition_dir.rename(directory)
+    log.snapshots.relocate(directory)
+    log.epochs.relocate(directory)
     for segment in log.segments:
         segment.relocate(directory)
     log.durability.entry_is_new()
@@ -82,7 +80,7 @@ def delete_segments(log: LogState, gone: list[Segment]) -> None:
         segment.unmap()
         for name in segment.file_names():
             if (renamed := rename_deleted(log.files, name)) is not None:
-                log.deleted_files.append(renamed)
+                log.partition_dir.add_deleted(renamed)
 
 
 def rename_deleted(files: Files, name: str) -> str | None:

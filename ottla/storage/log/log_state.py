@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
 from typing import Protocol
 
 from ottla.protocol.records.convert import TARGET_CODECS
@@ -17,7 +16,9 @@ from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
+from ottla.storage.log.cleaning import Cleaning
 from ottla.storage.log.durability import Durability
+from ottla.storage.log.partition_dir import PartitionDir
 from ottla.storage.log.preparation import Preparation
 from ottla.storage.log.roll_policy import roll_deadline
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
@@ -58,7 +59,8 @@ class LogState:
         jitter: float = 0.0,
     ) -> None:
         assert 0 <= log_start_offset <= log_end_offset
-        self.files, self.mappings, self.directory = files, mappings, directory
+        self.files, self.mappings = files, mappings
+        self.partition_dir = PartitionDir(files, directory)
         self.topic, self.partition, self.topic_id = topic, partition, topic_id
         self.segments, self.epochs, self.producers = segments, epochs, producers
         self.log_start_offset = log_start_offset
@@ -70,21 +72,13 @@ class LogState:
         # The failure of the last append, also if the disk was only full.
         self.append_failure: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
-        self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
         self.closed = False
-        self.has_files = True  # False for a log without appends: it has no directory yet
-        self.files_lock = Lock()  # held while the first files are created, on any thread
-        self.snapshots = ProducerSnapshots(files, directory, self.files_lock)
+        self.snapshots = ProducerSnapshots(files, directory, self.partition_dir.lock)
         self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
-        # Called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name.
-        self.before_files: Callable[[], None] | None = None
         # Called before a truncation (with the new log start, if any), to lower the checkpoints.
         self.before_truncation: Callable[[int, int | None], None] | None = None
-        self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
-        self.uncleanable: str | None = None  # why the log cleaner skips it
-        # True while a future log copies this one. It is not compacted then: the copy could keep a record whose tombstone is gone.
-        self.is_moving = False
+        self.cleaning = Cleaning()
         for segment in segments:
             segment.cold.epoch_at = epochs.epoch_of
         self._jitter = jitter
@@ -121,6 +115,54 @@ class LogState:
         # DeleteRecords and retention may remove the first record of an open transaction.
         return min(max(self.producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
 
+    # Moving the offsets. Only an append moves the log end offset forward by itself, because it is the hot path.
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Raises the high watermark, at most to the log end offset. Returns False if it did not change."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        if self.producers.unreplicated:
+            self.producers.on_high_watermark(offset)
+        return True
+
+    def start_at(self, offset: int) -> None:
+        """Raises the log start offset."""
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def end_at(self, offset: int) -> None:
+        """Lowers the log end offset: batches were truncated."""
+        self.log_end_offset = offset
+        self.high_watermark = min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    def restart_at(self, offset: int, start: int) -> None:
+        """The log is empty: the next append is at `offset`."""
+        self.log_end_offset = offset
+        self.log_start_offset = self.high_watermark = start
+
+    def take_over(self, replaced: LogState) -> None:
+        """Takes the place of another log, all of whose batches it has, and takes over what is known of that one and is not in them.
+
+        An epoch may have begun without a batch, compaction may have removed all batches of one, and transactions may be verified.
+        """
+        if self.log_end_offset < replaced.log_end_offset:
+            # The replaced log ends with a gap, which a truncation or compaction left.
+            self.durability.set_gap((self.log_end_offset, replaced.log_end_offset))
+            self.log_end_offset = replaced.log_end_offset
+        self.epochs.replace(replaced.epochs.entries, replaced.epochs.assigned)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self.producers = replaced.producers
+        self.high_watermark = replaced.high_watermark
+        self.cleaning.take_over(replaced.cleaning)
+        self.durability.take_over(replaced.durability)
+        if self.config is not replaced.config:
+            self.update_config(replaced.config)
+        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset <= NEVER
+
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset}))"
 
@@ -141,6 +183,10 @@ class LogState:
         for segment in self.segments:
             segment.update_config(config)
         self.on_new_active()
+
+    @property
+    def directory(self) -> str:
+        return self.partition_dir.path
 
     @property
     def log_dir(self) -> str:
@@ -169,6 +215,11 @@ class LogState:
     def take_snapshot(self, at_once: bool = False) -> None:
         """Writes a producer snapshot at the log end offset (`ProducerSnapshots.take`)."""
         self.snapshots.take(self.producers, self.log_end_offset, self.segments.bases, self.recovery_point, at_once)
+
+    def stop(self) -> None:
+        """From now on no thread creates files of the log."""
+        with self.partition_dir.lock:
+            self.closed = True
 
     def check_usable(self) -> None:
         if self.failure is not None:

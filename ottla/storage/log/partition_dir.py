@@ -1,4 +1,4 @@
-"""The names of partition directories, and `partition.metadata`, which ties one to its topic's id.
+"""The directory of a log, the names of such directories, and `partition.metadata`, which ties one to its topic's id.
 
 <topic>-<partition>                      a partition
 <topic>-<partition>.<32 hex>-delete      deleted, removed later
@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from threading import Lock
 
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.storage.errors import CorruptFile
@@ -22,6 +24,47 @@ DELETE, FUTURE, STRAY = "-delete", "-future", "-stray"
 NAME_BYTES_MAX = 255
 _NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FUTURE_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{32}" + FUTURE)
+
+
+class PartitionDir:
+    """The directory of one log: its path, whether it is there yet, and the files in it that wait for their removal."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+        self.exists = True  # False for a log without appends
+        self.lock = Lock()  # held while the first files or a snapshot are created, on any thread
+        self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
+        # Called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name.
+        self.before_files: Callable[[], None] | None = None
+
+    def is_not_made(self) -> None:
+        """The log is new: `is_made` follows, before its first append."""
+        self.exists = False
+
+    def is_made(self) -> None:
+        self.exists = True
+
+    def rename(self, path: str) -> None:
+        """Renames the directory, without a sync of its entry.
+
+        Raises:
+            StorageFailure: nothing has changed.
+        """
+        if self.exists:
+            self._files.rename(self.path, path)
+        self.deleted_files = [path + each.removeprefix(self.path) for each in self.deleted_files]
+        self.path = path
+
+    def add_deleted(self, path: str) -> None:
+        self.deleted_files.append(path)
+
+    def take_deleted(self) -> list[str]:
+        """Returns the files to be removed, once. Another thread may call it while files are added."""
+        gone: list[str] = []
+        while self.deleted_files:
+            gone.append(self.deleted_files.pop())
+        return gone
 
 
 def partition_of(name: str) -> tuple[str, int] | None:

@@ -73,7 +73,8 @@ class RetentionJob:
         failure = None if log.closed else self._failure  # a deleted log's directory has another name
         if not isinstance(failure, DiskFull):
             log.retiring = None
-            log.deleted_files += self._renamed
+            for path in self._renamed:
+                log.partition_dir.add_deleted(path)
         if failure is not None:
             log.fail(failure)
             raise failure
@@ -94,7 +95,7 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
     Raises:
         StorageFailure: the disk failed at the roll that it may take.
     """
-    if log.failure is not None or log.closed or not log.has_files or log.retiring is not None:
+    if log.failure is not None or log.closed or not log.partition_dir.exists or log.retiring is not None:
         return log.retiring
     facts = [_facts(log, i) for i in range(len(log.segments))]
     count = segments_to_delete(
@@ -117,8 +118,7 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
         count = min(count, SEGMENTS_AT_ONCE)
         gone = list(log.segments)[:count]
         log.segments.remove(gone)
-        log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
-        log.epochs.truncate_from_start(log.log_start_offset)
+        log.start_at(max(log.log_start_offset, log.segments[0].base_offset))
     except StorageFailure as failure:
         log.fail(failure)
         raise

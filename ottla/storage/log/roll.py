@@ -41,7 +41,7 @@ def make_room(
     log.check_usable()
     segment = log.segments.active
     try:
-        if not log.has_files:
+        if not log.partition_dir.exists:
             create_files(log)
         # A segment may have been created after a gap for a batch whose append failed; a new leader's batch has a lower offset now.
         begun_too_late = not segment.size and segment.base_offset > first_offset
@@ -97,7 +97,7 @@ def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_m
     segment = log.segments.active
     if log.has_room(size, last_offset, max_timestamp, now_ms) or log.failure is not None:
         return None
-    if not log.has_files:
+    if not log.partition_dir.exists:
         return Errand(log.log_dir, partial(_create_files_ahead, log))
     if segment.length_synced or not segment.size:
         return None

@@ -56,7 +56,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
     start = offset if log_start_offset is None else log_start_offset
     logger.info("Truncating %s-%d fully and starting at offset %d", log.topic, log.partition, start)
     try:
-        if not log.has_files:
+        if not log.partition_dir.exists:
             create_files(log)
         _begin_truncation(log, offset, start)
         log.epochs.clear()
@@ -77,8 +77,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
         log.fail(failure.for_good())
         raise
     log.producers.clear()
-    log.log_end_offset = offset
-    log.log_start_offset = log.high_watermark = start
+    log.restart_at(offset, start)
     log.durability.set_gap(NO_GAP)
     log.durability.end_truncation()
     log.on_new_active()
@@ -109,9 +108,7 @@ def _cut(log: LogState, offset: int) -> None:
     end = last.size
     log.segments.replace(remaining)
     offset = last.truncate_to(offset)
-    log.log_end_offset = offset
-    log.high_watermark = min(log.high_watermark, offset)
-    log.log_start_offset = min(log.log_start_offset, offset)
+    log.end_at(offset)
     # Deleted from the end, so that a crash leaves a prefix, and synced before batches are appended in their place.
     delete_segments(log, gone[::-1])
     log.snapshots.forget(lambda taken: taken > offset)
@@ -126,7 +123,7 @@ def _begin_truncation(log: LogState, offset: int, log_start_offset: int | None =
     `cleaned_until` is lowered even before: a worker writes its checkpoint, and must not write the old offset again.
     """
     retention_run.finish(log)
-    log.cleaned_until = min(log.cleaned_until, offset)
+    log.cleaning.truncated(offset)
     start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
     log.durability.begin_truncation(offset, start)
     if log.before_truncation is not None:

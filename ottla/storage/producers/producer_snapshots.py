@@ -42,12 +42,20 @@ class ProducerSnapshots:
         """`files_lock` is held while a file is written: a flush may be writing what was truncated at the same offset."""
         self._files = files
         self._files_lock = files_lock
-        self.directory = directory
+        self._directory = directory
         self.offsets: list[int] = []  # of the files
         self.frozen: dict[int, list[ProducerState]] = {}  # what the next flush writes
         self._writing: Counter[int] = Counter()  # how many flushes under way write a snapshot at an offset
         self._left_behind: set[int] = set()  # files of what was truncated, which may be written again
         self._unsynced = -1  # the newest snapshot, until it is synced
+
+    def open(self, offsets: list[int]) -> None:
+        """Takes over the files that are in the directory."""
+        self.offsets = offsets
+
+    def relocate(self, directory: str) -> None:
+        """The directory has been renamed."""
+        self._directory = directory
 
     def take(
         self, producers: ProducerStates, offset: int, bases: list[int], recovery_point: int, at_once: bool = False
@@ -98,7 +106,7 @@ class ProducerSnapshots:
                 try:
                     self._files.write_atomic(path, data, sync=False)
                 except DiskFull as failure:
-                    logger.warning("producers at offset %d in %s: %s", offset, self.directory, failure)
+                    logger.warning("producers at offset %d in %s: %s", offset, self._directory, failure)
                     return
             written.append(offset)
 
@@ -180,4 +188,4 @@ class ProducerSnapshots:
         self.offsets.remove(offset)
 
     def _path(self, offset: int) -> str:
-        return f"{self.directory}/{offset:020d}{snapshot_format.SUFFIX}"
+        return f"{self._directory}/{offset:020d}{snapshot_format.SUFFIX}"

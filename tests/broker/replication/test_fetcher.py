@@ -140,7 +140,7 @@ def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_l
     fetcher._answered(protocol, 1, FetchResponse(session_id=5, responses=[topic]), None)
 
     logs = [partition.log for partition in partitions if partition.log]
-    assert not any(log.has_files for log in logs)
+    assert not any(log.partition_dir.exists for log in logs)
     assert len(protocol.requests) == 1, "the next request says what became of all"
     received[:] = bytes(len(received))  # the buffer is used again
     asyncio.run(tasks.pop())

@@ -109,7 +109,7 @@ def test_a_topic_recreated_below_an_old_checkpoint_is_dirty_from_its_start(tmp_p
         logs.close_all()
         logs = node(tmp_path)
         new = logs.get(NEW, 0)
-    assert new.cleaned_until == 0
+    assert new.cleaning.cleaned_until == 0
     for i in range(3):
         run(logs, NOW_MS + 5000 * i)
         grow(new, 3)
@@ -123,9 +123,9 @@ def test_a_truncation_below_what_was_cleaned_makes_the_rest_dirty_again(tmp_path
     put(log, b"secret", b"to be deleted")
     grow(log, 80)
     run(logs)
-    assert log.cleaned_until == 81
+    assert log.cleaning.cleaned_until == 81
     log.truncate_to(10)
-    assert log.cleaned_until == 10
+    assert log.cleaning.cleaned_until == 10
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 10\n"
     put(log, b"secret", None, epoch=1)
     for i in range(3):
@@ -231,8 +231,8 @@ def test_a_log_that_cannot_be_cleaned_is_passed_over_and_the_others_go_on(tmp_pa
     grow(good, 60)
     for _ in range(3):
         run(logs)
-    assert bad.uncleanable is not None and "error" in bad.uncleanable
-    assert good.uncleanable is None and good.cleaned_until == 60
+    assert bad.cleaning.uncleanable is not None and "error" in bad.cleaning.uncleanable
+    assert good.cleaning.uncleanable is None and good.cleaning.cleaned_until == 60
     assert len(values_of(good, b"k0")) == 1 < len(values_of(bad, b"k0"))
     assert not list(tmp_path.rglob("*.cleaned"))
     logs.close_all()
@@ -250,7 +250,7 @@ def test_a_damaged_batch_is_never_given_a_checksum_that_is_right(tmp_path: Path,
     damaged[at] ^= 0x55
     path.write_bytes(damaged)
     run(logs)
-    assert log.uncleanable is not None and path.read_bytes() == damaged
+    assert log.cleaning.uncleanable is not None and path.read_bytes() == damaged
     logs.close_all()
 
 
@@ -266,7 +266,7 @@ def test_a_damaged_offset_ends_a_pass(tmp_path: Path, segment: int, base_offset:
     damaged[:8] = base_offset.to_bytes(8, "big", signed=True)
     path.write_bytes(damaged)
     run(logs)
-    assert log.uncleanable is not None and "is damaged at byte 0" in log.uncleanable
+    assert log.cleaning.uncleanable is not None and "is damaged at byte 0" in log.cleaning.uncleanable
     assert path.read_bytes() == damaged and not list(tmp_path.rglob("*.cleaned"))
     logs.close_all()
 
@@ -278,14 +278,14 @@ def test_a_damaged_record_of_the_clean_part_ends_a_pass(tmp_path: Path) -> None:
     put(log, b"only once", b"x" * 40)
     grow(log, 20)
     run(logs)
-    assert log.uncleanable is None and log.cleaned_until == 21
+    assert log.cleaning.uncleanable is None and log.cleaning.cleaned_until == 21
     path = Path(log.segments[0].log_path)
     damaged = bytearray(path.read_bytes())
     damaged[75] ^= 1
     path.write_bytes(damaged)
     grow(log, 20)
     run(logs)
-    assert log.uncleanable is not None and path.read_bytes() == damaged
+    assert log.cleaning.uncleanable is not None and path.read_bytes() == damaged
     logs.close_all()
 
 
@@ -319,9 +319,9 @@ def test_a_full_disk_makes_compaction_wait(tmp_path: Path, monkeypatch: pytest.M
 
         patch.setattr(CleaningPass, "advance", advance)
         run(logs)
-    assert log.uncleanable is None and log.failure is None
+    assert log.cleaning.uncleanable is None and log.failure is None
     run(logs)
-    assert log.cleaned_until == 60
+    assert log.cleaning.cleaned_until == 60
     logs.close_all()
 
 
@@ -340,16 +340,16 @@ def test_a_pass_whose_process_is_killed_waits_for_another_process_and_gives_the_
         patch.setattr(CleaningPass, "advance", advance)
         for _ in range(PASSES_ENDED_MAX - 1):
             run(logs)
-    assert log.uncleanable is None
+    assert log.cleaning.uncleanable is None
     run(logs)
-    assert log.cleaned_until == 60
+    assert log.cleaning.cleaned_until == 60
     grow(log, 60)
     monkeypatch.setattr(CleaningPass, "advance", advance)
     cleaner = Cleaner(logs)
     for ended in range(1, PASSES_ENDED_MAX + 1):
         for _ in steps_done(cleaner.run(NOW_MS), logs.files):
             pass
-        assert (log.uncleanable is not None) is (ended == PASSES_ENDED_MAX)
+        assert (log.cleaning.uncleanable is not None) is (ended == PASSES_ENDED_MAX)
     assert not list(tmp_path.rglob("*.cleaned"))
     logs.close_all()
 
@@ -411,7 +411,7 @@ def test_segments_that_retention_removes_under_a_pass_do_not_come_back(tmp_path:
             retain(logs, NOW_MS)
 
     run(logs, between=between)
-    assert count >= step and log.uncleanable is None
+    assert count >= step and log.cleaning.uncleanable is None
     assert log.segments[0].base_offset <= 150 == log.log_start_offset
     run(logs)
     assert values_of(log, b"k199") == [b"x" * 40]

@@ -157,7 +157,7 @@ def test_a_compacted_log_is_copied_again_after_a_restart(two: Logs, tmp_path: Pa
     (found,) = logs.futures()
     assert found.log_end_offset == 0
     current = logs.get(A, 0)
-    assert current is not None and current.is_moving
+    assert current is not None and current.cleaning.is_moving
 
 
 def test_a_future_log_whose_log_is_gone_with_its_directory_takes_its_place_unless_that_may_come_back(
@@ -215,7 +215,7 @@ def test_a_future_log_in_the_directory_of_its_log_is_deleted_at_the_start(two: L
     Path(future.directory).rename(tmp_path / "a" / Path(future.directory).name)
     again = opened(tmp_path / "a", tmp_path / "b")
     found = again.get(A, 0)
-    assert found is not None and not again.futures() and not found.is_moving
+    assert found is not None and not again.futures() and not found.cleaning.is_moving
     assert again.in_directory(again.directories[0]) == [found], (
         "its checkpoints are written, and it fails with its disk"
     )

@@ -241,7 +241,7 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     assert read_all(log) == b""
     assert (log.offset_for_timestamp(0), log.max_timestamp(), log.truncate_to(0)) == (None, None, False)
     logs.delete(A, 1, NOW_MS)
-    assert not doomed.has_files and not [name for name in os.listdir(node) if "orders" in name]
+    assert not doomed.partition_dir.exists and not [name for name in os.listdir(node) if "orders" in name]
     append(log, batch(), epoch=3)
     logs.close_all()
     again = opened(node).get(A, 0)

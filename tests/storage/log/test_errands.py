@@ -74,9 +74,9 @@ def test_a_clients_first_record_makes_no_file_on_the_loop(tmp_path: Path) -> Non
     files = log.files = Syncs()
     with pytest.raises(TooLong):
         from_a_client(log, batch(), Turn())
-    assert not files.created and not log.has_files
+    assert not files.created and not log.partition_dir.exists
     done = prepared_by_errand(log, batch())
-    assert log.has_files
+    assert log.partition_dir.exists
     files.created.clear()
     assert from_a_client(log, batch(), done) == 0
     assert not files.created
@@ -91,11 +91,11 @@ def test_the_first_record_of_a_topic_makes_the_files_of_its_next_partitions_too(
     gone = of_topic[1]
     logs.delete(A, 1)
     prepared_by_errand(of_topic[0], batch())
-    assert [log.partition for log in logs if log.has_files] == [0, *range(2, FILES_AHEAD)]
-    assert not (tmp_path / "orders-1").exists() and not gone.has_files and not other.has_files
+    assert [log.partition for log in logs if log.partition_dir.exists] == [0, *range(2, FILES_AHEAD)]
+    assert not (tmp_path / "orders-1").exists() and not gone.partition_dir.exists and not other.partition_dir.exists
     assert from_a_client(of_topic[2], batch(), Turn()) == 0, "its first record takes no detour"
     prepared_by_errand(of_topic[-1], batch())
-    assert all(log.has_files for log in logs if log is not other)
+    assert all(log.partition_dir.exists for log in logs if log is not other)
 
 
 def test_a_full_disk_beside_the_first_record_of_a_topic_is_no_failure_of_that_record(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_full_disk_beside_the_first_record_of_a_topic_is_no_failure_of_that_re
     log, full = (logs.create("orders", index, A, LogConfig()) for index in range(2))
     full.files = Full()
     assert from_a_client(log, batch(), prepared_by_errand(log, batch())) == 0
-    assert not full.has_files and full.failure is None
+    assert not full.partition_dir.exists and full.failure is None
     full.files = log.files
     assert from_a_client(full, batch(), prepared_by_errand(full, batch())) == 0
 
@@ -199,7 +199,7 @@ def test_a_log_deleted_before_its_errand_gets_no_files(tmp_path: Path) -> None:
     assert errand is not None
     logs.delete(A, 0, NOW_MS)
     errand()
-    assert not log.has_files and not FILES.exists(log.directory)
+    assert not log.partition_dir.exists and not FILES.exists(log.directory)
 
 
 def of_producer(producer_id: int, sequence: int = 0) -> bytes:

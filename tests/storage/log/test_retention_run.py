@@ -27,14 +27,14 @@ def test_segments_leave_the_log_at_once_and_their_files_by_the_job(tmp_path: Pat
     job = log.begin_retention(LATER_MS)
     assert job is not None and job.segments == len(before)
     assert (log.log_start_offset, log.log_end_offset, log.size) == (30, 30, 0)
-    assert not names(tmp_path, "*.deleted") and not log.deleted_files
+    assert not names(tmp_path, "*.deleted") and not log.partition_dir.deleted_files
     assert append(log, batch()) == 30, "appends go on meanwhile"
     job.run()
-    assert not log.deleted_files
+    assert not log.partition_dir.deleted_files
     job.end()
     assert names(tmp_path, "*.log") == ["00000000000000000030.log"]
     assert len(names(tmp_path, "*.log.deleted")) == len(before)
-    assert sorted(log.deleted_files) == sorted(str(path) for path in tmp_path.glob("*.deleted"))
+    assert sorted(log.partition_dir.deleted_files) == sorted(str(path) for path in tmp_path.glob("*.deleted"))
     log.close()
     again = open_at(tmp_path, SMALL)
     assert (again.log_start_offset, again.log_end_offset) == (30, 31)
@@ -88,7 +88,7 @@ def test_a_full_disk_keeps_the_job_for_the_next_time(tmp_path: Path, monkeypatch
     assert log.failure is None and len(names(tmp_path, "*.deleted")) == 3
     left[0] = 10**6
     assert log.apply_retention(LATER_MS) == segments
-    assert names(tmp_path, "*.log") == ["00000000000000000030.log"] and len(log.deleted_files) > segments
+    assert names(tmp_path, "*.log") == ["00000000000000000030.log"] and len(log.partition_dir.deleted_files) > segments
 
 
 def test_a_disk_that_fails_takes_the_log_offline_when_the_job_ends(

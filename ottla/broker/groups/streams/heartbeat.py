@@ -34,7 +34,11 @@ from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_s
 from ottla.broker.groups.streams.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import Endpoint, KeyValue, StreamsGroupMemberMetadataValue
-from ottla.protocol.messages.streams_group_heartbeat import Status, StreamsGroupHeartbeatRequest, TaskIds
+from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+)
 
 log = logging.getLogger(__name__)
 
