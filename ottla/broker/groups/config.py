@@ -113,7 +113,7 @@ def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
     return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))
 
 
-#: Kafka's own assignors, which it takes by their classes, too.
+#: Kafka's own assignors by name, and by the name of their Java class, which Kafka accepts as well.
 ASSIGNORS = {
     "uniform": "uniform",
     "range": "range",

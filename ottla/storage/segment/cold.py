@@ -18,7 +18,7 @@ BATCHES_MAX = 2000
 
 
 class ColdBytes:
-    """`until`: bytes from this position on were written by this process. Below it, one range is known to be valid."""
+    """Bytes that may be cold: those from position `until` on were written by this process. Below it, one range is known to be valid."""
 
     __slots__ = ("_from", "_to", "epoch_at", "until")
 
