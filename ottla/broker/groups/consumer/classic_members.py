@@ -236,7 +236,7 @@ def _fence_if_classic(shard: GroupShard, group_id: str, member_id: str, why: str
 
 
 def leave(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
-    """Also of members by the consumer protocol, which an administrator removes."""
+    """Members leave, also members by the consumer protocol that an administrator removes."""
     leaving: dict[str, None] = {}
     answers = []
     for identity in request.members:
