@@ -48,7 +48,6 @@ class DelayedFetch(Held):
             if is_over or self._ready_bytes is None or self._has_enough(self._ready_bytes):
                 rows = reader.find(reader.session.active)
                 if reader.read(rows) or is_over:
-                    reader.delays.add(reader.mono_ns() - self._delayed_at_ns)
                     self._send(rows)
                     return
             fresh, self.fresh = self.fresh, {}
@@ -70,7 +69,7 @@ class DelayedFetch(Held):
         return is_enough or sum(ready_bytes.values()) >= reader.min_bytes
 
     def _send(self, rows: list[Row]) -> None:
-        """Calls `_stop` and sends the response."""
+        """Sends the response, calls `_stop`, and adds to the reader's times of delay."""
         raise NotImplementedError
 
     def _fail(self) -> None:

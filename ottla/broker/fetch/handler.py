@@ -112,6 +112,7 @@ class DelayedReply(DelayedFetch):
     def _send(self, rows: list[Row]) -> None:
         response = self._fetch.response(rows)
         self._stop()
+        self.reader.delays.add(self.reader.mono_ns() - self._delayed_at_ns)
         self._reply.complete(response)
 
     def _fail(self) -> None:

@@ -193,8 +193,8 @@ class SessionReader:
         # What they have committed may have made other partitions active, or taken one offline.
         if len(session.active) != len(rows):
             return self.find(session.active)
-        for _, partition, log, _, data in rows:
-            if data is None and partition is not None and partition.leader_log is not log:
+        for _, partition, log, _, _ in rows:
+            if log is not None and partition is not None and partition.leader_log is not log:
                 return self.find(session.active)
         return rows
 

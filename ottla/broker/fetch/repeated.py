@@ -211,11 +211,13 @@ class DelayedRepeatedFetch(DelayedFetch):
     def _complete(self, head: bytes, parts: Pieces, nbytes: int) -> None:
         self._stop()
         connection, repeated = self._connection, self._repeated
+        now_ns = repeated.mono_ns()
+        repeated.delays.add(now_ns - self._delayed_at_ns)
         if connection.closed:
             return
         self.parts = [head, *parts]
         self.nbytes = nbytes
-        repeated.route.count(repeated.mono_ns() - self._started_ns)
+        repeated.route.count(now_ns - self._started_ns)
         connection.ready(self, 0)
 
 

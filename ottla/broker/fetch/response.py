@@ -32,7 +32,7 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
     keeps_session = session.id != INVALID_SESSION_ID
     sent: list[Sent] = []
     for wanted, partition, log, records, data in rows:
-        size = 0 if records is None else len(records)
+        size, is_notice = 0, data is not None
         if log is None or partition is None:
             high_watermark = stable = start = UNKNOWN_OFFSET
             if partition is not None:
@@ -41,6 +41,7 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
             high_watermark, start = log.high_watermark, log.log_start_offset
             stable = log.last_stable_offset
             if records is not None:
+                size, is_notice = len(records), False
                 partition.reads += 1
                 if replica_id >= 0:
                     partition.replication_bytes_out += size
@@ -48,7 +49,6 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
                         partition.leader_throttle.record(size)
                 else:
                     partition.bytes_out += size
-        is_notice = data is not None and records is None
         if keeps_session:
             must_include = wanted.must_include(high_watermark, start, has_records=size > 0, has_error=is_notice)
             if size:
@@ -66,7 +66,7 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
                 continue
         else:
             wanted.watch(None)
-        sent.append((wanted, high_watermark, stable, start, records or NO_BYTES, data))
+        sent.append((wanted, high_watermark, stable, start, NO_BYTES if records is None else records, data))
     return sent
 
 
