@@ -20,6 +20,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.control import end_txn_batch
 from ottla.protocol.work import Turn
+from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 from ottla.storage.config import LogConfig
@@ -69,6 +70,7 @@ class ProduceHarness:
             lookup=lambda name, topic_id, index: self.partitions[index], get=lambda name, index: self.partitions[index]
         )
         self.broker = SimpleNamespace(
+            authorizer=AllowAll(),
             world=SimpleNamespace(clock=self.clock),
             replicas=replicas,
             internal_topics=frozenset(),
