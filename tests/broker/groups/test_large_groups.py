@@ -39,6 +39,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.records.batch import BatchView
+from ottla.server.clock import SystemClock
 from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.consumer.member import ConsumerMember
@@ -224,7 +225,8 @@ def test_a_member_commits_offsets_of_5_000_partitions(harness: GroupCoordinatorH
 async def test_a_commit_of_more_partitions_is_several_batches_and_one_answer(harness: GroupCoordinatorHarness) -> None:
     """In one turn 20,000 took 110 ms, and the batch was larger than a batch may be."""
     spawned: list[asyncio.Task[Any]] = []
-    world: Any = Mock(spawn=lambda work, name: spawned.append(asyncio.get_running_loop().create_task(work)))
+    loop = asyncio.get_running_loop()
+    world: Any = Mock(clock=SystemClock(loop), spawn=lambda work, name: spawned.append(loop.create_task(work)))
     commit = in_parts(
         LongWork(world),
         many_names.topics(at_once=COMMITS_AT_ONCE),
