@@ -19,10 +19,10 @@ from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
 from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
 from ottla.broker.groups.consumer.replacement import replacement_records
-from ottla.broker.groups.consumer.state import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.modern.assignment import assignment_of
+from ottla.broker.groups.modern.member_state import UNRELEASED, UNREVOKED
 from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
@@ -167,7 +167,7 @@ def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> 
     name, subscription = embedded.first_protocol(member.metadata)
     if request.protocol_type not in (None, embedded.CONSUMER) or request.protocol_name not in (None, name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.epoch > member.current.epoch and member.current.state is not UNREVOKED_PARTITIONS:
+    if group.epoch > member.current.epoch and member.current.state is not UNREVOKED:
         _wait_for_join(shard, group, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     shard.timers.cancel(sessions.timer_key(sessions.SYNC, group, member.member_id))
@@ -193,9 +193,9 @@ def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest
 
 def _has_to_join(group: ConsumerGroup, member: Member) -> bool:
     current = member.current
-    if current.epoch < group.epoch or current.state is UNREVOKED_PARTITIONS:
+    if current.epoch < group.epoch or current.state is UNREVOKED:
         return True
-    return current.state is UNRELEASED_PARTITIONS and all(
+    return current.state is UNRELEASED and all(
         partition in current.assigned.get(topic_id, {}) or group.is_free(topic_id, partition)
         for topic_id, partitions in group.target(member.member_id).items()
         for partition in partitions

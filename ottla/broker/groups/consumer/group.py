@@ -21,10 +21,10 @@ from ottla.broker.groups.consumer.member import (
     topics_of,
 )
 from ottla.broker.groups.consumer.records import RECORDS, group_record, regex_record
-from ottla.broker.groups.consumer.state import UNREVOKED_PARTITIONS, GroupState
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
-from ottla.broker.groups.modern.modern_group import ModernGroup
+from ottla.broker.groups.modern.member_state import UNREVOKED
+from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
 from ottla.broker.groups.modern.topics import count_names, narrows
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.consumer_group_records import (
@@ -39,6 +39,7 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
     """A consumer group; a new one has no members, and epoch 1 without a record of it, as in Kafka 4.3."""
 
     type = GroupType.CONSUMER
+    states = GroupState.EMPTY, GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE
     records = RECORDS
     other_records = (ConsumerGroupRegularExpressionKey,)
     no_target = NOTHING
@@ -109,16 +110,6 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
                 self._holders.pop(topic_id, None)
 
     # ---- what follows
-
-    @property
-    def state(self) -> GroupState:
-        if not self.members:
-            return GroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
-            return GroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return GroupState.STABLE
-        return GroupState.RECONCILING
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
         return partition not in self._holders.get(topic_id, ())
@@ -194,7 +185,7 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
         return default_ms if classic is None else classic.session_timeout_ms
 
     def release_timeout_ms(self, member: Member) -> int | None:
-        if member.current.state is not UNREVOKED_PARTITIONS or member.is_classic:
+        if member.current.state is not UNREVOKED or member.is_classic:
             return None
         return member.metadata.rebalance_timeout_ms
 

@@ -184,7 +184,9 @@ def _subscribe(
         current, group = step.member.current, step.group
         interval_ms = shard.cluster.consumer_settings(group.group_id).heartbeat_interval_ms
         expression = step.member.metadata.subscribed_topic_regex
-        is_waiting = step.member.is_waiting(group.epoch) or bool(expression and is_awaited(shard, group, expression))
+        is_waiting = step.member.current.is_waiting(group.epoch) or bool(
+            expression and is_awaited(shard, group, expression)
+        )
         response = ConsumerGroupHeartbeatResponse(
             member_id=step.member.member_id,
             member_epoch=current.epoch,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from ottla.broker.groups.consumer.state import STABLE, UNRELEASED_PARTITIONS, MemberState, member_state
 from ottla.broker.groups.modern.assignment import Assignment, structs_with_epochs, with_epochs
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
+from ottla.broker.groups.modern.member_state import Progress, member_state
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -33,12 +32,9 @@ class ResolvedRegex(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentAssignment:
+class CurrentAssignment(Progress):
     """The reconciliation state of a member, as in ConsumerGroupCurrentMemberAssignmentValue."""
 
-    epoch: int = JOINING_EPOCH
-    previous_epoch: int = JOINING_EPOCH
-    state: MemberState = STABLE
     assigned: Holdings = field(default_factory=dict)
     pending_revocation: Holdings = field(default_factory=dict)
 
@@ -62,14 +58,6 @@ class Member:
     def is_classic(self) -> bool:
         """It speaks the classic protocol, in a group that was upgraded or that it joined."""
         return self.metadata.classic_member_metadata is not None
-
-    def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        return self.current.state is STABLE and self.current.epoch == assignment_epoch
-
-    def is_waiting(self, group_epoch: int) -> bool:
-        """Whether it needs the coordinator to go on: for a target of this epoch, or for partitions that others have still."""
-        state = self.current.state
-        return state is UNRELEASED_PARTITIONS or (state is STABLE and self.current.epoch < group_epoch)
 
 
 def recorded_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:

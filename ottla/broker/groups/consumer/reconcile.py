@@ -11,15 +11,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.broker.groups.consumer.member import CurrentAssignment, Holdings
-from ottla.broker.groups.consumer.state import (
-    STABLE,
-    TRANSITIONS,
-    UNKNOWN,
-    UNRELEASED_PARTITIONS,
-    UNREVOKED_PARTITIONS,
-    MemberState,
-)
 from ottla.broker.groups.modern.assignment import Assignment
+from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
@@ -48,7 +41,7 @@ def reconciled(
     epoch = current.epoch
     if current.state is STABLE and epoch == target.epoch:
         return _without_left_topics(current, target, owned) if target.is_other_subscription else current
-    if current.state is UNREVOKED_PARTITIONS:
+    if current.state is UNREVOKED:
         if _has_any(owned, current.pending_revocation):
             return _without_left_topics(current, target, owned) if target.is_other_subscription else current
         # The member stays in its epoch if the target wants more partitions back, as in Kafka 4.3 (4.2 raised it by one).
@@ -73,7 +66,7 @@ def _without_left_topics(current: CurrentAssignment, target: Target, owned: Assi
     for topic_id, partitions in left.items():
         pending[topic_id] = {**pending.get(topic_id, {}), **partitions}
     if _has_any(owned, pending):
-        return replace(current, state=UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=pending)
+        return replace(current, state=UNREVOKED, assigned=kept, pending_revocation=pending)
     return replace(current, assigned=kept)
 
 
@@ -92,7 +85,7 @@ def _following(
         for partition, since in partitions.items():
             (kept if partition in wanted else revoked).setdefault(topic_id, {})[partition] = since
     if revoked and _has_any(owned, revoked):
-        return _moved(current, UNREVOKED_PARTITIONS, epoch, kept, revoked)
+        return moved(current, UNREVOKED, epoch, assigned=kept, pending_revocation=revoked)
     state = STABLE
     for topic_id, wanted in assignment.items():
         # What it has just given up itself is free for it.
@@ -101,23 +94,8 @@ def _following(
             if partition in given_up or is_free(topic_id, partition):
                 kept.setdefault(topic_id, {})[partition] = target.epoch
             else:
-                state = UNRELEASED_PARTITIONS
-    return _moved(current, state, target.epoch, kept, {})
-
-
-def _moved(
-    current: CurrentAssignment, state: MemberState, epoch: int, assigned: Holdings, pending: Holdings
-) -> CurrentAssignment:
-    assert state is current.state or state in TRANSITIONS[current.state], f"{current.state} to {state}"
-    # The response with the new epoch may be lost, so the previous epoch stays valid.
-    return replace(
-        current,
-        epoch=epoch,
-        previous_epoch=current.epoch,
-        state=state,
-        assigned=assigned,
-        pending_revocation=pending,
-    )
+                state = UNRELEASED
+    return moved(current, state, target.epoch, assigned=kept, pending_revocation={})
 
 
 def _has_any(owned: Assignment | None, revoked: Holdings) -> bool:

@@ -104,7 +104,7 @@ def _reconcile(
 ) -> Outcome[T]:
     group, member = step.group, step.member
     current = member.current
-    if step.is_other_subscription or not member.is_reconciled_to(group.assignment_epoch):
+    if step.is_other_subscription or not member.current.is_reconciled_to(group.assignment_epoch):
         topics, names = shard.cluster.topics(), group.topics_of(member.metadata)
         aim = Target(
             group.assignment_epoch,

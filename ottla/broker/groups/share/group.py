@@ -10,11 +10,10 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.commits import Commit
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
-from ottla.broker.groups.modern.modern_group import ModernGroup
+from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
 from ottla.broker.groups.modern.topics import count_names, narrows
 from ottla.broker.groups.share.member import CurrentAssignment, Member
 from ottla.broker.groups.share.records import RECORDS, group_record
-from ottla.broker.groups.share.state import GroupState
 from ottla.broker.groups.share.state_partitions import StatePartitions, recorded_state_partitions
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -26,6 +25,7 @@ class ShareGroup(ModernGroup[Member, Assignment]):
 
     type = GroupType.SHARE
     should_expire = False
+    states = GroupState.EMPTY, GroupState.STABLE
     records = RECORDS
     other_records = (ShareGroupStatePartitionMetadataKey,)
     no_target = NOTHING
@@ -56,9 +56,8 @@ class ShareGroup(ModernGroup[Member, Assignment]):
     def _recorded_assignment(self, value: Any) -> CurrentAssignment:
         if value is None:
             return CurrentAssignment()
-        return CurrentAssignment(
-            value.member_epoch, value.previous_member_epoch, assignment_of(value.assigned_partitions)
-        )
+        assigned = assignment_of(value.assigned_partitions)
+        return CurrentAssignment(value.member_epoch, value.previous_member_epoch, assigned=assigned)
 
     def _count(self, member: Member, by: int) -> None:
         count_names(self.names, member.metadata.subscribed_topic_names, by)

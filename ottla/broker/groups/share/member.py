@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment
+from ottla.broker.groups.modern.member_state import Progress
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 
 EMPTY_METADATA = ShareGroupMemberMetadataValue(rack_id=None)
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentAssignment:
+class CurrentAssignment(Progress):
     """The member has its target at once: there is no state between, as in the other kinds."""
 
-    epoch: int = 0
-    previous_epoch: int = 0
     assigned: Assignment = field(default_factory=lambda: NOTHING)
 
 

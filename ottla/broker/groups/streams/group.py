@@ -12,11 +12,11 @@ from typing import Any
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.commits import TopicPartition
 from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.modern.modern_group import ModernGroup
+from ottla.broker.groups.modern.member_state import UNREVOKED
+from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
 from ottla.broker.groups.streams.configured import ConfiguredTopology
 from ottla.broker.groups.streams.member import CurrentAssignment, Member, recorded_assignment
 from ottla.broker.groups.streams.records import RECORDS, group_record
-from ottla.broker.groups.streams.state import UNREVOKED_TASKS, GroupState
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, task_set
 from ottla.broker.groups.streams.topology import Topology
 from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMetadataValue, StreamsGroupTopologyKey
@@ -26,6 +26,7 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
     """A streams group; a new one has no members and epoch 1: its first member gets epoch 2, if it need not wait for others."""
 
     type = GroupType.STREAMS
+    states = tuple(GroupState)
     records = RECORDS
     other_records = (StreamsGroupTopologyKey,)
     no_assignment_epoch = -1
@@ -94,16 +95,8 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
     # ---- what follows
 
     @property
-    def state(self) -> GroupState:
-        if not self.members:
-            return GroupState.EMPTY
-        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
-            return GroupState.NOT_READY
-        if self.epoch > self.assignment_epoch:
-            return GroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return GroupState.STABLE
-        return GroupState.RECONCILING
+    def is_ready(self) -> bool:
+        return self.topology is not None and self.topology.epoch == self.validated_topology_epoch
 
     def is_free_active(self, process_id: str, subtopology: str, partition: int) -> bool:
         """Whether the task is no member's active one, and the process has no copy of it."""
@@ -140,7 +133,7 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
         return since
 
     def release_timeout_ms(self, member: Member) -> int | None:
-        return member.metadata.rebalance_timeout_ms if member.current.state is UNREVOKED_TASKS else None
+        return member.metadata.rebalance_timeout_ms if member.current.state is UNREVOKED else None
 
     # ---- records
 

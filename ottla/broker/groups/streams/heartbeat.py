@@ -303,7 +303,7 @@ def _step(
         answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.streams_settings(group.group_id)
         answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
-            settings.heartbeat_interval_ms, is_waiting=member.is_waiting(group.epoch)
+            settings.heartbeat_interval_ms, is_waiting=member.current.is_waiting(group.epoch)
         )
         return Outcome(response=answered)
 

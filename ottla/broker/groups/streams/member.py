@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla.broker.groups.modern.assignment import structs_with_epochs, with_epochs
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
-from ottla.broker.groups.streams.state import STABLE, UNRELEASED_TASKS, MemberState, member_state
+from ottla.broker.groups.modern.member_state import UNKNOWN, MemberState, Progress, member_state
 from ottla.broker.groups.streams.tasks import NOTHING_HELD, HeldTasks, Holdings, structs_of, task_set
 from ottla.protocol.internal_topics.streams_group_records import (
     CurrentTaskIds,
@@ -20,12 +19,9 @@ NEW_METADATA = StreamsGroupMemberMetadataValue(instance_id=None, rack_id=None, t
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentAssignment:
+class CurrentAssignment(Progress):
     """How far the member has come: StreamsGroupCurrentMemberAssignmentValue."""
 
-    epoch: int = JOINING_EPOCH
-    previous_epoch: int = JOINING_EPOCH
-    state: MemberState = STABLE
     assigned: Holdings = NOTHING_HELD
     pending_revocation: Holdings = NOTHING_HELD
 
@@ -34,7 +30,7 @@ class CurrentAssignment:
         return StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
-            state=self.state.value,
+            state=_number(self.state),
             active_tasks=structs_with_epochs(assigned.active, CurrentTaskIds),
             standby_tasks=structs_of(assigned.standby, CurrentTaskIds),
             warmup_tasks=structs_of(assigned.warmup, CurrentTaskIds),
@@ -50,21 +46,13 @@ class Member:
     metadata: StreamsGroupMemberMetadataValue = field(default_factory=lambda: NEW_METADATA)
     current: CurrentAssignment = CurrentAssignment()
 
-    def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        return self.current.state is STABLE and self.current.epoch == assignment_epoch
-
-    def is_waiting(self, group_epoch: int) -> bool:
-        """Whether it needs the coordinator to go on: for a target of this epoch, or for tasks that others have still."""
-        state = self.current.state
-        return state is UNRELEASED_TASKS or (state is STABLE and self.current.epoch < group_epoch)
-
 
 def recorded_assignment(value: StreamsGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
     epoch = value.member_epoch
     return CurrentAssignment(
         epoch,
         value.previous_member_epoch,
-        member_state(value.state),
+        _state(value.state),
         Holdings(_held(value.active_tasks, epoch), task_set(value.standby_tasks), task_set(value.warmup_tasks)),
         Holdings(
             _held(value.active_tasks_pending_revocation, epoch),
@@ -72,6 +60,15 @@ def recorded_assignment(value: StreamsGroupCurrentMemberAssignmentValue) -> Curr
             task_set(value.warmup_tasks_pending_revocation),
         ),
     )
+
+
+def _number(state: MemberState) -> int:
+    """The numbers of the known states in these records begin with 1."""
+    return state.value if state is UNKNOWN else state.value + 1
+
+
+def _state(number: int) -> MemberState:
+    return member_state(number - 1)
 
 
 def _held(structs: Iterable[CurrentTaskIds], epoch: int) -> HeldTasks:

@@ -8,17 +8,9 @@ two tasks of one process would lock one state directory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
 from ottla.broker.groups.streams.member import CurrentAssignment
-from ottla.broker.groups.streams.state import (
-    STABLE,
-    TRANSITIONS,
-    UNKNOWN,
-    UNRELEASED_TASKS,
-    UNREVOKED_TASKS,
-    MemberState,
-)
 from ottla.broker.groups.streams.tasks import HeldTasks, Holdings, Tasks, TaskSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -40,7 +32,7 @@ def reconciled(
     epoch = current.epoch
     if current.state is STABLE and epoch == target_epoch:
         return current
-    if current.state is UNREVOKED_TASKS:
+    if current.state is UNREVOKED:
         if owned is None or current.pending_revocation.has_any_of(owned):
             return current
         epoch += 1
@@ -76,13 +68,14 @@ def _following(
         _only(assigned.warmup, target.warmup),
     )
     if any(revoked) and (owned is None or revoked.has_any_of(owned)):
-        return _moved(current, UNREVOKED_TASKS, epoch, kept, revoked)
+        return moved(current, UNREVOKED, epoch, assigned=kept, pending_revocation=revoked)
     given, is_complete = _given(target, kept.tasks, is_free_active, is_free_copy)
     active = {subtopology: dict(partitions) for subtopology, partitions in kept.active.items()}
     for subtopology, partitions in given.active.items():
         active.setdefault(subtopology, {}).update(dict.fromkeys(partitions, target_epoch))
     holdings = Holdings(active, _union(kept.standby, given.standby), _union(kept.warmup, given.warmup))
-    return _moved(current, STABLE if is_complete else UNRELEASED_TASKS, target_epoch, holdings, Holdings())
+    state = STABLE if is_complete else UNRELEASED
+    return moved(current, state, target_epoch, assigned=holdings, pending_revocation=Holdings())
 
 
 def _given(target: Tasks, kept: Tasks, is_free_active: IsFree, is_free_copy: IsFree) -> tuple[Tasks, bool]:
@@ -116,18 +109,3 @@ def _only(some: TaskSet, others: TaskSet) -> TaskSet:
 
 def _union(some: TaskSet, others: TaskSet) -> TaskSet:
     return {name: some.get(name, frozenset()) | others.get(name, frozenset()) for name in {**some, **others}}
-
-
-def _moved(
-    current: CurrentAssignment, state: MemberState, epoch: int, assigned: Holdings, pending: Holdings
-) -> CurrentAssignment:
-    assert state is current.state or state in TRANSITIONS[current.state], f"{current.state} to {state}"
-    # A member may miss the answer that raises its epoch: it is known by the previous one once more.
-    return replace(
-        current,
-        epoch=epoch,
-        previous_epoch=current.epoch,
-        state=state,
-        assigned=assigned,
-        pending_revocation=pending,
-    )

@@ -20,7 +20,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.consumer import classic_members, heartbeat, reconcile, regexes, replacement, subscribe
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.records import RECORDS
-from ottla.broker.groups.consumer.state import GroupState
+from ottla.broker.groups.modern.modern_group import GroupState
 from ottla.broker.groups.modern.records import ModernRecords
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.classic_member import ClassicMember

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.config import StreamsGroupSettings
+from ottla.broker.groups.modern.modern_group import GroupState
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.streams import heartbeat, reconcile
 from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.state import GroupState
 from ottla.broker.groups.streams.tasks import Holdings, Tasks
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import GroupCoordinatorHarness
