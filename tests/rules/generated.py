@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
-from ottla.broker.groups.classic import state as classic
+from ottla.broker.groups.classic import classic_states as classic
 from ottla.broker.groups.modern import member_state
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.routes import Answered

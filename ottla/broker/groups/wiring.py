@@ -11,12 +11,12 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
+from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
+from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.service import TOPIC, GroupCoordinator
-from ottla.broker.groups.shard import ClusterView
-from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.share.share_group_coordinator import Cluster, ShareGroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
@@ -50,7 +50,7 @@ STREAMS_SETTINGS = (
 
 def group_coordinator(
     world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas
-) -> GroupCoordinator:
+) -> GroupCoordinatorService:
     """Return the group coordinator of one broker process."""
 
     def settings(names: Sequence[str], group_id: str) -> ConsumerGroupSettings:
@@ -72,7 +72,7 @@ def group_coordinator(
         return None if broker is None else broker.rack
 
     turns = ShardTurns(world.clock)
-    groups = GroupCoordinator(
+    groups = GroupCoordinatorService(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
@@ -99,7 +99,7 @@ def share_group_coordinator(
     configs: BrokerConfigs,
     metadata: MetadataCache,
     replicas: Replicas,
-    groups: GroupCoordinator,
+    groups: GroupCoordinatorService,
     channels: BrokerChannels,
     persister: Persister,
 ) -> ShareGroupCoordinator:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from ottla.broker.coordinator.context import State
-from ottla.broker.groups.classic.state import GroupState as ClassicState
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.classic.classic_states import GroupState as ClassicState
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.groups.share.group import ShareGroup
-from ottla.broker.groups.streams.group import StreamsGroup
+from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.transactions.service import TransactionCoordinator
 from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
 
@@ -20,7 +20,7 @@ METRICS = "kafka_server_groupcoordinatormetrics"
 CLASSIC = "kafka_coordinator_group_groupmetadatamanager"
 
 
-def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
+def coordinator_metrics(groups: GroupCoordinatorService) -> Iterator[Family]:
     """Groups are counted in the loaded shards."""
     runtime, counts, times = groups.runtime, groups.counts, groups.runtime.load_times
     shards = [runtime.shard(partition) for partition in runtime.active_partitions()]

@@ -8,8 +8,8 @@ from immutables import Map
 
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings
+from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.shard import ClusterView
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from tests.broker.groups.inline_work import resolver, target_worker

@@ -7,9 +7,9 @@ from unittest.mock import Mock
 
 from ottla.broker.groups.config import GroupCoordinatorConfig, StreamsGroupSettings
 from ottla.broker.groups.deletion import GroupDeletion
-from ottla.broker.groups.records import GroupRecordCodec
-from ottla.broker.groups.service import TOPIC, GroupCoordinator
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.group_records import GroupRecordCodec
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -41,7 +41,7 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + len(topics).to_bytes(4, "big") + body + b"\xff\xff\xff\xff"
 
 
-class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
+class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
     """One partition of `__consumer_offsets`; the group is "g" unless said otherwise."""
 
     tp = TP
@@ -58,10 +58,10 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
         self._versions = self._created = 0
         super().__init__()
 
-    def _coordinator(self) -> GroupCoordinator:
+    def _coordinator(self) -> GroupCoordinatorService:
         cluster = cluster_of(self.topics_image, self._version, self._topics_created, self.clock, self.rack_of)
         cluster = cluster._replace(streams_settings=lambda group_id: self.streams_settings)
-        return GroupCoordinator(self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster)
+        return GroupCoordinatorService(self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster)
 
     def rack_of(self, broker_id: int) -> str | None:
         return f"rack-{broker_id}"
@@ -93,7 +93,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
         return str(self._uuids)
 
     @property
-    def shard(self) -> GroupShard:
+    def shard(self) -> GroupMetadataManager:
         return self.coordinator.runtime.shard(0)
 
     def delete_groups(self, group_ids: list[str]) -> Any:

@@ -6,7 +6,7 @@ import time
 from typing import Any, Protocol
 
 from ottla.broker.groups.config import StreamsGroupSettings
-from ottla.broker.groups.shard import Client
+from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.handlers.streams_group_heartbeat import check_topic_names
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError

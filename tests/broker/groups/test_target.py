@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.modern.modern_group import GroupState
 from ottla.broker.groups.modern.target import WORK_ON_LOOP_MAX, WRITTEN_PER_TURN, assign
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX

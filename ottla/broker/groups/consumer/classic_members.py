@@ -15,15 +15,15 @@ from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups.consumer import downgrade, embedded
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import EMPTY_METADATA, Member, partitions_of
 from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
 from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.modern.assignment import assignment_of
 from ottla.broker.groups.modern.member_state import UNRELEASED, UNREVOKED
-from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
@@ -46,7 +46,7 @@ MEMBER_ID_REQUIRED_SINCE = 4
 
 
 def join(
-    shard: GroupShard, group: ConsumerGroup, now_ms: int, request: JoinGroupRequest, client: Client
+    shard: GroupMetadataManager, group: ConsumerGroup, now_ms: int, request: JoinGroupRequest, client: Client
 ) -> Outcome[JoinGroupResponse]:
     if shard.config.is_migration_disabled:
         log.info(
@@ -100,7 +100,7 @@ def _static_member(group: ConsumerGroup, request: JoinGroupRequest, is_new: bool
 
 
 def _subscribe(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: ConsumerGroup,
     now_ms: int,
     request: JoinGroupRequest,
@@ -162,7 +162,7 @@ def _metadata(
 # ---- SyncGroup and Heartbeat
 
 
-def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> Outcome[SyncGroupResponse]:
+def sync(shard: GroupMetadataManager, group: ConsumerGroup, request: SyncGroupRequest) -> Outcome[SyncGroupResponse]:
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     name, subscription = embedded.first_protocol(member.metadata)
     if request.protocol_type not in (None, embedded.CONSUMER) or request.protocol_name not in (None, name):
@@ -182,7 +182,7 @@ def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> 
     )
 
 
-def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+def heartbeat(shard: GroupMetadataManager, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     keep_alive(shard, group, member)
     if not _has_to_join(group, member):
@@ -217,7 +217,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, gener
     return member
 
 
-def _wait_for_join(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+def _wait_for_join(shard: GroupMetadataManager, group: ConsumerGroup, member: Member) -> None:
     key = sessions.timer_key(sessions.JOIN, group, member.member_id)
     if key not in shard.timers:
         why = "the classic member failed to join within the rebalance timeout"
@@ -225,7 +225,7 @@ def _wait_for_join(shard: GroupShard, group: ConsumerGroup, member: Member) -> N
         shard.timers.schedule(key, member.metadata.rebalance_timeout_ms, callback)
 
 
-def _fence_if_classic(shard: GroupShard, group_id: str, member_id: str, why: str) -> Unasked:
+def _fence_if_classic(shard: GroupMetadataManager, group_id: str, member_id: str, why: str) -> Unasked:
     group = shard.find(ConsumerGroup, group_id)
     if group is None or member_id not in group.members or not group.members[member_id].is_classic:
         return Outcome()
@@ -235,7 +235,7 @@ def _fence_if_classic(shard: GroupShard, group_id: str, member_id: str, why: str
 # ---- LeaveGroup
 
 
-def leave(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
+def leave(shard: GroupMetadataManager, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     """Also of members by the consumer protocol, which an administrator removes."""
     leaving: dict[str, None] = {}
     answers = []

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.commits import Commit, TopicPartition, check_epoch
 from ottla.broker.groups.group import GroupType, OffsetExpiration, commit_time
-from ottla.broker.groups.modern.records import ModernRecords, RecordClass
+from ottla.broker.groups.modern.modern_records import ModernRecords, RecordClass
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 

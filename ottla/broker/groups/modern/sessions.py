@@ -13,8 +13,8 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.modern_group import AnyModernGroup
-from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
 #: Decides that a member is removed whose time is over, in the way of its kind.
-Remove: TypeAlias = Callable[[GroupShard, G, str], Unasked]
+Remove: TypeAlias = Callable[[GroupMetadataManager, G, str], Unasked]
 
 #: The timers of a member; members by the classic protocol have the last two.
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
@@ -32,7 +32,9 @@ def timer_key(timer: str, group: AnyModernGroup, member_id: str) -> tuple[str, s
     return f"{group.type.value}-{timer}", group.group_id, member_id
 
 
-def keep_alive(shard: GroupShard, group: G, member_id: str, remove: Remove[G], *, has_moved: bool = False) -> None:
+def keep_alive(
+    shard: GroupMetadataManager, group: G, member_id: str, remove: Remove[G], *, has_moved: bool = False
+) -> None:
     """Restart the member's session, and its rebalance timeout if it `has_moved` to a step in which it has to release something."""
     timers, member = shard.timers, group.members[member_id]
     session_ms = group.session_timeout_ms(member, shard.cluster.settings_of(group).session_timeout_ms)
@@ -49,7 +51,7 @@ def keep_alive(shard: GroupShard, group: G, member_id: str, remove: Remove[G], *
         timers.schedule(key, timeout_ms, time_out)
 
 
-def fence(shard: GroupShard, group: G, member_id: str, remove: Remove[G], why: str) -> Unasked:
+def fence(shard: GroupMetadataManager, group: G, member_id: str, remove: Remove[G], why: str) -> Unasked:
     log.info("[GroupId %s] Member %s fenced from the group because %s.", group.group_id, member_id, why)
 
     def rejected(error: KafkaError) -> Unasked:
@@ -62,14 +64,14 @@ def fence(shard: GroupShard, group: G, member_id: str, remove: Remove[G], why: s
     return outcome
 
 
-def forget(shard: GroupShard, group: AnyModernGroup, member_id: str) -> None:
+def forget(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str) -> None:
     """Cancel all timers of a member that is gone."""
     for timer in (SESSION, REBALANCE, JOIN, SYNC):
         shard.timers.cancel(timer_key(timer, group, member_id))
 
 
 def removal(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: AnyModernGroup,
     member_ids: Collection[str],
     response: T | None,
@@ -91,13 +93,13 @@ def removal(
     return Outcome([*tombstones, *records, group.next_epoch(new_hash)], response, then=removed)
 
 
-def remove_one(shard: GroupShard, group: AnyModernGroup, member_id: str) -> Unasked:
+def remove_one(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str) -> Unasked:
     """`Remove` of the kinds in which nothing else follows when a member is removed."""
     outcome: Unasked = removal(shard, group, [member_id], None)
     return outcome
 
 
-def _expire(shard: GroupShard, kind: type[G], group_id: str, member_id: str, remove: Remove[G]) -> Unasked:
+def _expire(shard: GroupMetadataManager, kind: type[G], group_id: str, member_id: str, remove: Remove[G]) -> Unasked:
     group = shard.find(kind, group_id)
     if group is None or member_id not in group.members:
         return Outcome()
@@ -105,7 +107,13 @@ def _expire(shard: GroupShard, kind: type[G], group_id: str, member_id: str, rem
 
 
 def _time_out(
-    shard: GroupShard, kind: type[G], group_id: str, member_id: str, remove: Remove[G], epoch: int, timeout_ms: int
+    shard: GroupMetadataManager,
+    kind: type[G],
+    group_id: str,
+    member_id: str,
+    remove: Remove[G],
+    epoch: int,
+    timeout_ms: int,
 ) -> Unasked:
     group = shard.find(kind, group_id)
     if group is None or member_id not in group.members or group.members[member_id].current.epoch != epoch:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.sweep import NEXT_TURN_MS
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import Compute
-from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 
 
 def assign(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: AnyModernGroup,
     plan: Callable[[], Plan],
     go_on: Callable[[], Outcome[T]],
@@ -75,7 +75,11 @@ def assign(
 
 
 def assign_if_due(
-    shard: GroupShard, now_ms: int, group: AnyModernGroup, plan: Callable[[], Plan], go_on: Callable[[], Outcome[T]]
+    shard: GroupMetadataManager,
+    now_ms: int,
+    group: AnyModernGroup,
+    plan: Callable[[], Plan],
+    go_on: Callable[[], Outcome[T]],
 ) -> Outcome[T]:
     """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
     is_too_early = is_in_interval(shard, now_ms, group) and len(group.members) > 1
@@ -84,7 +88,7 @@ def assign_if_due(
     return assign(shard, group, plan, go_on)
 
 
-def is_in_interval(shard: GroupShard, now_ms: int, group: AnyModernGroup) -> bool:
+def is_in_interval(shard: GroupMetadataManager, now_ms: int, group: AnyModernGroup) -> bool:
     """Whether the last target is younger than the assignment interval.
 
     A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
@@ -114,7 +118,7 @@ def changed_targets(
 class _Writing(NamedTuple):
     """A large target on its way into the log. It counts for the epoch that it was computed for."""
 
-    shard: GroupShard
+    shard: GroupMetadataManager
     group: AnyModernGroup
     epoch: int
     #: The instance ids of static members when it was computed.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern import sessions
-from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.streams.answer import StreamsAnswer
-from ottla.broker.groups.streams.group import StreamsGroup
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 log = logging.getLogger(__name__)
 
 
-def leave(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Outcome[StreamsAnswer]:
+def leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> Outcome[StreamsAnswer]:
     group_id, member_id = request.group_id, request.member_id
     group = shard.group(StreamsGroup, group_id)
     if request.shutdown_application and group.members:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ottla.broker.groups.config import StreamsGroupSettings
+from ottla.broker.groups.group_records import GroupRecordCodec
 from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED
-from ottla.broker.groups.records import GroupRecordCodec
-from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.member import CurrentAssignment, recorded_assignment
-from ottla.broker.groups.streams.reconcile import reconciled
+from ottla.broker.groups.streams.streams_group import StreamsGroup
+from ottla.broker.groups.streams.streams_member import CurrentAssignment, recorded_assignment
+from ottla.broker.groups.streams.streams_reconcile import reconciled
 from ottla.broker.groups.streams.tasks import Holdings, Tasks
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import (

@@ -18,17 +18,15 @@ from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups import describe, offsets
-from ottla.broker.groups.classic import heartbeat, join, leave, sync
+from ottla.broker.groups.classic import classic_heartbeat, join, leave, sync
 from ottla.broker.groups.config import GroupCoordinatorConfig
-from ottla.broker.groups.consumer import describe as consumer_describe
-from ottla.broker.groups.consumer import heartbeat as consumer_heartbeat
-from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.consumer import consumer_describe, consumer_heartbeat
 from ottla.broker.groups.counts import GroupCounts
-from ottla.broker.groups.records import GroupRecordCodec
-from ottla.broker.groups.shard import Client, ClusterView, GroupShard
+from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupMetadataManager
+from ottla.broker.groups.group_records import GroupRecordCodec
 from ottla.broker.groups.share import initialize as share_initialize
-from ottla.broker.groups.streams import describe as streams_describe
-from ottla.broker.groups.streams import heartbeat as streams_heartbeat
+from ottla.broker.groups.streams import streams_describe, streams_heartbeat
 from ottla.broker.groups.streams.answer import StreamsAnswer
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
@@ -72,7 +70,7 @@ TOPIC = "__consumer_offsets"
 FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 
-class GroupCoordinator(Coordinator[GroupCoordinatorShard]):
+class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     """`cluster` has the newest metadata; `new_uuid()` gives text for member ids."""
 
     def __init__(
@@ -122,12 +120,12 @@ class GroupCoordinator(Coordinator[GroupCoordinatorShard]):
     def write(
         self,
         group_id: str,
-        decide: Callable[Concatenate[GroupShard, int, P], Outcome[T]],
+        decide: Callable[Concatenate[GroupMetadataManager, int, P], Outcome[T]],
         on_error: OnError[T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Answer[T]:
-        def decide_if_readable(shard: GroupShard, now_ms: int) -> Outcome[T]:
+        def decide_if_readable(shard: GroupMetadataManager, now_ms: int) -> Outcome[T]:
             shard.check_readable(group_id)
             return decide(shard, now_ms, *args, **kwargs)
 
@@ -136,12 +134,12 @@ class GroupCoordinator(Coordinator[GroupCoordinatorShard]):
     def _write_later(
         self,
         group_id: str,
-        decide: Callable[Concatenate[GroupShard, int, P], Outcome[T]],
+        decide: Callable[Concatenate[GroupMetadataManager, int, P], Outcome[T]],
         reply: Reply[T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        def decide_if_readable(shard: GroupShard, now_ms: int) -> Outcome[T]:
+        def decide_if_readable(shard: GroupMetadataManager, now_ms: int) -> Outcome[T]:
             shard.check_readable(group_id)
             return decide(shard, now_ms, *args, **kwargs)
 
@@ -150,12 +148,12 @@ class GroupCoordinator(Coordinator[GroupCoordinatorShard]):
     def _read(
         self,
         group_id: str,
-        look: Callable[Concatenate[GroupShard, P], T],
+        look: Callable[Concatenate[GroupMetadataManager, P], T],
         on_error: OnError[T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Answer[T]:
-        def look_if_readable(shard: GroupShard) -> T:
+        def look_if_readable(shard: GroupMetadataManager) -> T:
             shard.check_readable(group_id)
             return look(shard, *args, **kwargs)
 
@@ -186,7 +184,7 @@ class GroupCoordinator(Coordinator[GroupCoordinatorShard]):
     def heartbeat(self, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self._read(request.group_id, heartbeat.heartbeat, _heartbeat_error, request)
+        return self._read(request.group_id, classic_heartbeat.heartbeat, _heartbeat_error, request)
 
     def leave(self, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
@@ -254,7 +252,7 @@ class GroupCoordinator(Coordinator[GroupCoordinatorShard]):
     def describe_modern(
         self,
         group_ids: Sequence[str],
-        look: Callable[[GroupShard, Sequence[str]], builtins.list[T]],
+        look: Callable[[GroupMetadataManager, Sequence[str]], builtins.list[T]],
         failed: Callable[[int, str | None, str], T],
     ) -> Answer[builtins.list[T]]:
         """Describe groups of a kind that has an API of its own. `failed` is given error code, message and group id."""

@@ -12,8 +12,8 @@ from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
 from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
 from ottla.broker.groups.modern.topics import count_names, narrows
-from ottla.broker.groups.share.member import CurrentAssignment, Member
-from ottla.broker.groups.share.records import RECORDS, group_record
+from ottla.broker.groups.share.share_member import CurrentAssignment, Member
+from ottla.broker.groups.share.share_records import RECORDS, group_record
 from ottla.broker.groups.share.state_partitions import StatePartitions, recorded_state_partitions
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -10,13 +10,13 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Respons
 from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.groups import expiry, offsets
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.state import CAN_REBALANCE, DEAD
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_states import CAN_REBALANCE, DEAD
 from ottla.broker.groups.consumer.removal import keep_alive as keep_consumer_alive
 from ottla.broker.groups.group import Group, GroupType
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.modern.modern_group import AnyModernGroup, ModernMember
-from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -27,12 +27,12 @@ SESSIONS_KEY = "sessions-after-load"
 SESSION_LOOKS = 4
 
 
-def _keep_alive(shard: GroupShard, group: AnyModernGroup, member: ModernMember) -> None:
+def _keep_alive(shard: GroupMetadataManager, group: AnyModernGroup, member: ModernMember) -> None:
     sessions.keep_alive(shard, group, member.member_id, sessions.remove_one)
 
 
 #: How a member of a group of each type gets its session.
-KEEP_ALIVE: Mapping[GroupType, Callable[[GroupShard, Any, Any], None]] = {
+KEEP_ALIVE: Mapping[GroupType, Callable[[GroupMetadataManager, Any, Any], None]] = {
     GroupType.CLASSIC: rebalance.restart_session,
     GroupType.CONSUMER: keep_consumer_alive,
     GroupType.SHARE: _keep_alive,
@@ -40,7 +40,7 @@ KEEP_ALIVE: Mapping[GroupType, Callable[[GroupShard, Any, Any], None]] = {
 }
 
 
-class GroupCoordinatorShard(GroupShard):
+class GroupCoordinatorShard(GroupMetadataManager):
     """A shard of group coordination with its timers."""
 
     def on_loaded(self, now_ms: int) -> Unasked:

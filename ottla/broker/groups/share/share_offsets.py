@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import without_empty
-from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share import initialize
-from ottla.broker.groups.share.group import ShareGroup, new_share_group
-from ottla.broker.groups.share.records import state_partitions_record
+from ottla.broker.groups.share.share_group import ShareGroup, new_share_group
+from ottla.broker.groups.share.share_records import state_partitions_record
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -71,7 +71,7 @@ class Initialized(NamedTuple):
 # ---- alter
 
 
-def alter(shard: GroupShard, now_ms: int, request: AlterShareGroupOffsetsRequest) -> Outcome[Altered]:
+def alter(shard: GroupMetadataManager, now_ms: int, request: AlterShareGroupOffsetsRequest) -> Outcome[Altered]:
     """A new epoch of the group is the state epoch: it fences leaders that have the former state.
 
     A group that does not exist is created, so that offsets can be set before its first member joins.
@@ -97,7 +97,7 @@ def alter(shard: GroupShard, now_ms: int, request: AlterShareGroupOffsetsRequest
 
 
 def _altered_topic(
-    shard: GroupShard, topic: AlterShareGroupOffsetsRequestTopic, start_offsets: dict[Partition, int]
+    shard: GroupMetadataManager, topic: AlterShareGroupOffsetsRequestTopic, start_offsets: dict[Partition, int]
 ) -> AlterShareGroupOffsetsResponseTopic:
     known = shard.cluster.topics().by_name(topic.topic_name)
     rows = []
@@ -115,7 +115,7 @@ def _altered_topic(
 
 
 def altered(
-    shard: GroupShard, now_ms: int, group_id: str, result: Altered, errors: Mapping[Partition, KafkaError]
+    shard: GroupMetadataManager, now_ms: int, group_id: str, result: Altered, errors: Mapping[Partition, KafkaError]
 ) -> Outcome[AlterShareGroupOffsetsResponse]:
     done = by_topic(result.start_offsets.keys() - errors.keys())
     outcome = initialize.ended(shard, now_ms, group_id, done, by_topic(errors))
@@ -129,7 +129,7 @@ def altered(
 # ---- delete
 
 
-def delete(shard: GroupShard, now_ms: int, group_id: str, topic_names: Iterable[str]) -> Outcome[Deleted]:
+def delete(shard: GroupMetadataManager, now_ms: int, group_id: str, topic_names: Iterable[str]) -> Outcome[Deleted]:
     """A topic that is being deleted is deleted again: nothing is known of the former attempt."""
     group = shard.group(ShareGroup, group_id)
     group.validate_delete()
@@ -157,7 +157,7 @@ def delete(shard: GroupShard, now_ms: int, group_id: str, topic_names: Iterable[
 
 
 def deleted(
-    shard: GroupShard, now_ms: int, group_id: str, result: Deleted, errors: Mapping[Partition, KafkaError]
+    shard: GroupMetadataManager, now_ms: int, group_id: str, result: Deleted, errors: Mapping[Partition, KafkaError]
 ) -> Outcome[DeleteShareGroupOffsetsResponse]:
     """Topics of which a share partition could not be deleted go on being deleted."""
     failed = {topic_id: error for (topic_id, _), error in errors.items()}
@@ -176,7 +176,7 @@ def deleted(
     return Outcome([state_partitions_record(group_id, following)], response)
 
 
-def begin_deletion(shard: GroupShard, now_ms: int, group_ids: Iterable[str]) -> Outcome[Deleted]:
+def begin_deletion(shard: GroupMetadataManager, now_ms: int, group_ids: Iterable[str]) -> Outcome[Deleted]:
     """DeleteGroups: the states of those groups that are empty share groups. Of the others the deletion itself says what is wrong."""
     partitions: dict[str, frozenset[Partition]] = {}
     records: list[CoordinatorRecord] = []
@@ -203,7 +203,7 @@ def begin_deletion(shard: GroupShard, now_ms: int, group_ids: Iterable[str]) -> 
     return Outcome(records, Deleted(partitions))
 
 
-def initialized(shard: GroupShard, group_id: str) -> Initialized:
+def initialized(shard: GroupMetadataManager, group_id: str) -> Initialized:
     """None of a group that is not there, as in Kafka."""
     group = shard.find(ShareGroup, group_id)
     return Initialized() if group is None else Initialized(group.state_partitions.initialized)

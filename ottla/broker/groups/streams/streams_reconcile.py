@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
-from ottla.broker.groups.streams.member import CurrentAssignment
+from ottla.broker.groups.streams.streams_member import CurrentAssignment
 from ottla.broker.groups.streams.tasks import HeldTasks, Holdings, Tasks, TaskSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 

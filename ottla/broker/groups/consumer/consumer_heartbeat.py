@@ -11,26 +11,26 @@ import logging
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.leave import leave
-from ottla.broker.groups.consumer.member import (
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_leave import leave
+from ottla.broker.groups.consumer.consumer_member import (
     EMPTY_METADATA,
     CurrentAssignment,
     Member,
     is_subset,
     partitions_of,
 )
+from ottla.broker.groups.consumer.consumer_request import validate
 from ottla.broker.groups.consumer.regexes import is_awaited
 from ottla.broker.groups.consumer.replacement import replacement_records
-from ottla.broker.groups.consumer.request import validate
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.consumer.upgrade import new_group
 from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment, assignment_of, structs_of
-from ottla.broker.groups.modern.heartbeat import check_size, fenced
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
+from ottla.broker.groups.modern.modern_heartbeat import check_size, fenced
 from ottla.broker.groups.modern.sessions import forget
-from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages import consumer_group_heartbeat as messages
@@ -44,7 +44,9 @@ log = logging.getLogger(__name__)
 Decision: TypeAlias = Outcome[ConsumerGroupHeartbeatResponse]
 
 
-def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatRequest, client: Client) -> Decision:
+def heartbeat(
+    shard: GroupMetadataManager, now_ms: int, request: ConsumerGroupHeartbeatRequest, client: Client
+) -> Decision:
     validate(request, client.api_version, shard.config.consumer_group_assignors)
     if request.member_epoch < JOINING_EPOCH:
         return leave(shard, request)
@@ -58,7 +60,9 @@ def heartbeat(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatReq
     )
 
 
-def _beat_first(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatRequest, client: Client) -> Decision:
+def _beat_first(
+    shard: GroupMetadataManager, now_ms: int, request: ConsumerGroupHeartbeatRequest, client: Client
+) -> Decision:
     """Makes a group, of nothing or of a classic one."""
     if request.member_epoch != JOINING_EPOCH:
         shard.group(ConsumerGroup, request.group_id, "Consumer group")
@@ -76,7 +80,7 @@ def _beat_first(shard: GroupShard, now_ms: int, request: ConsumerGroupHeartbeatR
 
 
 def _beat(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     request: ConsumerGroupHeartbeatRequest,
     client: Client,
@@ -136,7 +140,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
 
 
 def _replace(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     request: ConsumerGroupHeartbeatRequest,
     client: Client,
@@ -169,7 +173,7 @@ def _replace(
 
 
 def _subscribe(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     request: ConsumerGroupHeartbeatRequest,
     client: Client,

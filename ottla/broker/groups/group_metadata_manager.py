@@ -11,19 +11,19 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
+from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.group import Group, GroupType
+from ottla.broker.groups.group_records import GroupKey, group_of
 from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.records import GroupKey, group_of
-from ottla.broker.groups.share.group import ShareGroup
-from ottla.broker.groups.streams.group import StreamsGroup
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
@@ -73,7 +73,7 @@ class ClusterView(NamedTuple):
         return of_kind(group.group_id)
 
 
-class GroupShard:
+class GroupMetadataManager:
     """`wall_ms` is for what timers set off; requests bring their own time."""
 
     def __init__(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
-from ottla.broker.groups.modern.records import ModernRecords
-from ottla.broker.groups.share.member import Member
+from ottla.broker.groups.modern.modern_records import ModernRecords
+from ottla.broker.groups.share.share_member import Member
 from ottla.broker.groups.share.state_partitions import StatePartitions
 from ottla.protocol.internal_topics.consumer_group_records import TopicPartition
 from ottla.protocol.internal_topics.share_group_records import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.modern.records import ModernRecords
-from ottla.broker.groups.streams.member import CurrentAssignment
+from ottla.broker.groups.modern.modern_records import ModernRecords
+from ottla.broker.groups.streams.streams_member import CurrentAssignment
 from ottla.broker.groups.streams.tasks import Tasks, structs_of
 from ottla.protocol.internal_topics.streams_group_records import (
     LastAssignmentConfig,

@@ -14,22 +14,22 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.classic.classic_group import ClassicGroup
 from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern import sessions, target
-from ottla.broker.groups.modern.heartbeat import bump_epoch, check_size, fenced
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.modern.modern_heartbeat import bump_epoch, check_size, fenced
 from ottla.broker.groups.streams import answer
 from ottla.broker.groups.streams.answer import Before, StreamsAnswer
 from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
-from ottla.broker.groups.streams.group import StreamsGroup
 from ottla.broker.groups.streams.leave import leave
-from ottla.broker.groups.streams.member import NEW_METADATA, CurrentAssignment
-from ottla.broker.groups.streams.reconcile import reconciled
-from ottla.broker.groups.streams.records import RECORDS, current_record, group_record, topology_record
-from ottla.broker.groups.streams.request import validate
-from ottla.broker.groups.streams.target import STANDBY_REPLICAS, input_of, new_target, work_of
+from ottla.broker.groups.streams.streams_group import StreamsGroup
+from ottla.broker.groups.streams.streams_member import NEW_METADATA, CurrentAssignment
+from ottla.broker.groups.streams.streams_reconcile import reconciled
+from ottla.broker.groups.streams.streams_records import RECORDS, current_record, group_record, topology_record
+from ottla.broker.groups.streams.streams_request import validate
+from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
 from ottla.broker.groups.streams.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -42,7 +42,9 @@ Decision: TypeAlias = Outcome[StreamsAnswer]
 T = TypeVar("T")
 
 
-def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequest, client: Client) -> Decision:
+def heartbeat(
+    shard: GroupMetadataManager, now_ms: int, request: StreamsGroupHeartbeatRequest, client: Client
+) -> Decision:
     validate(request)
     if request.member_epoch < JOINING_EPOCH:
         return leave(shard, request)
@@ -58,7 +60,7 @@ def heartbeat(shard: GroupShard, now_ms: int, request: StreamsGroupHeartbeatRequ
     return _update(shard, now_ms, request, client, group, records)
 
 
-def _place_for_a_group(shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
+def _place_for_a_group(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
     """A classic group without members gives its place up, and its offsets stay; any other group keeps it."""
     group_id = request.group_id
     if request.member_epoch != JOINING_EPOCH:
@@ -94,7 +96,7 @@ def _is_within(owned: Tasks, assigned: Holdings) -> bool:
 
 
 def _update(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     request: StreamsGroupHeartbeatRequest,
     client: Client,
@@ -223,7 +225,7 @@ def _delay_key(group_id: str) -> tuple[str, str]:
     return "streams-initial-rebalance", group_id
 
 
-def _delay_first_assignment(shard: GroupShard, group_id: str) -> None:
+def _delay_first_assignment(shard: GroupMetadataManager, group_id: str) -> None:
     """A group without members waits for more of them before its first assignment: applications start many threads at once."""
     delay_ms = shard.cluster.streams_settings(group_id).initial_rebalance_delay_ms
     key = _delay_key(group_id)
@@ -231,7 +233,7 @@ def _delay_first_assignment(shard: GroupShard, group_id: str) -> None:
         shard.timers.schedule(key, delay_ms, partial(_assign_unasked, shard, group_id))
 
 
-def _assign_unasked(shard: GroupShard, group_id: str) -> Unasked:
+def _assign_unasked(shard: GroupMetadataManager, group_id: str) -> Unasked:
     group, now_ms = shard.find(StreamsGroup, group_id), shard.wall_ms()
     is_wanted = group is not None and group.members and group.configured is not None
     if group is None or not is_wanted or _is_too_early(shard, now_ms, group):
@@ -239,7 +241,9 @@ def _assign_unasked(shard: GroupShard, group_id: str) -> Unasked:
     return _assign_now(shard, now_ms, group, Outcome) if group.epoch > group.assignment_epoch else Outcome()
 
 
-def _assign_now(shard: GroupShard, now_ms: int, group: StreamsGroup, go_on: Callable[[], Outcome[T]]) -> Outcome[T]:
+def _assign_now(
+    shard: GroupMetadataManager, now_ms: int, group: StreamsGroup, go_on: Callable[[], Outcome[T]]
+) -> Outcome[T]:
     def plan() -> target.Plan:
         given = input_of(group)
         return target.Plan(work_of(given), partial(new_target, given, now_ms))
@@ -247,13 +251,13 @@ def _assign_now(shard: GroupShard, now_ms: int, group: StreamsGroup, go_on: Call
     return target.assign(shard, group, plan, go_on)
 
 
-def _is_too_early(shard: GroupShard, now_ms: int, group: StreamsGroup) -> bool:
+def _is_too_early(shard: GroupMetadataManager, now_ms: int, group: StreamsGroup) -> bool:
     """Many members may join at once (KIP-1263); a group without a former target need not wait."""
     return bool(group.assignment_timestamp_ms) and target.is_in_interval(shard, now_ms, group)
 
 
 def _assign(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     request: StreamsGroupHeartbeatRequest,
     group: StreamsGroup,
@@ -277,7 +281,7 @@ def _assign(
 
 
 def _step(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     request: StreamsGroupHeartbeatRequest,
     group: StreamsGroup,
     before: Before,

@@ -14,17 +14,17 @@ from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern import sessions, target
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
-from ottla.broker.groups.modern.heartbeat import bump_epoch, check, check_ids, check_size, fenced
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.broker.groups.modern.modern_heartbeat import bump_epoch, check, check_ids, check_size, fenced
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
-from ottla.broker.groups.shard import Client, GroupShard
 from ottla.broker.groups.share import initialize
-from ottla.broker.groups.share.group import ShareGroup, new_share_group
-from ottla.broker.groups.share.member import EMPTY_METADATA, CurrentAssignment
-from ottla.broker.groups.share.records import RECORDS, current_record
-from ottla.broker.groups.share.target import Input, new_target
+from ottla.broker.groups.share.share_group import ShareGroup, new_share_group
+from ottla.broker.groups.share.share_member import EMPTY_METADATA, CurrentAssignment
+from ottla.broker.groups.share.share_records import RECORDS, current_record
+from ottla.broker.groups.share.share_target import Input, new_target
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.messages import share_group_heartbeat as messages
@@ -38,7 +38,7 @@ Initialize: TypeAlias = Callable[[str, int, Assignment], None]
 
 
 def heartbeat(
-    shard: GroupShard, now_ms: int, request: ShareGroupHeartbeatRequest, client: Client, on_begun: Initialize
+    shard: GroupMetadataManager, now_ms: int, request: ShareGroupHeartbeatRequest, client: Client, on_begun: Initialize
 ) -> Decision:
     _validate(request)
     if request.member_epoch == LEAVING_EPOCH:
@@ -73,7 +73,7 @@ def _validate_epoch(current: CurrentAssignment, epoch: int) -> None:
     raise fenced(GroupType.SHARE, epoch, current.epoch, also)
 
 
-def _leave(shard: GroupShard, request: ShareGroupHeartbeatRequest) -> Decision:
+def _leave(shard: GroupMetadataManager, request: ShareGroupHeartbeatRequest) -> Decision:
     group = shard.group(ShareGroup, request.group_id)
     member = group.member(request.member_id)
     log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
@@ -85,7 +85,7 @@ def _leave(shard: GroupShard, request: ShareGroupHeartbeatRequest) -> Decision:
 
 
 def _subscribe(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     request: ShareGroupHeartbeatRequest,
     client: Client,
@@ -140,7 +140,7 @@ def _is_pending(group: ShareGroup, topics: TopicsImage, subscribed: set[str]) ->
 # ---- 2: the target
 
 
-def _assign(shard: GroupShard, now_ms: int, group: ShareGroup, go_on: Callable[[], Decision]) -> Decision:
+def _assign(shard: GroupMetadataManager, now_ms: int, group: ShareGroup, go_on: Callable[[], Decision]) -> Decision:
     def plan() -> target.Plan:
         metadata = {member.member_id: member.metadata for member in group.members.values()}
         initialized = group.state_partitions.initialized
@@ -155,7 +155,7 @@ def _assign(shard: GroupShard, now_ms: int, group: ShareGroup, go_on: Callable[[
 
 
 def _step(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     request: ShareGroupHeartbeatRequest,
     group: ShareGroup,
@@ -187,7 +187,7 @@ def _step(
 
 
 def _initialize(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     group: ShareGroup,
     response: ShareGroupHeartbeatResponse,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.member import CurrentAssignment, ResolvedRegex
+from ottla.broker.groups.consumer.consumer_member import CurrentAssignment, ResolvedRegex
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
-from ottla.broker.groups.modern.records import ModernRecords
+from ottla.broker.groups.modern.modern_records import ModernRecords
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.modern_group import AnyModernGroup
-from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import KafkaError
 
 G = TypeVar("G", bound=AnyModernGroup)
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def describe(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     kind: type[G],
     group_ids: Sequence[str],
-    described: Callable[[GroupShard, G], T],
+    described: Callable[[GroupMetadataManager, G], T],
     failed: Callable[[int, str | None, str], T],
 ) -> list[T]:
     """`failed` is given error code, message and group id."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ottla.broker.groups.modern import describe as modern
-from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.member import Member as GroupMember
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.modern import modern_describe as modern
+from ottla.broker.groups.streams.streams_group import StreamsGroup
+from ottla.broker.groups.streams.streams_member import Member as GroupMember
 from ottla.broker.groups.streams.tasks import Tasks, structs_of
 from ottla.protocol.internal_topics.streams_group_records import Subtopology as RecordedSubtopology
 from ottla.protocol.internal_topics.streams_group_records import TopologyTopicInfo
@@ -27,11 +27,11 @@ from ottla.protocol.messages.streams_group_describe import (
 ASSIGNOR = "sticky"
 
 
-def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
+def describe(shard: GroupMetadataManager, group_ids: Sequence[str]) -> list[DescribedGroup]:
     return modern.describe(shard, StreamsGroup, group_ids, _described, DescribedGroup)
 
 
-def _described(shard: GroupShard, group: StreamsGroup) -> DescribedGroup:
+def _described(shard: GroupMetadataManager, group: StreamsGroup) -> DescribedGroup:
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,

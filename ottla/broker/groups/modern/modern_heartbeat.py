@@ -11,8 +11,8 @@ from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.modern_group import AnyModernGroup
-from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def fenced(kind: GroupType, epoch: int, current_epoch: int, also: str = "") -> K
     )
 
 
-def bump_epoch(shard: GroupShard, group: AnyModernGroup, record: CoordinatorRecord) -> CoordinatorRecord:
+def bump_epoch(shard: GroupMetadataManager, group: AnyModernGroup, record: CoordinatorRecord) -> CoordinatorRecord:
     """Count and log the group's next epoch, whose record this is."""
     shard.counts.rebalances[group.type] += 1
     log.info("[GroupId %s] Bumped group epoch to %d.", group.group_id, group.epoch + 1)

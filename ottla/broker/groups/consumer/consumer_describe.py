@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import Member as GroupMember
-from ottla.broker.groups.consumer.member import partitions_of
-from ottla.broker.groups.modern import describe as modern
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import Member as GroupMember
+from ottla.broker.groups.consumer.consumer_member import partitions_of
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.modern import modern_describe as modern
 from ottla.broker.groups.modern.assignment import Assignment as Partitions
-from ottla.broker.groups.shard import GroupShard
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
@@ -17,11 +17,11 @@ from ottla.protocol.messages.consumer_group_describe import Assignment, Describe
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
+def describe(shard: GroupMetadataManager, group_ids: Sequence[str]) -> list[DescribedGroup]:
     return modern.describe(shard, ConsumerGroup, group_ids, _described, DescribedGroup)
 
 
-def _described(shard: GroupShard, group: ConsumerGroup) -> DescribedGroup:
+def _described(shard: GroupMetadataManager, group: ConsumerGroup) -> DescribedGroup:
     topics = shard.cluster.topics()
     return DescribedGroup(
         group_id=group.group_id,

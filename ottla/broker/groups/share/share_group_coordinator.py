@@ -8,10 +8,10 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
+from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.modern.assignment import Assignment
-from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.groups.shard import Client
-from ottla.broker.groups.share import describe, heartbeat, initialize, offsets
+from ottla.broker.groups.share import initialize, share_describe, share_heartbeat, share_offsets
 from ottla.broker.share.persister import Persister, when_all
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
 from ottla.controller.metadata.topics import TopicsImage
@@ -51,7 +51,7 @@ class Cluster(NamedTuple):
 class ShareGroupCoordinator:
     """Share groups of this coordinator: heartbeats, descriptions and offsets."""
 
-    def __init__(self, groups: GroupCoordinator, persister: Persister, cluster: Cluster) -> None:
+    def __init__(self, groups: GroupCoordinatorService, persister: Persister, cluster: Cluster) -> None:
         self._groups = groups
         self._persister = persister
         self._cluster = cluster
@@ -62,7 +62,9 @@ class ShareGroupCoordinator:
         def on_error(error: KafkaError) -> ShareGroupHeartbeatResponse:
             return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
 
-        return self._groups.write(request.group_id, heartbeat.heartbeat, on_error, request, client, self._initialize)
+        return self._groups.write(
+            request.group_id, share_heartbeat.heartbeat, on_error, request, client, self._initialize
+        )
 
     def _initialize(self, group_id: str, state_epoch: int, partitions: Assignment) -> None:
         """Members do not wait for this: they get the partitions with a later heartbeat."""
@@ -75,7 +77,7 @@ class ShareGroupCoordinator:
         }
         when_all(calls, partial(self._initialized, group_id))
 
-    def _initialized(self, group_id: str, outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
+    def _initialized(self, group_id: str, outcomes: Mapping[share_offsets.Partition, KafkaError | None]) -> None:
         done = [partition for partition, error in outcomes.items() if error is None]
         failed = [partition for partition, error in outcomes.items() if error is not None]
         if failed:
@@ -86,12 +88,12 @@ class ShareGroupCoordinator:
                 self._groups.partition_for(group_id),
                 initialize.ended,
                 group_id,
-                offsets.by_topic(done),
-                offsets.by_topic(failed),
+                share_offsets.by_topic(done),
+                share_offsets.by_topic(failed),
             )
 
     def describe(self, group_ids: Sequence[str]) -> Answer[list[DescribedGroup]]:
-        return self._groups.describe_modern(group_ids, describe.describe, DescribedGroup)
+        return self._groups.describe_modern(group_ids, share_describe.describe, DescribedGroup)
 
     # ---- offsets
 
@@ -102,7 +104,7 @@ class ShareGroupCoordinator:
         if not request.group_id:
             return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
 
-        def begun(result: offsets.Altered) -> Answer[AlterShareGroupOffsetsResponse]:
+        def begun(result: share_offsets.Altered) -> Answer[AlterShareGroupOffsetsResponse]:
             calls = {
                 partition: self._persister.initialize(
                     SharePartitionKey(request.group_id, *partition), result.state_epoch, start_offset
@@ -113,10 +115,12 @@ class ShareGroupCoordinator:
                 return result.response
             reply: Reply[AlterShareGroupOffsetsResponse] = Reply()
 
-            def ended(outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
+            def ended(outcomes: Mapping[share_offsets.Partition, KafkaError | None]) -> None:
                 errors = _errors(outcomes)
                 reply.follow(
-                    self._groups.write(request.group_id, offsets.altered, on_error, request.group_id, result, errors)
+                    self._groups.write(
+                        request.group_id, share_offsets.altered, on_error, request.group_id, result, errors
+                    )
                 )
 
             when_all(calls, ended)
@@ -124,8 +128,8 @@ class ShareGroupCoordinator:
 
         first = self._groups.write(
             request.group_id,
-            offsets.alter,
-            lambda error: offsets.Altered(on_error(error), error=error),
+            share_offsets.alter,
+            lambda error: share_offsets.Altered(on_error(error), error=error),
             request,
         )
         return then(first, begun)
@@ -138,7 +142,7 @@ class ShareGroupCoordinator:
             return on_error(KafkaError(ErrorCode.INVALID_GROUP_ID))
         group_id = request.group_id
 
-        def begun(result: offsets.Deleted) -> Answer[DeleteShareGroupOffsetsResponse]:
+        def begun(result: share_offsets.Deleted) -> Answer[DeleteShareGroupOffsetsResponse]:
             if result.error is not None:
                 return on_error(result.error)
             calls = result.calls(group_id, self._persister)
@@ -146,9 +150,9 @@ class ShareGroupCoordinator:
                 return DeleteShareGroupOffsetsResponse(responses=list(result.rejected))
             reply: Reply[DeleteShareGroupOffsetsResponse] = Reply()
 
-            def ended(outcomes: Mapping[offsets.Partition, KafkaError | None]) -> None:
+            def ended(outcomes: Mapping[share_offsets.Partition, KafkaError | None]) -> None:
                 reply.follow(
-                    self._groups.write(group_id, offsets.deleted, on_error, group_id, result, _errors(outcomes))
+                    self._groups.write(group_id, share_offsets.deleted, on_error, group_id, result, _errors(outcomes))
                 )
 
             when_all(calls, ended)
@@ -156,7 +160,7 @@ class ShareGroupCoordinator:
 
         names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
         first = self._groups.write(
-            group_id, offsets.delete, lambda error: offsets.Deleted(error=error), group_id, names
+            group_id, share_offsets.delete, lambda error: share_offsets.Deleted(error=error), group_id, names
         )
         return then(first, begun)
 
@@ -179,12 +183,12 @@ class ShareGroupCoordinator:
 
         first = self._groups.runtime.read(
             self._groups.partition_for(group.group_id),
-            offsets.initialized,
-            lambda error: offsets.Initialized(error=error),
+            share_offsets.initialized,
+            lambda error: share_offsets.Initialized(error=error),
             group.group_id,
         )
 
-        def found(initialized: offsets.Initialized) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+        def found(initialized: share_offsets.Initialized) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
             if initialized.error is not None:
                 return on_error(initialized.error)
             topics = self._cluster.topics()

@@ -15,8 +15,8 @@ from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.modern.member_state import UNREVOKED
 from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
 from ottla.broker.groups.streams.configured import ConfiguredTopology
-from ottla.broker.groups.streams.member import CurrentAssignment, Member, recorded_assignment
-from ottla.broker.groups.streams.records import RECORDS, group_record
+from ottla.broker.groups.streams.streams_member import CurrentAssignment, Member, recorded_assignment
+from ottla.broker.groups.streams.streams_records import RECORDS, group_record
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, task_set
 from ottla.broker.groups.streams.topology import Topology
 from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMetadataValue, StreamsGroupTopologyKey

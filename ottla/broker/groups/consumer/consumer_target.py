@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import ResolvedRegex, topics_of
-from ottla.broker.groups.consumer.records import RECORDS, target_record
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import ResolvedRegex, topics_of
+from ottla.broker.groups.consumer.consumer_records import RECORDS, target_record
 from ottla.broker.groups.modern import range, uniform
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Assignor, Subscriber
 from ottla.broker.groups.modern.target import WORK_ON_LOOP_MAX, changed_targets

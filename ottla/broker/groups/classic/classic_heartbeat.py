@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.state import DEAD, EMPTY, PREPARING_REBALANCE
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_states import DEAD, EMPTY, PREPARING_REBALANCE
 from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def heartbeat(shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
+def heartbeat(shard: GroupMetadataManager, request: HeartbeatRequest) -> HeartbeatResponse:
     """Answer a heartbeat. Raises KafkaError if it is not from a member of this generation."""
     group = shard.find(ClassicGroup, request.group_id)
     if group is None:

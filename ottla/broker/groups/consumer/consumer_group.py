@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.commits import TopicPartition
-from ottla.broker.groups.consumer.member import (
+from ottla.broker.groups.consumer.consumer_member import (
     CurrentAssignment,
     Holdings,
     Member,
@@ -20,7 +20,7 @@ from ottla.broker.groups.consumer.member import (
     recorded_assignment,
     topics_of,
 )
-from ottla.broker.groups.consumer.records import RECORDS, group_record, regex_record
+from ottla.broker.groups.consumer.consumer_records import RECORDS, group_record, regex_record
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
 from ottla.broker.groups.modern.member_state import UNREVOKED

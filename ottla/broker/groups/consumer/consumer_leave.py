@@ -6,12 +6,12 @@ import logging
 from dataclasses import replace
 
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import Member
-from ottla.broker.groups.consumer.records import current_record
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import Member
+from ottla.broker.groups.consumer.consumer_records import current_record
 from ottla.broker.groups.consumer.removal import remove
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.modern_group import STATIC_LEAVING_EPOCH
-from ottla.broker.groups.shard import GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -21,7 +21,9 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
 log = logging.getLogger(__name__)
 
 
-def leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Outcome[ConsumerGroupHeartbeatResponse]:
+def leave(
+    shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest
+) -> Outcome[ConsumerGroupHeartbeatResponse]:
     group = shard.group(ConsumerGroup, request.group_id)
     member = _leaving(group, request)
     response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.broker.groups.modern import describe as modern
-from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.share.group import ShareGroup
-from ottla.broker.groups.share.member import Member as GroupMember
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.modern import modern_describe as modern
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.share.share_member import Member as GroupMember
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 ASSIGNOR = "simple"
 
 
-def describe(shard: GroupShard, group_ids: Sequence[str]) -> list[DescribedGroup]:
+def describe(shard: GroupMetadataManager, group_ids: Sequence[str]) -> list[DescribedGroup]:
     return modern.describe(shard, ShareGroup, group_ids, _described, DescribedGroup)
 
 
-def _described(shard: GroupShard, group: ShareGroup) -> DescribedGroup:
+def _described(shard: GroupMetadataManager, group: ShareGroup) -> DescribedGroup:
     topics = shard.cluster.topics()
     return DescribedGroup(
         group_id=group.group_id,

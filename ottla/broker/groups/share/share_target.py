@@ -10,7 +10,7 @@ from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscribe
 from ottla.broker.groups.modern.simple import assign
 from ottla.broker.groups.modern.target import changed_targets
 from ottla.broker.groups.modern.topics import topic_ids
-from ottla.broker.groups.share.records import RECORDS, target_record
+from ottla.broker.groups.share.share_records import RECORDS, target_record
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 
