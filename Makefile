@@ -79,7 +79,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.word_counts  # says so and passes where Java is missing
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
 
-# Whole clusters in virtual time, by seed: docs/SIMULATOR.md.
+# Whole clusters in virtual time, by seed: docs/dev/SIMULATOR.md.
 sim: $(VENV)/dev
 	$(PY) -m tests.sim $(ARGS)
 

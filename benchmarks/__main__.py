@@ -1,6 +1,6 @@
-"""`make bench`: every load on both servers in turns, and tables for docs/PERFORMANCE.md. Needs the machine to itself.
+"""`make bench`: every load on both servers in turns, and tables for docs/dev/performance-log.md. Needs the machine to itself.
 
-What happens is reported on standard error; standard output has the tables alone, and .bench/table-short.md those of README.md.
+What happens is reported on standard error; standard output has the tables alone, and .bench/table-short.md those of docs/PERFORMANCE.md.
 The other benchmarks are modules of their own
 (docs/PERFORMANCE.md, "What measures what").
 """

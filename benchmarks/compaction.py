@@ -15,13 +15,13 @@ import time
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.work import Errand
 from ottla.server.workers import ThreadWorkers
-from ottla.storage.cleaner import Advance, Begin, clean, plan_for
-from ottla.storage.cleaner_pass import CleaningPass, Progress
+from ottla.storage.cleaner.cleaner import Advance, Begin, clean, plan_for
+from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Log
+from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000
 

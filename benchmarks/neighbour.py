@@ -23,7 +23,12 @@ from typing import Any
 
 from benchmarks.turns import run_load
 from ottla.protocol.api import ApiKey
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntryDataRequest,
+    OpData,
+)
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.testing import Cluster
 from ottla.testing.connection import Connection
 

@@ -30,7 +30,12 @@ from ottla.protocol.messages.initialize_share_group_state import (
     PartitionData,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
+from ottla.protocol.messages.share_fetch import (
+    FetchPartition,
+    FetchTopic,
+    ShareFetchRequest,
+)
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch
 from ottla.protocol.records.builder import build_batch
 from ottla.testing import Cluster
 from tests.broker.wire import Wire

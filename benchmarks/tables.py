@@ -1,4 +1,4 @@
-"""The tables of `make bench` in markdown, from the figures of all turns: for docs/PERFORMANCE.md, and shorter for README.md."""
+"""The tables of `make bench` in markdown, from the figures of all turns: for docs/dev/performance-log.md, and shorter for PERFORMANCE.md."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def table(rows: list[Row], samples: Samples) -> list[str]:
 
 
 def short_table(rows: list[Row], samples: Samples) -> list[str]:
-    """The columns that README.md has."""
+    """The columns that docs/PERFORMANCE.md has."""
     heads = "load", "Kafka", "Ottla", "server CPU, Kafka", "server CPU, Ottla"
     lines = [_line(heads), _line(["---"] * len(heads))]
     by_name = medians(samples)

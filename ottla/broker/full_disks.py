@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 from ottla.server.clock import Clock
 from ottla.server.metrics import GAUGE, Family, Sample
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import Files
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.logs import Logs
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Drives the log cleaner beside the clients: it decides on the loop, works in a process of its own, and waits in threads.
 
-What is compacted, and how, is `storage/cleaner.py`. The process is started when a log is due and ends when none is: an idle
+What is compacted, and how, is `storage/cleaner/cleaner.py`. The process is started when a log is due and ends when none is: an idle
 node keeps no memory for it.
 """
 
@@ -14,9 +14,9 @@ from ottla.protocol.work import Errand
 from ottla.server.disk_queue import Priority
 from ottla.server.worker_process import WorkerEnded, WorkerProcess
 from ottla.server.world import World
-from ottla.storage.cleaner import Advance, Begin, Cleaner, PassEnded, Step
-from ottla.storage.cleaner_pass import CleaningPass, Progress
-from ottla.storage.logs import Logs
+from ottla.storage.cleaner.cleaner import Advance, Begin, Cleaner, PassEnded, Step
+from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
+from ottla.storage.directories.logs import Logs
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class LogCleaner:
             steps.close()
 
     def _log_duration(self) -> None:
-        """The line after the one of storage/cleaner.py, which has no clock."""
+        """The line after the one of storage/cleaner/cleaner.py, which has no clock."""
         if self._began is not None:
             directory, began_ms = self._began
             log.info("Log cleaner pass over %s took %d ms", directory, self._world.clock.mono_ms() - began_ms)

@@ -47,7 +47,7 @@ from ottla.server.network.route import Route
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
-from ottla.storage.logs import Logs
+from ottla.storage.directories.logs import Logs
 
 #: Kafka gives each attempt the socket timeout of controllers, 30 s, and makes three; `ottla dev` kills after 30 s in all.
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 10_000

@@ -32,7 +32,6 @@ from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.fetch import handler as fetch
 from ottla.broker.fetch.repeated import RepeatedFetches
 from ottla.broker.handlers import (
-    _fetch_guard,
     _produce_guard,
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -194,7 +193,7 @@ def _no_topology_descriptions(
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.PRODUCE, produce.handle, (Made(_produce_guard.guard),), fast_path=RepeatedProduces),
-    Answered(ApiKey.FETCH, fetch.handle, (Made(_fetch_guard.guard),), fast_path=RepeatedFetches),
+    Answered(ApiKey.FETCH, fetch.handle, IN_HANDLER, fast_path=RepeatedFetches),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, IN_HANDLER, encoder=metadata_encoder),
     Answered(

@@ -21,11 +21,11 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.server.clock import TimerHandle
 from ottla.server.disk_queue import Priority
 from ottla.server.world import World
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.retaining import retaining
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.logs import Logs
-from ottla.storage.retaining import retaining
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from ottla.cli import secure_files
 from ottla.cli.local_nodes import HOST, Node
 from ottla.cli.secure_files import SecureFiles
 from ottla.cli.storage_format import format_directories
+from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
-from ottla.storage.log_dirs import read_meta_properties
 
 FOLDER = "secure"
 HOSTS = (HOST, "localhost", "::1")

@@ -33,8 +33,8 @@ from ottla.protocol.releases import Advertised
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import read_address
 from ottla.server.config.load import NodeConfig
+from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
 from ottla.storage.files import Files
-from ottla.storage.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
 
 #: 3.5-IV2, the first that has UserScramCredentialRecord (KIP-900).
 SCRAM_METADATA_VERSION = metadata_version_level("3.5-IV2")

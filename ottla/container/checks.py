@@ -14,9 +14,9 @@ from ottla.container.settings import ContainerError, Resolution
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.load import NodeConfig
+from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory
 from ottla.storage.files import OsFiles
-from ottla.storage.log_dirs import MetaProperties, read_meta_properties
 
 
 def check_properties(resolution: Resolution) -> NodeConfig:

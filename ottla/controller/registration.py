@@ -14,7 +14,8 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.server.clock import pause
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel

@@ -31,8 +31,12 @@ class ControllerWorkMetrics:
         gauges = (
             ("lastappliedrecordoffset", "Offset of the newest record applied here", controller.last_applied_offset),
             ("lastcommittedrecordoffset", "Offset of the newest committed record", controller.loader.last_offset),
-            ("lastappliedrecordtimestamp", "When the newest record applied here was appended", applied_ms),
-            ("lastappliedrecordlagms", "Milliseconds since then", controller.clock.wall_ms() - applied_ms),
+            ("lastappliedrecordtimestamp", "Time of the append of the newest record applied here", applied_ms),
+            (
+                "lastappliedrecordlagms",
+                "Milliseconds since the newest record was appended",
+                controller.clock.wall_ms() - applied_ms,
+            ),
             ("newactivecontrollerscount", "Active controllers that this node has seen", controller.leaders),
             ("timedoutbrokerheartbeatcount", "Heartbeats that waited for too long: none", 0),
             ("eventqueueoperationsstartedcount", "Decisions begun", operations.started),
@@ -40,11 +44,10 @@ class ControllerWorkMetrics:
         )
         for name, doc, value in gauges:
             yield gauge(f"{CONTROLLER}_{name}", doc, value)
-        waits = Histogram()
-        waits.buckets[0] = operations.started
-        yield from histograms(f"{QUEUE}_eventqueuetimems", "Milliseconds that decisions waited: 0", [({}, waits)])
+        times: list[tuple[dict[str, str], Histogram]] = [({}, operations.times)]
+        yield from histograms(f"{QUEUE}_eventqueuetimems", "Milliseconds that decisions waited: none", times, 0)
         doc = "Milliseconds that decisions took"
-        yield from histograms(f"{QUEUE}_eventqueueprocessingtimems", doc, [({}, operations.times)], MS_PER_UNIT)
+        yield from histograms(f"{QUEUE}_eventqueueprocessingtimems", doc, times, MS_PER_UNIT)
         yield self._since_contact()
 
     def _applied_ms(self) -> int:

@@ -11,8 +11,8 @@ import logging
 
 from ottla.server.workers import THREADS
 from ottla.server.world import World
-from ottla.storage.log import Log
-from ottla.storage.logs import Logs
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

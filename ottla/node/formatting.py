@@ -23,18 +23,17 @@ from ottla.controller.raft.metadata_log import DIRECTORY
 from ottla.controller.raft.snapshots import write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.node.settings import registered_host
-from ottla.protocol.primitives import ZERO_UUID, new_uuid
+from ottla.protocol.primitives import ZERO_UUID, new_uuid, uuid_to_str
 from ottla.server.config.load import NodeConfig
-from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
-from ottla.storage.files import Files
-from ottla.storage.log_dirs import (
+from ottla.storage.directories.log_dirs import (
     LOCK,
     RESERVED_IDS,
     MetaProperties,
-    id_to_text,
     read_meta_properties,
     write_meta_properties,
 )
+from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
+from ottla.storage.files import Files
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def prepare(files: Files, config: NodeConfig, rng: Random, now_ms: int) -> str:
     if is_new:
         _check_is_first_start(files, metadata, found)
         if not (config.own["ottla.format.empty.directories"] or may_format(config, cluster_id)):
-            raise _not_formatted(config, cluster_id or id_to_text(new_uuid(rng)))
+            raise _not_formatted(config, cluster_id or uuid_to_str(new_uuid(rng)))
     directory_id = new_directory_id(rng)
     if is_new and config.is_controller and config.bootstrap_servers and not config.voters and is_alone(config):
         voters = VoterSet.of([own_voter(config, directory_id)])
@@ -176,7 +175,7 @@ def _format(
     ids: Mapping[str, bytes],
 ) -> str:
     if cluster_id is None:
-        cluster_id = id_to_text(new_uuid(rng))
+        cluster_id = uuid_to_str(new_uuid(rng))
     for path, meta in found.items():
         if meta is None or meta.directory_id is None:
             _keep(files, path)

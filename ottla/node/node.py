@@ -59,9 +59,9 @@ from ottla.server.quotas.connections import ConnectionQuotas
 from ottla.server.quotas.metrics import quota_metrics
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
+from ottla.storage.directories.log_dirs import LogDir, open_log_dirs
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
-from ottla.storage.log_dirs import LogDir, open_log_dirs
-from ottla.storage.logs import Logs
 
 log = logging.getLogger("ottla.node")
 

@@ -7,7 +7,7 @@ from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.server.config.load import NodeConfig
 from ottla.server.metrics import Registry
 from ottla.server.world import World
-from ottla.storage.logs import Logs
+from ottla.storage.directories.logs import Logs
 
 
 class NodeState:

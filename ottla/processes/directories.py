@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from ottla.processes.plan import BROKER_FOLDER, PlannedProcess
-from ottla.protocol.primitives import new_uuid
+from ottla.protocol.primitives import new_uuid, uuid_to_str
 from ottla.server.config.errors import ConfigError
+from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
-from ottla.storage.log_dirs import MetaProperties, id_to_text, read_meta_properties
 
 
 def check_directories(files: Files, nodes: Sequence[PlannedProcess], where: Mapping[str, str]) -> None:
@@ -45,7 +45,7 @@ def cluster_id_of(files: Files, nodes: Sequence[PlannedProcess], rng: Random) ->
         for path in _directories(node):
             if (meta := _meta(files, path)) is not None:
                 return meta.cluster_id
-    return id_to_text(new_uuid(rng))
+    return uuid_to_str(new_uuid(rng))
 
 
 def _directories(node: PlannedProcess) -> list[str]:

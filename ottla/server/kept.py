@@ -51,10 +51,11 @@ def kept_metrics(caches: Iterable[Kept[Any, Any]]) -> Iterator[Family]:
     """Returns size and bound of each cache. tests/broker/metrics/test_kept.py holds that each cache is among them."""
     rows = [({"store": cache.store}, cache) for cache in caches]
     entries = [Sample(labels, len(cache)) for labels, cache in rows]
-    yield Family("ottla_kept_entries", GAUGE, "Entries of a cache by names of clients", entries)
-    yield Family("ottla_kept_bytes", GAUGE, "Their bytes", [Sample(labels, cache.bytes) for labels, cache in rows])
+    yield Family("ottla_kept_entries", GAUGE, "Entries of the cache by names of clients", entries)
+    sizes = [Sample(labels, cache.bytes) for labels, cache in rows]
+    yield Family("ottla_kept_bytes", GAUGE, "Bytes of the cache by names of clients", sizes)
     bounds = [Sample(labels, cache.bytes_max) for labels, cache in rows]
-    yield Family("ottla_kept_bytes_max", GAUGE, "The bound of these bytes", bounds)
+    yield Family("ottla_kept_bytes_max", GAUGE, "Bound of the bytes of the cache", bounds)
     overflows = [Sample(labels, cache.overflows) for labels, cache in rows]
     yield Family("ottla_kept_overflows", COUNTER, "Times that the bound has emptied the cache", overflows)
 

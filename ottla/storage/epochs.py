@@ -36,6 +36,10 @@ class LeaderEpochs:
         #: The latest epoch that has a batch: an append with another epoch calls `assign`.
         self.assigned = NO_EPOCH
 
+    def relocate(self, directory: str) -> None:
+        """The directory of the file has been renamed."""
+        self.path = f"{directory}/{FILE}"
+
     def load(self) -> None:
         """Reads the file; a missing file is an empty history.
 

@@ -14,7 +14,7 @@ import pytest
 
 import ottla.protocol.records.compression
 import ottla.protocol.records.validate
-import ottla.storage.lookup
+import ottla.storage.log.lookup
 from ottla.node.node import Node
 from ottla.server.world import RealWorld
 from tests.broker.wire import Wire
@@ -133,4 +133,4 @@ class CountedNode:
         monkeypatch.setattr(
             ottla.protocol.records.validate, "skim_records", counted(ottla.protocol.records.validate.skim_records)
         )
-        monkeypatch.setattr(ottla.storage.lookup, "iter_times", counted(ottla.storage.lookup.iter_times))
+        monkeypatch.setattr(ottla.storage.log.lookup, "iter_times", counted(ottla.storage.log.lookup.iter_times))

@@ -14,7 +14,11 @@ from confluent_kafka import Consumer, Producer
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntryDataRequest,
+    OpData,
+)
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
@@ -28,6 +32,7 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ottla.protocol.messages.shared_structs import EntityData
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.wire import Wire

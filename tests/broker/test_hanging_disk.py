@@ -20,7 +20,7 @@ from ottla.protocol.messages.delete_records import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from ottla.storage.mapped_file import OsMappedFile
 from tests.broker.counted_node import CountedNode
 from tests.broker.test_files_off_the_loop import PARTITIONS, create, offsets, produced

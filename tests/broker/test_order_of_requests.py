@@ -35,7 +35,7 @@ from ottla.server.worker_process import WorkerProcess
 from ottla.server.workers import Workers
 from ottla.server.world import RealWorld
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from tests.broker.counted_node import CountedNode
 from tests.broker.wire import Wire
 from tests.ports import free_ports

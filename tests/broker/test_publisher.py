@@ -20,7 +20,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     TopicRecord,
 )
 from ottla.protocol.work import Work
-from ottla.storage.logs import Logs
+from ottla.storage.directories.logs import Logs
 from tests.sim.cluster import SimCluster
 from tests.sim.loop import run
 

@@ -16,12 +16,12 @@ from typing import Protocol
 
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
-from ottla.storage.flush import FlushJob
-from ottla.storage.log import Log, Origin
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.flush import FlushJob
+from ottla.storage.log.log import Log, Origin
+from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)

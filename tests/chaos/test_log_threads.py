@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage import snapshot_files
 from ottla.storage.files import OsFiles
+from ottla.storage.producers import producer_snapshots
 from tests.chaos.log_threads import ThreadedLog
 from tests.effort import seeds
 
@@ -23,7 +23,7 @@ THREADS = 3
 
 @pytest.fixture(autouse=True)
 def _switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(snapshot_files, "PRODUCERS_AT_ONCE", 2)  # flushes write the snapshots
+    monkeypatch.setattr(producer_snapshots, "PRODUCERS_AT_ONCE", 2)  # flushes write the snapshots
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     yield

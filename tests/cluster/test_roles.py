@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.controller.metadata.configs import ResourceType
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
@@ -23,6 +23,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import DescribeUser
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.config.dynamic import Source

@@ -32,14 +32,21 @@ from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, 
 from ottla.protocol.records.batch import HEADER_BYTES
 from ottla.protocol.records.crc import crc32c
 from ottla.protocol.work import do_now
-from ottla.storage import checkpoint, index_file, producer_snapshot
+from ottla.storage import checkpoint
+from ottla.storage.directories.log_dirs import (
+    META_PROPERTIES,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, InconsistentLogDirectory
-from ottla.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
-from ottla.storage.log_dirs import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
-from ottla.storage.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
-from ottla.storage.txn_index import AbortedTxn, TransactionIndex
+from ottla.storage.log.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
+from ottla.storage.producers import snapshot_format
+from ottla.storage.segment import index_file
+from ottla.storage.segment.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from ottla.storage.segment.txn_index import AbortedTxn, TransactionIndex
 from tests.controller.raft.cluster import dynamic_voters, static_voters
 from tests.fuzz.batches import stamp
 from tests.fuzz.target import Target, equal
@@ -135,9 +142,9 @@ def _txn_index(disk: SimDisk) -> None:
 
 def _producers(disk: SimDisk) -> None:
     path = f"{HERE}/5.snapshot"
-    states = producer_snapshot.decode(path, disk.read(path) or b"")
-    written = producer_snapshot.encode(states)
-    equal(producer_snapshot.encode(producer_snapshot.decode(path, written)), written, "producers read again")
+    states = snapshot_format.decode(path, disk.read(path) or b"")
+    written = snapshot_format.encode(states)
+    equal(snapshot_format.encode(snapshot_format.decode(path, written)), written, "producers read again")
 
 
 def _epochs(disk: SimDisk) -> None:

@@ -20,12 +20,12 @@ from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, batch
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.errors import CorruptFile, StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
-from ottla.storage.walk import DamagedLog
+from ottla.storage.log.log import Log
+from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.target import Target, Wrong, equal
 from tests.sim.disk import SimDisk

@@ -14,8 +14,14 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataValue,
 )
-from ottla.protocol.messages.fetch import FetchRequest, FetchTopic, LeaderIdAndEpoch, PartitionData, ReplicaState
+from ottla.protocol.messages.fetch import (
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.ranges import NONE, parse
 from ottla.protocol.schema import fields, info_of, int32, maker, message, shared_default, struct, v

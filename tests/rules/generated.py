@@ -1,8 +1,10 @@
-"""Pages of docs/ that are made of tables in the code: docs/STATES.md and docs/APIS.md."""
+"""Pages of docs/ that are made of tables in the code: docs/dev/STATES.md, docs/APIS.md and docs/METRICS.md."""
 
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
@@ -23,10 +25,13 @@ from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
+from tests.rules.metrics_page import metrics_page
 from tests.rules.sources import ROOT, short_path
 
-_NOTICE = "<!-- Made by tests/rules/test_docs.py of the tables in the code: UPDATE=1 pytest tests/rules/test_docs.py writes it again. -->"
+_NOTICE = "<!-- Written by tests/rules/test_docs.py from tables in the code: with UPDATE=1 it writes it again. -->"
 
+#: A line of a docstring's list: a code or several, two spaces, and when it is sent.
+_ERRORS = re.compile(r"^    ([A-Z][A-Z_0-9]+(?:, [A-Z][A-Z_0-9]+)*)  +(\S.*)$", re.MULTILINE)
 #: In place of a handler.
 FORWARD = "forward"
 
@@ -151,7 +156,25 @@ def apis_page() -> str:
     for key, api in sorted(APIS.items()):
         row = [str(int(key)), api.name, versions(api), where(broker.get(key)), where(controller.get(key))]
         lines.append(f"| {' | '.join(row)} |")
+    lines += [
+        "",
+        "## Errors",
+        "",
+        "The errors that the handlers of a broker's listener make themselves, from their docstrings. Coordinators, replicas and the authorizer have more.",
+        "",
+        "| API | error | when |",
+        "| --- | --- | --- |",
+    ]
+    for key in sorted(broker):
+        for codes, meaning in errors_of(sys.modules[getattr(broker[key], "__module__", __name__)].__doc__):
+            lines.append(f"| {APIS[key].name} | {codes} | {meaning} |")
     return "\n".join([*lines, ""])
+
+
+def errors_of(docstring: str | None) -> list[tuple[str, str]]:
+    """Returns the errors that a handler's docstring lists, with their meaning. A line may name several codes."""
+    _, _, listed = (docstring or "").partition("\nErrors:\n")
+    return _ERRORS.findall(listed)
 
 
 def where(handler: Any) -> str:
@@ -160,4 +183,8 @@ def where(handler: Any) -> str:
     return f"*{FORWARD}*" if handler == FORWARD else f"`{path_of(handler)}`"
 
 
-PAGES: dict[str, Callable[[], str]] = {"docs/STATES.md": states_page, "docs/APIS.md": apis_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/dev/STATES.md": states_page,
+    "docs/APIS.md": apis_page,
+    "docs/METRICS.md": metrics_page,
+}

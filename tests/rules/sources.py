@@ -62,7 +62,7 @@ def short_path(path: str) -> str:
 
 
 def layer_of(module: str) -> str:
-    """`storage` for ottla.storage.log, `ottla` for ottla.node.node; empty for a module of others."""
+    """`storage` for ottla.storage.log.log, `ottla` for ottla.node.node; empty for a module of others."""
     top, _, rest = module.partition(".")
     inner = rest.partition(".")[0]
     return "" if top != "ottla" else inner if inner in LAYERS else "ottla"

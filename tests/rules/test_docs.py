@@ -14,11 +14,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.rules.generated import PAGES
+from tests.rules.prose import filled
 from tests.rules.sources import ROOT, short_path, sources, text_of, tree_of
 
 #: Folders that the repository does not have, or that are others' (what was built, installed, or cached).
 NOT_OURS = re.compile(r"build|dist|.*\.egg-info|__pycache__|\.(?!github).*")
-INVARIANTS = "docs/INVARIANTS.md"
+INVARIANTS = "docs/dev/INVARIANTS.md"
 
 PATH = re.compile(r"(?<![\w./<-])(?:[\w-]+/)+[\w.-]+\.(?:py|md|toml|sh|csv)\b")
 QUOTED_PATH = re.compile(r"[\w./-]+\.(?:py|md|toml|sh|csv|json)|(?:[\w-]+/)+")
@@ -196,7 +197,7 @@ def test_every_invariant_that_is_cited_is_listed() -> None:
         for number in cited(read(file))
         if number not in invariants()
     ]
-    assert not wrong, "docs/INVARIANTS.md has no such number:\n" + "\n".join(wrong)
+    assert not wrong, "docs/dev/INVARIANTS.md has no such number:\n" + "\n".join(wrong)
     assert sorted(invariants()) == list(range(len(invariants())))
     assert len({each.name for each in invariants().values()}) == len(invariants())
 
@@ -208,12 +209,12 @@ def test_the_files_that_check_an_invariant_cite_it() -> None:
         for file in re.findall(r"`(tests/[^`]+\.py)`", each.checked_by)
         if each.number not in cited(read(file))
     ]
-    assert not wrong, "docs/INVARIANTS.md names these files, and they do not cite the number:\n" + "\n".join(wrong)
+    assert not wrong, "docs/dev/INVARIANTS.md names these files, and they do not cite the number:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_made_of_tables_says_what_the_tables_say(path: str) -> None:
-    page = PAGES[path]()
+    page = "\n".join(filled(PAGES[path]()))
     if os.environ.get("UPDATE") == "1":
         (ROOT / path).write_text(page)
     assert (ROOT / path).read_text() == page, (

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
+from tests.rules.generated import errors_of
 from tests.rules.sources import ROOT, Source, sources, text_of, tree_of
 
 #: Packages and folders whose code says which error a client gets.
@@ -21,6 +22,8 @@ ANSWERING = ("storage", "server", "controller", "broker")
 #: Tests that go through all codes, or hold lists of what clients may meet, expect none of them in particular.
 NOT_EXPECTING = ("tests/protocol/test_errors.py", "tests/sim/clients/", "tests/chaos/", "tests/compat/", "tests/rules/")
 HANDLERS = ("broker/handlers/", "controller/handlers/")
+#: Folders whose files name the errors that they answer with in their docstrings.
+NAMING = ("broker/handlers/", "broker/produce/handler.py", "broker/fetch/handler.py")
 
 
 def codes(root: ast.AST) -> Iterator[ast.Attribute]:
@@ -103,3 +106,15 @@ def test_every_error_code_in_a_handler_is_asserted_where_its_api_is_tested() -> 
         asserted |= {code for code in answered(source) if code.endswith("_AUTHORIZATION_FAILED")}
         missing += [f"{source.path}: {code}" for code in sorted(answered(source) - asserted)]
     assert not missing, "no test that names the API's request asserts these errors:\n" + "\n".join(missing)
+
+
+def test_a_handler_names_its_errors_at_the_top() -> None:
+    """Authorization's errors are those of the resources that the row or the docstring says."""
+    wrong = []
+    for source in sources():
+        if source.path.startswith(NAMING):
+            named = {code for codes, _ in errors_of(ast.get_docstring(source.tree)) for code in codes.split(", ")}
+            sent = {code for code in answered(source) if not code.endswith("_AUTHORIZATION_FAILED")}
+            wrong += [f"{source.path}: {code} is sent, and not named" for code in sorted(sent - named)]
+            wrong += [f"{source.path}: there is no error {code}" for code in sorted(named - set(ErrorCode.__members__))]
+    assert not wrong, "the docstring of a handler lists its errors, with their meaning:\n" + "\n".join(wrong)

@@ -1,4 +1,4 @@
-"""Words that are retired: they say in an English of our own what Kafka, Raft or asyncio has a term for (docs/GLOSSARY.md).
+"""Words that are retired: they say in an English of our own what Kafka, Raft or asyncio has a term for (docs/dev/GLOSSARY.md).
 
 They are looked for as whole words, and as parts of snake_case and CamelCase names, in everything that is read: comments,
 docstrings, messages, names, paths and documents.
@@ -48,7 +48,7 @@ LEGAL = {
     r"\bnobody(?=:|\b.*/sbin/nologin)": "the user without rights, in Unix's own name",
 }
 #: Files that list retired words, or record what was said in the past.
-LISTS = ("docs/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
+LISTS = ("docs/dev/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {}
@@ -94,7 +94,7 @@ def test_retired_words_become_less() -> None:
     counts = {folder: len(lines) for folder, lines in places.items()}
     more = {folder: count for folder, count in counts.items() if count > LEFT.get(folder, 0)}
     assert not more, (
-        f"more retired words than LEFT allows: {more}. Use the words that RETIRED and docs/GLOSSARY.md give. "
+        f"more retired words than LEFT allows: {more}. Use the words that RETIRED and docs/dev/GLOSSARY.md give. "
         "Among these are the new ones:\n" + "\n".join(line for folder in more for line in places[folder])
     )
     assert counts == LEFT, f"retired words have become fewer: set LEFT in tests/rules/test_words.py to {counts}"

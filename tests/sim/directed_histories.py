@@ -106,7 +106,7 @@ class FrozenProducers(StorageHistory):
 
     def run(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 0)
+            patch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 0)
             super().run()
 
 

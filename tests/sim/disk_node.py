@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
 from ottla.storage.config import NEVER, LogConfig
-from ottla.storage.log import Log, Origin
-from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
-from ottla.storage.logs import Logs
+from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log.log import Log, Origin
 from tests.sim.disk import SimDisk
 
 DATA = "/data"

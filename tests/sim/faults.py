@@ -1,4 +1,4 @@
-"""Seeded faults, within what is promised (docs/SIMULATOR.md).
+"""Seeded faults, within what is promised (docs/dev/SIMULATOR.md).
 
 kill        of any nodes at any time: the kernel has their pages
 power       of one node; the next one only once this one is in sync everywhere again, and no other node is killed until then.

@@ -14,7 +14,7 @@ TopicPartition = tuple[str, int]
 
 
 class Violation(AssertionError):
-    """An invariant does not hold. `number` is its number in docs/INVARIANTS.md."""
+    """An invariant does not hold. `number` is its number in docs/dev/INVARIANTS.md."""
 
     def __init__(self, number: str, text: str) -> None:
         super().__init__(f"invariant {number}: {text}")

@@ -1,4 +1,4 @@
-"""Records which functions of a node a turn of the simulated loop calls, and reads the walks of docs/HOPS.md.
+"""Records which functions of a node a turn of the simulated loop calls, and reads the walks of docs/dev/HOPS.md.
 
 A turn is one callback of the loop. It is kept as a tree of visits: a visit to a file begins with the call that enters it from
 another file, and ends with that call's return. A caller that gets control back is not visited again by that. Calls of one file that

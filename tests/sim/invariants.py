@@ -1,4 +1,4 @@
-"""What must hold at every moment, looked at from outside of all nodes. The numbers are in docs/INVARIANTS.md.
+"""What must hold at every moment, looked at from outside of all nodes. The numbers are in docs/dev/INVARIANTS.md.
 
 Two kinds of memory make the checks cheap. `Committed` is one partition's log as anybody ever saw it below a high watermark:
 each replica is read once from where it was looked at last. Everything else is a dictionary of what was seen once and may
@@ -15,7 +15,7 @@ from ottla.broker.coordinator.partitions import partition_for
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
 from ottla.controller.raft.roles import Candidate, Leader
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from tests.controller.images import same_content
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.history import TopicPartition, Violation

@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.storage import flush, snapshot_files
-from ottla.storage.flush import FlushJob
-from ottla.storage.log_state import LogState
-from ottla.storage.segment import Segment
-from ottla.storage.segments import Segments
-from ottla.storage.snapshot_files import Frozen, ProducerSnapshots
+from ottla.storage.log import flush
+from ottla.storage.log.flush import FlushJob
+from ottla.storage.log.log_state import LogState
+from ottla.storage.producers import producer_snapshots
+from ottla.storage.producers.producer_snapshots import Frozen, ProducerSnapshots
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segments import Segments
 from tests.chaos.log_threads import NOW_MS, ThreadedLog
 from tests.sim.disk import SimDisk
 from tests.sim.loop import run
@@ -72,7 +73,7 @@ def play(seed: int) -> None:
         assert log.done >= WANTED
 
     with pytest.MonkeyPatch.context() as patch, simulated_locks():
-        patch.setattr(snapshot_files, "PRODUCERS_AT_ONCE", 2)  # flushes write the snapshots
+        patch.setattr(producer_snapshots, "PRODUCERS_AT_ONCE", 2)  # flushes write the snapshots
         run(main())
 
 

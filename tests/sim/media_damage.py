@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import iter_batches
+from ottla.storage.directories.log_dirs import open_log_dirs
+from ottla.storage.directories.logs import ConfigFor, Logs
 from ottla.storage.errors import DamagedPartition, InconsistentLogDirectory, LogDirectoryOffline, StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import open_log_dirs
-from ottla.storage.logs import ConfigFor, Logs
+from ottla.storage.log.log import Log
 from tests.protocol.records.reference import crc_is_valid
 from tests.sim.disk import SimDisk
 from tests.sim.inodes import POISON, SECTOR_BYTES, Inode, poison

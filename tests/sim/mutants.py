@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.broker.coordinator.context import CoordinatorContext
-from ottla.broker.fetch import fetching, reader
+from ottla.broker.fetch import reader
+from ottla.broker.fetch.handler import Fetch
+from ottla.broker.fetch.reader import SessionReader
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
@@ -30,11 +32,13 @@ from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
 from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage import future_copy, replay
+from ottla.storage.directories import future_copy
 from ottla.storage.epochs import LeaderEpochs
-from ottla.storage.log import Log
-from ottla.storage.producer_state import ProducerState
-from ottla.storage.segment import Segment
+from ottla.storage.log import replay
+from ottla.storage.log.durability import Durability
+from ottla.storage.log.log import Log
+from ottla.storage.producers.producer_state import ProducerState
+from ottla.storage.segment.segment import Segment
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
 from tests.sim import controller_mutants
@@ -67,12 +71,12 @@ _become_leader = Partition.become_leader
 _become_follower = Partition.become_follower
 _append_as_follower = Partition.append_as_follower
 _advance_high_watermark = Partition.advance_high_watermark
-_read = reader.read
+_read = SessionReader.read
 _write_vote = ElectionStore.write
 _start_broker = BrokerNode.start
 _log_read = Log.read
 _copy_some = future_copy.copy_some
-_fetch_response = fetching.Fetching.response
+_fetch_response = Fetch.response
 
 
 def forget_proposal(self: Partition, log: Log, leader_epoch: int, partition_epoch: int, *args: Any) -> None:
@@ -163,17 +167,19 @@ def former_is_clean(state: ControlState, request: Any, leaving: Any) -> list[Any
     return list(state.leader_and_isr_changes(state.index.in_isr(broker_id), remove=broker_id))
 
 
-def read_up_to_the_end(partition: Partition, request: Any, reader: Any, *args: Any, **kwargs: Any) -> Any:
+def read_up_to_the_end(self: SessionReader, rows: Any) -> Any:
     """Consumers are given what followers are given."""
-    log = partition.log
-    if log is None or reader.is_follower:
-        return _read(partition, request, reader, *args, **kwargs)
-    high_watermark = log.high_watermark
-    log.high_watermark = log.log_end_offset
+    if self.replica_id >= 0:
+        return _read(self, rows)
+    logs = [log for _, _, log, _, _ in rows if log is not None]
+    high_watermarks = [log.high_watermark for log in logs]
+    for log in logs:
+        log.high_watermark = log.log_end_offset
     try:
-        return _read(partition, request, reader, *args, **kwargs)
+        return _read(self, rows)
     finally:
-        log.high_watermark = high_watermark
+        for log, high_watermark in zip(logs, high_watermarks, strict=True):
+            log.high_watermark = high_watermark
 
 
 def lose_producers(log: Log, decoded: object = None) -> None:
@@ -194,9 +200,9 @@ def read_strictly(log: Log, offset: int, *, min_one: bool = True, **limits: Any)
     return _log_read(log, offset, min_one=False, **limits)
 
 
-def answer_no_session(self: fetching.Fetching) -> Any:
+def answer_no_session(self: Fetch, rows: Any) -> Any:
     """What gives no answer stands for whatever forgets to complete one."""
-    return _fetch_response(self) if not self.session.id else None
+    return _fetch_response(self, rows) if not self.reader.session.id else None
 
 
 def stable_is_at_the_start(log: Log) -> int:
@@ -263,7 +269,7 @@ REPLICATION = {
         "a follower takes its own log for committed", (Partition, "append_as_follower", own_high_watermark)
     ),
     "consumers-read-to-the-end": _mutant(
-        "consumers are given what lies above the high watermark", (fetching, "read", read_up_to_the_end)
+        "consumers are given what lies above the high watermark", (SessionReader, "read", read_up_to_the_end)
     ),
     "old-metadata": _mutant(
         "a broker takes up the roles of before its crash until it has read on",
@@ -277,7 +283,7 @@ REPLICATION = {
         "a first batch that is larger than max_bytes is not returned", (Log, "read", read_strictly)
     ),
     "fetches-not-answered": _mutant(
-        "a fetch within a session is never answered", (fetching.Fetching, "response", answer_no_session)
+        "a fetch within a session is never answered", (Fetch, "response", answer_no_session)
     ),
     "dedupe-window-of-zero": _mutant(
         "a batch that is sent again is no duplicate", (ProducerState, "duplicate_of", nothing)
@@ -285,7 +291,9 @@ REPLICATION = {
     "producers-forgotten": _mutant(
         "recovery does not rebuild the producers' state", (replay, "rebuild_producers", lose_producers)
     ),
-    "directory-not-synced": _mutant("the directory of a new partition is not synced", (Log, "entry_synced", ALWAYS)),
+    "directory-not-synced": _mutant(
+        "the directory of a new partition is not synced", (Durability, "entry_synced", ALWAYS)
+    ),
     "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
 }
 CONSUMER_GROUPS = {

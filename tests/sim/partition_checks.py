@@ -6,9 +6,9 @@ import random
 from itertools import pairwise
 
 from ottla.protocol.records.batch import HEADER, iter_batches
-from ottla.storage.log import Log
-from ottla.storage.producers import ProducerStates
-from ottla.storage.replay import update_producers
+from ottla.storage.log.log import Log
+from ottla.storage.log.replay import update_producers
+from ottla.storage.producers.producer_states import ProducerStates
 from tests.protocol.records.reference import crc_is_valid
 from tests.sim.partition_model import Aborted, PartitionModel, Producers, Stored, committed_records, fold
 

@@ -17,15 +17,15 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import end_txn_batch
-from ottla.storage import cleaner_pass
-from ottla.storage.cleaner import Cleaner
+from ottla.storage.cleaner import cleaner_pass
+from ottla.storage.cleaner.cleaner import Cleaner
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import UnexpectedAppendOffset
-from ottla.storage.log import Log, Origin
-from ottla.storage.logs import Logs
+from ottla.storage.log.log import Log, Origin
 from tests.protocol.records.reference import patch_offset
 from tests.sim.partition_checks import batches_of, check_batches, check_pass
 from tests.sim.partition_model import SEQUENCES, PartitionModel, Producer, Producers, Stored
-from tests.storage.cleaning import steps_done
+from tests.storage.cleaner.cleaning import steps_done
 
 PRODUCERS = 5
 #: A batch of one record, but for its value.
@@ -67,7 +67,7 @@ class Operations:
             self.written += 1
             value = b"%d:" % self.written + rng.randbytes(4) * rng.choice((0, 5, 40, 90))
             if count == 1 and self.large and rng.random() < 0.3:
-                value *= 9000 // len(value)  # above storage.segment.WRITE_BYTES_MIN
+                value *= 9000 // len(value)  # above storage.segment.segment.WRITE_BYTES_MIN
             key, deleted = self._key()
             rows.append((key, None if deleted else value, self.now_ms + rng.randrange(-40, 40)))
         return rows
@@ -274,9 +274,9 @@ class Operations:
     def flush(self, partition: Partition) -> None:
         log = partition.log
         assert log is not None
-        end, truncations = log.log_end_offset, log.truncations
+        end, truncations = log.log_end_offset, log.durability.truncations
         log.flush(self.now_ms)
-        if log.truncations == truncations and not log.closed:
+        if log.durability.truncations == truncations and not log.closed:
             assert log.recovery_point >= end, "a flush flushes everything"
 
     def snapshot(self, partition: Partition) -> None:
@@ -354,7 +354,7 @@ class Operations:
         stable = min(log.segments.active.base_offset, log.last_stable_offset)
         model.cleaned_until = max(model.cleaned_until, stable)
         model.decided = max(model.decided, log.high_watermark, model.opened_end)
-        before, truncations = batches_of(log), log.truncations
+        before, truncations = batches_of(log), log.durability.truncations
         cleaner = Cleaner(logs, memory_bytes=rng.choice((0, 2000, 1 << 16)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cleaner_pass, "PIECE_BYTES", 1500)
@@ -365,10 +365,10 @@ class Operations:
                         meanwhile()
                     elif rng.random() < 0.03 and log.failure is None and not log.closed:
                         self._truncate(partition, rng.randint(model.start, model.end))
-        assert log.uncleanable is None, log.uncleanable
+        assert log.cleaning.uncleanable is None, log.cleaning.uncleanable
         if log.failure is None and not log.closed:
             check_batches(log, model)
-            if log.truncations == truncations:
+            if log.durability.truncations == truncations:
                 check_pass(log, model, before, stable, self.now_ms)
 
     def outgrow(self, partition: Partition, logs: Logs, recreate: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from ottla.controller.metadata import publisher
 from ottla.controller.raft.snapshots import write_bootstrap, write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, encode_record
-from ottla.storage.log_dirs import read_meta_properties
+from ottla.storage.directories.log_dirs import read_meta_properties
 from tests.sim.cluster import CONTROLLER_PORT, SimCluster, SimNode
 from tests.sim.formatting import format_node
 

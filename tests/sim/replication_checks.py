@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.history import TopicPartition, Violation
 

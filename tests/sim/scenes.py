@@ -1,7 +1,7 @@
 """Scenes: sequences of faults that random faults seldom produce. Every other seed begins with one scene, which it repeats.
 
 A scene is a few faults in the order that would reveal a certain mistake. The nodes, the times and the accompanying events are
-random. All faults are within the fault model (docs/SIMULATOR.md). A scene ends when every broker is in every ISR again. If that,
+random. All faults are within the fault model (docs/dev/SIMULATOR.md). A scene ends when every broker is in every ISR again. If that,
 or a step, takes too long, the remaining faults are healed and the next round begins. Meanwhile the clients and the administrator
 act as in any seed, and after `SCENE_SHARE` of the time the random faults of `faults.py` follow.
 """

@@ -19,11 +19,11 @@ from dataclasses import replace
 import pytest
 
 from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.retaining import retaining
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
-from ottla.storage.logs import Logs
-from ottla.storage.mappings import Mappings
-from ottla.storage.retaining import retaining
+from ottla.storage.segment.mappings import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
 from tests.sim.inodes import POISON
 from tests.sim.media_damage import DamagedNode, copy_of, damage, pick
@@ -489,7 +489,7 @@ class StorageHistory:
         batch, room = self._any_batch(), mapped.size - segment.size
         if partition.leads and len(batch) <= room and segment.indexes.loaded and self.rng.random() < 0.5:
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-                patch.setattr("ottla.storage.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
+                patch.setattr("ottla.storage.segment.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
                 segment.append(memoryview(batch), log.log_end_offset, log.log_end_offset, partition.epoch, 0)
         else:
             cut = min(self.rng.randint(1, 60), room)

@@ -16,9 +16,9 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.logs import Logs
+from ottla.storage.log.log import Log
 from tests.broker.records import batch
 from tests.sim.cluster import SimNode
 from tests.sim.loop import run

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from ottla.protocol.records.batch import BatchView
-from ottla.storage import checkpoint, cleaner, log_files
-from ottla.storage.cleaner_filter import Keep, TransactionsSeen
-from ottla.storage.cleaner_plan import Plan
-from ottla.storage.log import Log
-from ottla.storage.logs import Logs
-from ottla.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.storage import checkpoint
+from ottla.storage.cleaner import cleaner
+from ottla.storage.cleaner.cleaner_filter import Keep, TransactionsSeen
+from ottla.storage.cleaner.cleaner_plan import Plan
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log import log_files
+from ottla.storage.log.cleaning import Cleaning
+from ottla.storage.log.log import Log
+from ottla.storage.segment.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
 from tests.effort import seeds
 from tests.sim.directed_histories import cleaner_histories_of
 from tests.sim.noticed import seeds_for
@@ -32,17 +35,19 @@ _superfluous = TransactionsSeen.marker_is_superfluous
 
 
 def never_lowered() -> property:
-    """`Log.cleaned_until` only grows."""
+    """`Cleaning.cleaned_until` only grows."""
     return property(
-        lambda log: log.__dict__.get("cleaned", 0),
-        lambda log, offset: log.__dict__.__setitem__("cleaned", max(offset, log.__dict__.get("cleaned", 0))),
+        lambda cleaning: cleaning.__dict__.get("highest", 0),
+        lambda cleaning, offset: cleaning.__dict__.__setitem__(
+            "highest", max(offset, cleaning.__dict__.get("highest", 0))
+        ),
     )
 
 
 def create_with_old_checkpoint(self: Logs, topic: str, partition: int, *args: Any, **kwargs: Any) -> Log:
     known = [self._checkpoints.known(d.path, checkpoint.CLEANER, (topic, partition)) for d in self.directories]
     log = _create(self, topic, partition, *args, **kwargs)
-    log.cleaned_until = max(log.cleaned_until, *known)
+    log.cleaning.cleaned_until = max(log.cleaning.cleaned_until, *known)
     return log
 
 
@@ -106,7 +111,7 @@ def not_aborted(self: TransactionsSeen, batch: BatchView) -> bool:
 
 #: the mistake, where it is put, and what is there instead
 MUTANTS: dict[str, Patch] = {
-    "a truncation leaves what was cleaned below it": (Log, "cleaned_until", never_lowered()),
+    "a truncation leaves what was cleaned below it": (Cleaning, "cleaned_until", never_lowered()),
     "a new topic inherits the checkpoint of an old one": (Logs, "create", create_with_old_checkpoint),
     "tombstones go with the values they delete": (Keep, "_with_survivors", without_tombstones),
     "markers go while there is data of their transactions": (

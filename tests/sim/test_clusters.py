@@ -1,4 +1,4 @@
-"""Seeded simulations of whole clusters (docs/SIMULATOR.md); `make chaos` runs 100 of them, `make sim` as many as one likes.
+"""Seeded simulations of whole clusters (docs/dev/SIMULATOR.md); `make chaos` runs 100 of them, `make sim` as many as one likes.
 
 In processes of their own: a seed replays only with the hashes of strings that the runner fixes.
 """

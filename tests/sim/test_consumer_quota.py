@@ -7,8 +7,13 @@ import random
 
 import pytest
 
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntryDataRequest,
+    OpData,
+)
 from ottla.protocol.messages.fetch import FetchPartition, FetchTopic
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.server.network.client import Channel
 from tests.broker.records import batch
 from tests.sim.loop import run

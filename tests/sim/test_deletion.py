@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from ottla.storage.directories.log_dirs import open_log_dirs
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.removal import REMOVED_AT_ONCE
 from ottla.storage.errors import DiskFull
-from ottla.storage.log_dirs import open_log_dirs
-from ottla.storage.logs import Logs
-from ottla.storage.removal import REMOVED_AT_ONCE
 from tests.sim.disk import Killed
 from tests.sim.disk_node import DATA, NOW_MS, TOPIC_ID, DiskNode, fills
 from tests.storage.chores import remove_deleted, rename_deleted, to_rename

@@ -138,7 +138,7 @@ def test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered(monkeypatch:
         def broken(*args: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr("ottla.broker.fetch.fetching.read", broken)
+        monkeypatch.setattr("ottla.broker.fetch.reader.SessionReader.read", broken)
         answer = await waiting
         assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 

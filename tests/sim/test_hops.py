@@ -1,4 +1,4 @@
-"""docs/HOPS.md is true: each walk is made by a real request at simulated nodes, and its turns are recorded.
+"""docs/dev/HOPS.md is true: each walk is made by a real request at simulated nodes, and its turns are recorded.
 
 A walk's turn is the first turn of its node, after the one before, that calls the functions of its rows in their order.
 """
@@ -9,6 +9,7 @@ import asyncio
 import random
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 from unittest import mock
@@ -18,7 +19,9 @@ import pytest
 from ottla.broker.replication.partition import Partition
 from ottla.controller.raft.leader import Leader
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.network.client import Channel
 from tests.broker.records import batch
@@ -28,7 +31,7 @@ from tests.sim.cluster import BROKER_PORT, SimNode
 from tests.sim.harness import TOPIC, SimClusterHarness
 from tests.sim.loop import SimLoop, run
 
-PAGE = "docs/HOPS.md"
+PAGE = "docs/dev/HOPS.md"
 #: Two brokers: each partition has one follower. Three controllers, so that metadata is committed by a Fetch.
 ROLES = {1: "broker", 2: "broker", 3: "controller", 4: "controller", 5: "controller"}
 #: No NoOp record comes in between.
@@ -36,6 +39,7 @@ SETTINGS = {
     "default.replication.factor": "2",
     "offsets.topic.replication.factor": "2",
     "metadata.max.idle.interval.ms": "0",
+    "min.insync.replicas": "1",
 }
 GROUP, ACKS_ALL = "g", -1
 #: Followers have what was appended, and their next Fetch waits; it does so for half a second.
@@ -93,36 +97,92 @@ class Walks:
         }
         return found[role]
 
+    def client(self, node: SimNode, name: str) -> Channel:
+        return Channel(self.admin.world, node.host.name, BROKER_PORT, name)
+
+    def recorded(self) -> AbstractContextManager[list[hops.Turn]]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        return hops.recorded(loop, [node.host.lane for node in self.cluster.nodes])
+
     async def record(self, practice: list[Any], requests: list[Any]) -> list[hops.Turn]:
         """The turns of the second list; one client sends them all, one after the other."""
-        channel = Channel(self.admin.world, self.asked.host.name, BROKER_PORT, "asks")
+        channel = self.client(self.asked, "asks")
         for request in practice[:-1]:
             await channel.request(request)
             await asyncio.sleep(PAUSE_SECONDS)
         await channel.request(practice[-1])
         await asyncio.sleep(SETTLED_SECONDS)
         await self.harness.until("the voters wait", self.voters_wait)
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimLoop)
-        with hops.recorded(loop, [node.host.lane for node in self.cluster.nodes]) as turns:
+        with self.recorded() as turns:
             for request in requests:
                 await channel.request(request)
                 await asyncio.sleep(SETTLED_SECONDS)
         return turns
 
 
-async def produce(walks: Walks, acks: int = ACKS_ALL) -> list[hops.Turn]:
-    leader = walks.asked = walks.harness.leader()
-    topic_id = next(p.topic_id for p in leader.partitions() if p.topic == TOPIC)
+def a_produce(walks: Walks, acks: int = ACKS_ALL) -> ProduceRequest:
     rows = [PartitionProduceData(index=0, records=batch([b"x"]))]
-    topics = [TopicProduceData(topic_id=topic_id, partition_data=rows)]
-    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+    topics = [TopicProduceData(topic_id=walks.replicas()[0].topic_id, partition_data=rows)]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+
+
+async def produce(walks: Walks, acks: int = ACKS_ALL) -> list[hops.Turn]:
+    walks.asked = walks.harness.leader()
+    request = a_produce(walks, acks)
     return await walks.record([request, request], [request, request])
+
+
+async def first_produce(walks: Walks) -> list[hops.Turn]:
+    await write(walks)
+    return await walks.record([MetadataRequest(topics=[])], [a_produce(walks)])
 
 
 async def follow(walks: Walks) -> list[hops.Turn]:
     """The producer does not wait, so that the Fetch completes nothing: it is sent with the first batch, and gets the second."""
     return await produce(walks, acks=1)
+
+
+async def consume(walks: Walks) -> list[hops.Turn]:
+    producer, consumer = await write(walks), walks.client(walks.asked, "reads")
+    await consumer.request(MetadataRequest(topics=[]))
+    log = walks.replicas()[0].log
+    assert log is not None
+    rows = [FetchPartition(partition=0, fetch_offset=log.high_watermark, partition_max_bytes=1 << 20)]
+    topics = [FetchTopic(topic_id=walks.replicas()[0].topic_id, partitions=rows)]
+    read = FetchRequest(max_wait_ms=5_000, min_bytes=1, max_bytes=1 << 20, topics=topics)
+    with walks.recorded() as turns:
+        reading = asyncio.get_running_loop().create_task(consumer.request(read))
+        await asyncio.sleep(SETTLED_SECONDS)
+        await producer.request(a_produce(walks))
+        await reading
+    return turns
+
+
+async def fail_over(walks: Walks) -> list[hops.Turn]:
+    """The client knows the follower, as each client that has asked for metadata knows other brokers than the leader."""
+    await write(walks)
+    client = walks.client(walks.node("follower"), "asks")
+    where = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+    await client.request(where)
+    await asyncio.sleep(PAUSE_SECONDS)
+    await walks.harness.until("the voters wait", walks.voters_wait)
+    for role in ("controller", "voter"):
+        walks.node(role).host.disk_seconds_max = 0
+    with walks.recorded() as turns:
+        await walks.asked.crash(power=False)
+        await client.request(where)
+        await client.request(a_produce(walks))
+    return turns
+
+
+async def write(walks: Walks) -> Channel:
+    """A record, so that the replicas have their files. Returns its producer's connection to the leader."""
+    walks.asked = walks.harness.leader()
+    channel = walks.client(walks.asked, "writes")
+    await channel.request(a_produce(walks))
+    await asyncio.sleep(PAUSE_SECONDS)
+    return channel
 
 
 async def join_group(walks: Walks) -> list[hops.Turn]:
@@ -152,8 +212,11 @@ async def create_topics(walks: Walks) -> list[hops.Turn]:
 
 
 WALKS: dict[str, Callable[[Walks], Awaitable[list[hops.Turn]]]] = {
+    "A first Produce": first_produce,
     "Produce": produce,
     "A follower's Fetch": follow,
+    "A consumer's read": consume,
+    "A leader's end": fail_over,
     "JoinGroup": join_group,
     "A forwarded CreateTopics": create_topics,
 }

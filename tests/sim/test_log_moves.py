@@ -10,13 +10,13 @@ from unittest import mock
 import pytest
 
 from ottla.broker.replication import log_moves
-from ottla.storage import future_copy
 from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.directories import future_copy
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.directories.logs import Logs
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.logs import Logs
+from ottla.storage.log.log import Log
 from tests.effort import seeds
 from tests.sim.disk import Killed
 from tests.sim.loop import run

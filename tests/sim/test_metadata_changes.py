@@ -18,7 +18,7 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.network.client import Channel
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from tests.broker.records import batch
 from tests.sim.clients.admin import UNCLEAN
 from tests.sim.cluster import BROKER_PORT, SimNode

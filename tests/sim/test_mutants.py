@@ -10,31 +10,26 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.protocol.records.crc import crc32c
-from ottla.storage import (
-    checkpoint,
-    clean_shutdown,
-    flush,
-    logs,
-    producer_snapshot,
-    recovery,
-    replay,
-    segment_check,
-    segment_file,
-)
-from ottla.storage.cold import ColdBytes
+from ottla.storage import checkpoint
 from ottla.storage.config import NEVER
+from ottla.storage.directories import clean_shutdown, logs, recovery
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.offset_checkpoints import OffsetCheckpoints
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Files
-from ottla.storage.log import Log
-from ottla.storage.logs import Logs
-from ottla.storage.offset_checkpoints import OffsetCheckpoints
-from ottla.storage.producer_state import ProducerState
-from ottla.storage.producers import ProducerStates
-from ottla.storage.segment import Segment
-from ottla.storage.segment_file import SegmentFile
-from ottla.storage.snapshot_files import ProducerSnapshots
-from ottla.storage.txn_index import TransactionIndex
-from ottla.storage.walk import WALK
+from ottla.storage.log import flush, replay
+from ottla.storage.log.durability import Durability
+from ottla.storage.log.log import Log
+from ottla.storage.producers import snapshot_format
+from ottla.storage.producers.producer_snapshots import ProducerSnapshots
+from ottla.storage.producers.producer_state import ProducerState
+from ottla.storage.producers.producer_states import ProducerStates
+from ottla.storage.segment import segment_check, segment_file
+from ottla.storage.segment.cold import ColdBytes
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import SegmentFile
+from ottla.storage.segment.txn_index import TransactionIndex
+from ottla.storage.segment.walk import WALK
 from tests.sim.directed_histories import storage_histories_of
 from tests.sim.disk import Killed
 from tests.sim.noticed import seeds_for
@@ -134,13 +129,13 @@ _flush = Log.flush
 def cover_what_came_later(log: Log, now_ms: int = 0) -> None:
     _flush(log, now_ms)
     if not log.closed:
-        log.recovery_point = log.log_end_offset
+        log.durability.recovery_point = log.log_end_offset
 
 
 def cover_what_was_truncated(log: Log, now_ms: int = 0) -> None:
     end = log.log_end_offset
     _flush(log, now_ms)
-    log.recovery_point = max(log.recovery_point, end)
+    log.durability.recovery_point = max(log.recovery_point, end)
 
 
 def stable_below_the_start(log: Log) -> int:
@@ -202,7 +197,7 @@ NEVER_FAILED = property(lambda self: None, lambda self, value: None)
 
 #: the mistake, where it is put, and what is there instead
 MUTANTS: dict[str, Patch] = {
-    "the directory of a new partition is not synced": (Log, "entry_synced", ALWAYS),
+    "the directory of a new partition is not synced": (Durability, "entry_synced", ALWAYS),
     "recovery trusts a torn batch": (segment_check, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "checkpoints are written without fsync": (checkpoint, "write_offsets", write_without_sync),
     "producer snapshots stay after a truncation": (ProducerSnapshots, "leave", lambda snapshots, is_gone: []),
@@ -236,8 +231,8 @@ MUTANTS: dict[str, Patch] = {
     "a clean start cuts off what is damaged": (logs, "open_log", open_and_cut),
     "a crash after a clean stop counts as clean": (clean_shutdown, "take", leave_the_clean_mark),
     "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
-    "a checkpoint written beside a truncation says too much": (Log, "truncating_to", NO_CUT),
-    "a damaged snapshot is loaded": (producer_snapshot, "crc32c", lambda data: EqualToAll(crc32c(data))),
+    "a checkpoint written beside a truncation says too much": (Durability, "truncating_to", NO_CUT),
+    "a damaged snapshot is loaded": (snapshot_format, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "producers go on in a snapshot that is not written yet": (ProducerStates, "freeze", share_states),
     "a snapshot is written of what was truncated": (ProducerSnapshots, "write_frozen", write_frozen_as_it_was),
     "a damaged transaction index is not made again": (replay, "check_txn_indexes", nothing),

@@ -13,9 +13,10 @@ import pytest
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES
 from ottla.protocol.records.builder import build_batch
-from ottla.storage import checkpoint, roll
+from ottla.storage import checkpoint
 from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
-from ottla.storage.log import Origin
+from ottla.storage.log import roll
+from ottla.storage.log.log import Origin
 from tests.protocol.records.reference import patch_offset
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.disk_node import DATA, NOW_MS, SMALL, TOPIC_ID, DiskNode, fills, nodes, offsets

@@ -12,7 +12,7 @@ from ottla.node.node import Node
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.network.client import Channel
-from ottla.storage.log_dirs import read_meta_properties
+from ottla.storage.directories.log_dirs import read_meta_properties
 from tests.broker.records import batch
 from tests.sim.cluster import BROKER_PORT, properties_of
 from tests.sim.disk import SimDisk

@@ -6,10 +6,11 @@ import asyncio
 import random
 from typing import Any
 
+from ottla.broker.share.record_state import AcknowledgeType
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.share.harness import CLIENT, ShareGroupHarness
 from tests.sim.clients.connection import REQUEST_TIMEOUT_MS, Unreachable
-from tests.sim.clients.share_ledger import ShareLedger
+from tests.sim.clients.share_ledger import Answered, Session, ShareLedger
 from tests.sim.clients.share_members import ShareGroup, ShareMember, unsettled
 from tests.sim.history import History
 from tests.sim.loop import run
@@ -57,3 +58,19 @@ def test_a_member_that_lost_the_answer_with_its_assignment_gets_it_with_the_next
         await member.close()
 
     run(main())
+
+
+def test_a_renewal_after_the_lock_has_ended_renews_nothing() -> None:
+    """Of a record that the group is past, any answer is NONE: it proves neither a lock nor that an acceptance came in time."""
+    ledger, partition = ShareLedger(4), (TOPIC, 0)
+    session = Session("s0")
+
+    def acknowledge(kind: AcknowledgeType, sent: float) -> None:
+        batches = [(7, 7, [kind])]
+        locks = ledger.acknowledging(session, partition, batches)
+        ledger.acknowledged(session, partition, batches, locks, Answered(sent, sent, "the leader"), lock_seconds=2)
+
+    ledger.delivered(session, (TOPIC, 0, 7), b"v", 1, Answered(0, 0, "the leader"), lock_seconds=2)
+    acknowledge(AcknowledgeType.RENEW, 3)
+    acknowledge(AcknowledgeType.ACCEPT, 4)
+    assert not ledger.deliveries[TOPIC, 0, 7].is_accepted_in_time

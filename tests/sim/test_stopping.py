@@ -10,9 +10,9 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.node.closing import LOGS_PER_CALL
-from ottla.storage import roll
-from ottla.storage.log import Log
-from ottla.storage.logs import Logs
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log import roll
+from ottla.storage.log.log import Log
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster
 from tests.sim.history import History

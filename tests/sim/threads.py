@@ -19,23 +19,25 @@ from contextvars import copy_context
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
+import ottla.storage.directories.offset_checkpoints
+import ottla.storage.directories.removal
 import ottla.storage.epochs
-import ottla.storage.log_state
-import ottla.storage.offset_checkpoints
-import ottla.storage.removal
-import ottla.storage.retention_run
-import ottla.storage.segment_indexes
+import ottla.storage.log.durability
+import ottla.storage.log.partition_dir
+import ottla.storage.log.retention_run
+import ottla.storage.segment.segment_indexes
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 SHARED: tuple[ModuleType, ...] = (
+    ottla.storage.log.durability,
     ottla.storage.epochs,
-    ottla.storage.log_state,
-    ottla.storage.offset_checkpoints,
-    ottla.storage.removal,
-    ottla.storage.retention_run,
-    ottla.storage.segment_indexes,
+    ottla.storage.log.partition_dir,
+    ottla.storage.directories.offset_checkpoints,
+    ottla.storage.directories.removal,
+    ottla.storage.log.retention_run,
+    ottla.storage.segment.segment_indexes,
 )
 
 #: How often a thread stops before one of its calls, and how often the loop's own call is where one goes on.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.protocol.work import do_now
-from ottla.storage.log import Log
-from ottla.storage.logs import Logs
-from ottla.storage.removal import REMOVED_AT_ONCE
-from ottla.storage.retaining import retaining
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.removal import REMOVED_AT_ONCE
+from ottla.storage.directories.retaining import retaining
+from ottla.storage.log.log import Log
 
 
 def retain(logs: Logs, now_ms: int) -> list[Log]:

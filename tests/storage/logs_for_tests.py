@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Log
+from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

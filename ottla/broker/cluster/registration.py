@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import supported_levels
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.shared_structs import Feature, Listener
 
 
 class RegistrationRejected(Exception):

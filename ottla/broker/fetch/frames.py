@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TypeAlias
 
-from ottla.protocol.primitives import Buffer, Pieces, uvarint
+from ottla.broker.fetch.response import Sent
+from ottla.protocol.primitives import Pieces, uvarint
 
 #: Topic id, and its partitions plus one.
 read_topic = Struct(">16sB").unpack_from
@@ -29,17 +29,20 @@ NO_RECORDS = b"\1\0"
 LAST_TAGS = bytes(3)
 EMPTY = b"\1" + LAST_TAGS
 
-#: Topic id, index, high watermark, last stable offset, log start offset, records.
-Answered: TypeAlias = tuple[bytes, int, int, int, int, Buffer]
-
 
 def response_frame(
-    correlation_id: int, session_id: int, answered: Sequence[Answered], aborted: int
-) -> tuple[bytes, Pieces, int]:
-    """Returns the frame's head, its other pieces, and the bytes of all. `aborted`: 0 for null, 1 for an empty list."""
-    if len(answered) != 1:
-        return _several(correlation_id, session_id, answered, aborted)
-    topic_id, index, high_watermark, last_stable_offset, log_start_offset, records = answered[0]
+    correlation_id: int, session_id: int, sent: Sequence[Sent], aborted: int
+) -> tuple[bytes, Pieces, int] | None:
+    """Returns the frame's head, its other pieces, and the bytes of all; None if a row has a struct, which needs the codec.
+
+    `aborted`: 0 for null, 1 for an empty list.
+    """
+    if len(sent) != 1:
+        return _several(correlation_id, session_id, sent, aborted)
+    wanted, high_watermark, last_stable_offset, log_start_offset, records, data = sent[0]
+    if data is not None:
+        return None
+    topic_id, index = wanted.topic_id, wanted.index
     size = len(records)
     if not size:
         nbytes = ONE_PARTITION.size + 4
@@ -58,13 +61,16 @@ def response_frame(
 
 
 def _several(
-    correlation_id: int, session_id: int, answered: Sequence[Answered], aborted: int
-) -> tuple[bytes, Pieces, int]:
+    correlation_id: int, session_id: int, sent: Sequence[Sent], aborted: int
+) -> tuple[bytes, Pieces, int] | None:
     """Partitions of one topic that follow each other are one element."""
     pieces: Pieces = []
     topics = count = 0
     last, place = b"", 0
-    for topic_id, index, high_watermark, last_stable_offset, log_start_offset, records in answered:
+    for wanted, high_watermark, last_stable_offset, log_start_offset, records, data in sent:
+        if data is not None:
+            return None
+        topic_id, index = wanted.topic_id, wanted.index
         if topic_id != last:
             if topics:
                 pieces[place] = last + uvarint(count + 1)

@@ -1,49 +1,261 @@
-"""Read one partition for a fetch: epoch checks, divergence, isolation, offsets. The answer is the response's own struct.
+"""Reads the active partitions of a fetch session. The rules of replication and isolation stand here once.
 
     reader                          reads up to               may be served by
     follower (replica_id >= 0)      log end offset            the leader only
     consumer, read_uncommitted      high watermark            the leader; a follower too from v11 (KIP-392)
     consumer, read_committed        last stable offset        same
 
-Nothing here waits, sums up or knows sessions.
+`find` looks up each partition and checks epochs, divergence (KIP-595), broker epoch (KIP-903) and range; `read` adds the records,
+until max.bytes are found. A follower's positions are recorded in between, before any partition is read: what they commit may raise
+watermarks, and who waited for one may append elsewhere.
+The result is one row for each partition. The handler makes structs of the rows, the fast path packs them (response.py).
+Nothing here waits (delayed.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
 
-from ottla.broker.fetch.session import FetchPartition
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.fetch.session import FetchPartition, FetchSession, replica_id_of
+from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replication.follower_session import INVALID_SESSION_ID
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replicas import Replicas
 from ottla.controller.metadata.cluster import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
-from ottla.protocol.schema import maker
-from ottla.storage.log import Log
+from ottla.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchRequest, PartitionData
+from ottla.server.authorization.authorizer import Authorizer
+from ottla.server.network.context import RequestContext
+from ottla.server.quotas.clients import ClientQuotas
+from ottla.server.timer_wheel import TimerWheel
+from ottla.server.world import World
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log.log import Log
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 UNKNOWN_OFFSET = -1
-new_partition_data = maker(PartitionData)
+TOPIC_IDS_VERSION = 13
+#: Before KIP-392 a consumer could not know that it reads from a follower.
+FOLLOWER_READS_VERSION = 11
+
+#: A partition, its replica here and the log, the records (None: nothing was to be read), and the response's struct where there is
+#: more to say than records and offsets. Without a log it is an error.
+Row: TypeAlias = "tuple[FetchPartition, Partition | None, Log | None, bytes | memoryview | None, PartitionData | None]"
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Who reads, and up to where."""
+class FetchedBroker(Protocol):
+    """The dependencies of a fetch, a subset of those of the handlers (broker/components.py)."""
 
-    replica_id: int
-    broker_epoch: int
-    read_committed: bool
-    require_leader: bool
+    world: World
+    configs: BrokerConfigs
+    replicas: Replicas
+    metadata: MetadataCache
+    fetch_sessions: FetchSessionCache
+    wheel: TimerWheel
+    fetch_max_bytes: int
+    quotas: ClientQuotas
+    authorizer: Authorizer
 
-    @property
-    def is_follower(self) -> bool:
-        return self.replica_id >= 0
+
+class SessionReader:
+    """Reads for one request, or for all those of a session that repeat it."""
+
+    __slots__ = (
+        "_by_id", "_by_name", "_is_special", "_may_wait", "_rack", "_unreadable", "broker", "context", "delays", "gathering", "max_bytes",
+        "max_wait_ms", "min_bytes", "mono_ns", "read_committed", "replica_epoch", "replica_id", "require_leader", "session",
+    )  # fmt: skip
+
+    def __init__(
+        self, broker: FetchedBroker, request: FetchRequest, context: RequestContext, session: FetchSession
+    ) -> None:
+        self.broker, self.context, self.session = broker, context, session
+        replicas, version = broker.replicas, context.api_version
+        self.gathering = replicas.wakeups.gathering
+        self.mono_ns = broker.world.clock.mono_ns
+        self._by_id = replicas.by_id if version >= TOPIC_IDS_VERSION else None
+        self._by_name = replicas.by_name
+        self.replica_id = replica_id = replica_id_of(request, version)
+        sessions = broker.fetch_sessions
+        self.delays = sessions.follower_delays if replica_id >= 0 else sessions.consumer_delays
+        self.replica_epoch = request.replica_state.replica_epoch
+        self.read_committed = request.isolation_level == READ_COMMITTED
+        self.require_leader = replica_id >= 0 or version < FOLLOWER_READS_VERSION
+        self._rack = consumers_rack(broker, request) if request.rack_id and replica_id < 0 else ""
+        #: Topics that the client may not read.
+        self._unreadable: frozenset[str] = frozenset()
+        self._is_special = self._rack != ""
+        self.max_bytes = max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, max_bytes)
+        self.max_wait_ms = request.max_wait_ms
+        self._may_wait = request.max_wait_ms > 0 and bool(session.partitions)
+
+    def limit(self, max_bytes: int) -> None:
+        """Reads less than the client asks for: its quota."""
+        self.max_bytes = min(self.max_bytes, max_bytes)
+        self.min_bytes = min(self.min_bytes, self.max_bytes)
+
+    def refuse(self, topics: frozenset[str]) -> None:
+        """Partitions of these topics get an error, those as well that have been idle while the client might read them."""
+        self._unreadable = topics
+        self._is_special = True
+        session = self.session
+        for wanted in session.partitions.values():
+            if wanted.topic in topics:
+                session.active[wanted] = None
+
+    def begin(self, now_ms: int) -> tuple[list[Row], bool, bool]:
+        """Returns the rows, whether they are to be sent now, and if not whether a follower's fetch waits for more records.
+
+        See replication/purgatory/gathering.py for the last.
+        """
+        rows = self.find(self.session.active)
+        if self.replica_id >= 0:
+            rows = self._record_positions(rows, now_ms)
+            if self._may_wait and self._gathers(rows):
+                return rows, False, True
+        return rows, self.read(rows) or not self._may_wait, False
+
+    def find(self, asked: Iterable[FetchPartition]) -> list[Row]:
+        """Returns the rows without records. Usually a comparison of numbers says that no check can fail, which is then left out."""
+        rows: list[Row] = []
+        replica_id, replica_epoch = self.replica_id, self.replica_epoch
+        by_id, by_name = self._by_id, self._by_name
+        for wanted in asked:
+            partitions = by_name.get(wanted.topic) if by_id is None else by_id.get(wanted.topic_id)
+            partition = None if partitions is None else partitions.get(wanted.index)
+            log = None if partition is None else partition.leader_log
+            if partition is None or log is None or self._is_special:
+                rows.append(self._checked(wanted, partition))
+                continue
+            leader_epoch, fetched_epoch = wanted.current_leader_epoch, wanted.last_fetched_epoch
+            if (
+                not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset
+                or (leader_epoch != partition.leader_epoch and leader_epoch >= 0)
+                or (fetched_epoch != log.epochs.latest and fetched_epoch >= 0)
+            ):
+                rows.append(self._checked(wanted, partition))
+                continue
+            if replica_id >= 0:
+                follower = partition.followers.get(replica_id)
+                if follower is None or 0 <= replica_epoch < follower.broker_epoch:
+                    rows.append(self._checked(wanted, partition))
+                    continue
+            rows.append((wanted, partition, log, None, None))
+        return rows
+
+    def _checked(self, wanted: FetchPartition, partition: Partition | None) -> Row:
+        """Returns the row after all checks, with the error of the one that fails."""
+        if wanted.topic in self._unreadable:
+            refusal = failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            refusal.aborted_transactions = []  # null in other errors: so Kafka
+            return wanted, None, None, None, refusal
+        try:
+            if partition is None:
+                partition = self.broker.replicas.lookup(wanted.topic, wanted.topic_id, wanted.index)
+            log = partition.local_log(wanted.current_leader_epoch, require_leader=self.require_leader)
+            if self.replica_id >= 0:
+                partition.require_follower(self.replica_id, wanted.current_leader_epoch, self.replica_epoch)
+            diverging = _divergence(log, wanted) if wanted.last_fetched_epoch >= 0 else None
+            if diverging is None and not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        except KafkaError as error:
+            return wanted, partition, None, None, failed(wanted.index, error.code)
+        nearer = None
+        if self._rack and partition.is_leader:
+            nearer = nearer_replica(
+                partition, self._rack, wanted.fetch_offset, self.broker.metadata.image.cluster
+            )  # fmt: skip
+        if diverging is None and nearer is None:
+            return wanted, partition, log, None, None
+        data = PartitionData(partition_index=wanted.index, aborted_transactions=None, records=b"")
+        if diverging is not None:
+            data.diverging_epoch = diverging
+        elif self.read_committed:
+            data.aborted_transactions = []
+        if nearer is not None:
+            data.preferred_read_replica = nearer
+        return wanted, partition, log, None, data
+
+    def _record_positions(self, rows: list[Row], now_ms: int) -> list[Row]:
+        """A follower that asks for an offset holds everything before it, unless its log has left the leader's."""
+        session, replica_id, replica_epoch = self.session, self.replica_id, self.replica_epoch
+        session.contact_ms = now_ms
+        for wanted, partition, _, _, data in rows:
+            if data is None and partition is not None and partition.leader_log is not None:
+                partition.record_follower_fetch(
+                    replica_id, wanted.fetch_offset, wanted.replica_log_start_offset, now_ms, replica_epoch
+                )
+        # What they have committed may have made other partitions active, or taken one offline.
+        if len(session.active) != len(rows):
+            return self.find(session.active)
+        for _, partition, log, _, data in rows:
+            if data is None and partition is not None and partition.leader_log is not log:
+                return self.find(session.active)
+        return rows
+
+    def _gathers(self, rows: list[Row]) -> bool:
+        if self.session.id == INVALID_SESSION_ID or self.min_bytes > 1:
+            return False
+        records = 0
+        for wanted, partition, log, _, data in rows:
+            if data is not None or log is None or partition is None:
+                return False
+            ahead = log.log_end_offset - wanted.fetch_offset
+            if ahead and not partition.is_gathered:
+                return False
+            records += ahead
+        return self.gathering.wants(records)
+
+    def read(self, rows: list[Row]) -> bool:
+        """Gives the rows their records; True if there are min.bytes, or a row without records that cannot wait for some."""
+        is_follower, read_committed = self.replica_id >= 0, self.read_committed
+        remaining, total, must_answer = self.max_bytes, 0, False
+        for i, (wanted, partition, log, _, data) in enumerate(rows):
+            if data is not None or log is None or partition is None:
+                must_answer = True
+                continue
+            offset, max_bytes = wanted.fetch_offset, wanted.max_bytes
+            if is_follower:
+                up_to = log.log_end_offset if partition.leader_throttle is None else self._throttled_end(partition, log)
+            else:
+                up_to = log.last_stable_offset if read_committed else log.high_watermark
+            if max_bytes > remaining:
+                max_bytes = remaining
+            if offset >= up_to or max_bytes < 0:
+                continue
+            try:
+                records, _, next_offset = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=not total)
+                aborted = log.aborted_transactions(offset, next_offset) if read_committed else None
+            except (KafkaError, StorageFailure) as error:
+                code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+                rows[i] = wanted, partition, None, None, failed(wanted.index, code)
+                must_answer = True
+                continue
+            if aborted:
+                listed = [AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset) for t in aborted]
+                data = PartitionData(partition_index=wanted.index, aborted_transactions=listed)
+            rows[i] = wanted, partition, log, records, data
+            size = len(records)
+            total += size
+            remaining = max(0, remaining - size)
+        return total >= self.min_bytes or must_answer
+
+    def _throttled_end(self, partition: Partition, log: Log) -> int:
+        """A replica outside of the ISR reads nothing while its leader has sent more than its quota allows."""
+        throttle = partition.leader_throttle
+        if throttle is not None and self.replica_id not in partition.isr and throttle.pause_ms() > 0:
+            return UNKNOWN_OFFSET
+        return log.log_end_offset
 
 
-#: Readers are few, and requests many: the object of an earlier one takes 0.1 us, a new one 1.2.
-reader_of = lru_cache(maxsize=1024)(Reader)
+def consumers_rack(broker: FetchedBroker, request: FetchRequest) -> str:
+    """Returns the consumer's rack, or "" where no consumer is sent to another replica (KIP-392)."""
+    return request.rack_id if broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR else ""
 
 
 def failed(index: int, error: int) -> PartitionData:
@@ -55,81 +267,6 @@ def failed(index: int, error: int) -> PartitionData:
         aborted_transactions=None,
         records=b"",
     )
-
-
-def record_position(partition: Partition, request: FetchPartition, reader: Reader, now_ms: int) -> None:
-    """A follower that asks for an offset holds everything before it, unless its log has left ours. Raises KafkaError."""
-    _, diverging = _checked(partition, request, reader)
-    if diverging is None:
-        partition.record_follower_fetch(
-            reader.replica_id,
-            request.fetch_offset,
-            request.replica_log_start_offset,
-            now_ms,
-            reader.broker_epoch,
-        )
-
-
-def read(partition: Partition, request: FetchPartition, reader: Reader, max_bytes: int, min_one: bool) -> PartitionData:
-    """Whole batches from `fetch_offset`, at most `max_bytes` unless the first batch alone is larger and `min_one`.
-
-    Raises:
-        KafkaError: the partition cannot be read here, by this reader, from this offset.
-    """
-    log, diverging = _checked(partition, request, reader)
-    is_follower = reader.replica_id >= 0
-    response = new_partition_data(
-        partition_index=request.index,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        aborted_transactions=None,
-        records=b"",
-    )
-    if diverging is not None:
-        response.diverging_epoch = diverging
-        return response
-    offset = request.fetch_offset
-    throttle = partition.leader_throttle if is_follower else None
-    if is_follower:
-        held_back = throttle is not None and reader.replica_id not in partition.isr and throttle.pause_ms() > 0
-        up_to = offset if held_back else log.log_end_offset
-    elif reader.read_committed:
-        up_to = response.last_stable_offset
-    else:
-        up_to = response.high_watermark
-    if offset < up_to and max_bytes >= 0:
-        found = log.read(offset, max_bytes=max_bytes, up_to_offset=up_to, min_one=min_one)
-        response.records = found.records
-        partition.reads += 1
-        if is_follower:
-            partition.replication_bytes_out += len(found.records)
-            if throttle is not None:
-                throttle.record(len(found.records))
-        else:
-            partition.bytes_out += len(found.records)
-        if reader.read_committed:
-            response.aborted_transactions = [
-                AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-                for txn in log.aborted_transactions(offset, found.next_offset)
-            ]
-    elif reader.read_committed:
-        response.aborted_transactions = []
-    return response
-
-
-def _checked(partition: Partition, request: FetchPartition, reader: Reader) -> tuple[Log, EpochEndOffset | None]:
-    """The log, and where the reader's has left it, if it has."""
-    log = partition.local_log(request.current_leader_epoch, require_leader=reader.require_leader)
-    if reader.replica_id >= 0:
-        partition.require_follower(reader.replica_id, request.current_leader_epoch, reader.broker_epoch)
-    if request.last_fetched_epoch >= 0:
-        diverging = _divergence(log, request)
-        if diverging is not None:
-            return log, diverging
-    if not log.log_start_offset <= request.fetch_offset <= log.log_end_offset:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return log, None
 
 
 def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:

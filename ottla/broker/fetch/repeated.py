@@ -1,10 +1,9 @@
 """The fast path of Fetch (server/network/fast_path.py): a session that goes on (KIP-227), or the same partitions without one.
 
 From one request to the next only the correlation id, the session epoch and the positions differ, so the rest is compared. Positions
-are read into the session that is there, and the response is packed from the logs' offsets: no request, response or `Fetching` is made.
-Sessions, watches, positions of followers and high watermarks are those of broker/replication, used in the order that
-`Fetching` has. What the fast path leaves to it: versions before topic ids (v13), fetch.min.bytes above 1, racks, quotas, throttled
-replicas, partitions that come or go, aborted transactions, and every error.
+are read into the session that is there, `SessionReader` reads its partitions, and the rows are packed: no request or response is made.
+A row that has more to say than offsets and records, like an error, goes through the codec. What is left to the handler: versions before
+topic ids (v13), fetch.min.bytes above 1, racks, quotas, topics that may not be read, and partitions that come or go.
 tests/broker/fetch/test_repeated.py compares both with random requests.
 """
 
@@ -13,27 +12,24 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.fetch.delayed_repeated import DelayedRepeatedFetch
-from ottla.broker.fetch.fetching import FetchedBroker
-from ottla.broker.fetch.frames import PARTITION_BYTES, TOPIC_BYTES, read_partition, read_topic
-from ottla.broker.fetch.reader import RACK_AWARE_SELECTOR
-from ottla.broker.fetch.session import (
-    FINAL_EPOCH,
-    FetchPartition,
-    FetchSession,
-    PartitionKey,
-)
-from ottla.broker.fetch.session_reads import UNUSUAL, SessionReads
+from ottla.broker.fetch.delayed import DelayedFetch
+from ottla.broker.fetch.frames import PARTITION_BYTES, TOPIC_BYTES, read_partition, read_topic, response_frame
+from ottla.broker.fetch.handler import unreadable
+from ottla.broker.fetch.reader import RACK_AWARE_SELECTOR, FetchedBroker, Row, SessionReader
+from ottla.broker.fetch.response import response_of, settle
+from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, PartitionKey, replica_id_of
 from ottla.broker.replication.fetch_forms import request_form
 from ottla.broker.replication.follower_session import INITIAL_EPOCH
 from ottla.protocol.api import ApiKey
-from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.primitives import Pieces
 from ottla.server.authorization.authorizer import Authorizer
-from ottla.server.authorization.operations import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
 from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer
+from ottla.server.network.pending_reply import encode_frame, failure_reply
 
 if TYPE_CHECKING:
     from ottla.server.network.dispatch import Dispatcher
@@ -48,11 +44,14 @@ VERSION_MIN = 13
 Named: TypeAlias = tuple[FetchPartition, tuple[int, int, int, int, int, int, int]]
 
 
-class RepeatedFetch(SessionReads):
-    """The requests of one connection for one session. Without a session it has one of its own, which is not in the cache."""
+class RepeatedFetch(SessionReader):
+    """The requests of one connection for one session. Without a session it has one of its own, which is not in the cache.
+
+    It is the reader of that session, because access through another object would cost a part of what the fast path saves.
+    """
 
     __slots__ = (
-        "_authorizer", "_delays", "_has_wait", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail",
+        "_authorizer", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail", "request", "route",
     )  # fmt: skip
 
     def __init__(
@@ -64,15 +63,15 @@ class RepeatedFetch(SessionReads):
         session: FetchSession,
         form: tuple[bytes, bytes],
     ) -> None:
-        super().__init__(broker, route, request, context, session)
+        """`request`: one of those that are served here, for all fields that do not differ."""
+        super().__init__(broker, request, context, session)
+        self.route, self.request = route, request
         self._prefix, self._tail = form
         self._start = ApiKey.FETCH << 16 | context.api_version
         self._prefix_end = 8 + len(self._prefix)
         self._misses = 0
         self._sessions = broker.fetch_sessions
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
-        self._has_wait = request.min_bytes == 1 <= request.max_bytes and request.max_wait_ms > 0
-        self._delays = self._sessions.follower_delays if self._replica_id >= 0 else self._sessions.consumer_delays
         self._mono_ms = broker.world.clock.mono_ms
 
     def serve(self, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
@@ -102,32 +101,15 @@ class RepeatedFetch(SessionReads):
             or not self._take_over(session, buf, at + 5, end, topics)
         ):
             return False
-        found = self._find(session)
-        if found is None:
-            return False
         now_ms = self._mono_ms()
         if session_id:
             sessions.use(session, now_ms)
-        if self._replica_id >= 0:
-            found = self._record_positions(session, found, now_ms)
-            if found is not None and self._has_wait and self._gathers(found):
-                delayed = DelayedRepeatedFetch(self, connection, correlation_id, self._delays)
-                for wanted, partition, _ in found:
-                    wanted.watch(partition.watches)
-                self.gathering.hold(delayed)
-                connection.stamp_ns = self.mono_ns()
-                return True
-        total, rows = UNUSUAL if found is None else self._read(found)
-        if total <= 0 and (total < 0 or self._has_wait):
-            delayed = DelayedRepeatedFetch(self, connection, correlation_id, self._delays)
-            if total < 0:
-                delayed.look_at_once(is_over=not self._has_wait)
-            else:
-                delayed.watch(rows)
+        rows, is_enough, is_gathered = self.begin(now_ms)
+        if not is_enough:
+            DelayedRepeatedFetch(self, rows, connection, correlation_id, is_gathered)
             connection.stamp_ns = self.mono_ns()
             return True
-        head, parts, nbytes = self.response(correlation_id, rows)
-        connection.reply(head, parts, nbytes)
+        connection.reply(*self.response(correlation_id, rows))
         now_ns = self.mono_ns()
         self.route.count(now_ns - connection.stamp_ns)
         connection.stamp_ns = now_ns
@@ -137,10 +119,7 @@ class RepeatedFetch(SessionReads):
         context = connection.contexts.get(self._start)
         if context is None:
             return False
-        if self._replica_id >= 0:
-            return authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
-        names = {wanted.topic for wanted in self.session.partitions.values()}
-        return all(authorizer.allows(context, READ, TOPIC, name) for name in names)
+        return not unreadable(authorizer, context, self.session, is_follower=self.replica_id >= 0)
 
     def _take_over(self, session: FetchSession, buf: Buffer, at: int, end: int, topics: int) -> bool:
         """Gives the session the positions in buf[at:]; False, and nothing has changed, if they are not all of known partitions."""
@@ -182,6 +161,63 @@ class RepeatedFetch(SessionReads):
             active[known] = None
         return True
 
+    def response(self, correlation_id: int, rows: list[Row]) -> tuple[bytes, Pieces, int]:
+        """Returns the response's frame: its head, other pieces, and bytes. Afterwards the session is as its client knows it."""
+        session_id = self.session.id
+        sent = settle(self, rows, is_incremental=session_id != 0)
+        frame = response_frame(correlation_id, session_id, sent, int(self.read_committed))
+        return self.encoded(correlation_id, response_of(self, sent)) if frame is None else frame
+
+    def encoded(self, correlation_id: int, response: FetchResponse) -> tuple[bytes, Pieces, int]:
+        codec = self.route.codec(self.context.api_version)
+        assert codec is not None
+        parts: Pieces = []
+        nbytes = encode_frame(codec, correlation_id, response, parts)
+        return bytes(parts[0]), parts[1:], nbytes
+
+
+class DelayedRepeatedFetch(DelayedFetch):
+    """It is its response's place among the connection's responses as well: nothing lies between the wake-up and the socket.
+
+    No reply, no step of a reply, no request that is kept.
+    """
+
+    __slots__ = ("_connection", "_correlation_id", "_repeated", "_started_ns")
+
+    def __init__(
+        self,
+        repeated: RepeatedFetch,
+        rows: list[Row],
+        connection: Connection,
+        correlation_id: int,
+        is_gathered: bool,
+    ) -> None:
+        DelayedFetch.__init__(self, repeated, rows, is_gathered)
+        self._repeated = repeated
+        self._connection = connection
+        self._correlation_id = correlation_id
+        self._started_ns = connection.stamp_ns
+        connection.wait(self, 0)
+
+    def _send(self, rows: list[Row]) -> None:
+        self._complete(*self._repeated.response(self._correlation_id, rows))
+
+    def _fail(self) -> None:
+        repeated = self._repeated
+        error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        response = failure_reply(repeated.route, repeated.context.api_version, repeated.request, error)
+        self._complete(*repeated.encoded(self._correlation_id, response))
+
+    def _complete(self, head: bytes, parts: Pieces, nbytes: int) -> None:
+        self._stop()
+        connection, repeated = self._connection, self._repeated
+        if connection.closed:
+            return
+        self.parts = [head, *parts]
+        self.nbytes = nbytes
+        repeated.route.count(repeated.mono_ns() - self._started_ns)
+        connection.ready(self, 0)
+
 
 class RepeatedFetches:
     """Makes the fast paths of a broker's connections."""
@@ -203,7 +239,7 @@ class RepeatedFetches:
             return None
         if request.rack_id and broker.configs["replica.selector.class"] == RACK_AWARE_SELECTOR:
             return None
-        replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+        replica_id = replica_id_of(request, version)
         if request.session_id:
             session = broker.fetch_sessions.get(request.session_id)
         else:

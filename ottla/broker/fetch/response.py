@@ -1,39 +1,119 @@
-"""Builds Fetch responses: the partitions by topic, the errors, and the endpoints of new leaders (KIP-951)."""
+"""What a Fetch sends of the rows that were read, and the response's struct: partitions by topic, and new leaders (KIP-951)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import TypeAlias
 
+from ottla.broker.fetch.reader import TOPIC_IDS_VERSION, UNKNOWN_OFFSET, Row, SessionReader
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.metadata_cache import LEADER_MOVED, MetadataCache
-from ottla.protocol.messages.fetch import FetchableTopicResponse, NodeEndpoint, PartitionData
+from ottla.broker.replication.follower_session import INVALID_SESSION_ID
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
+from ottla.protocol.schema import maker
 from ottla.server.network.context import RequestContext
 
+#: From these versions on an error that says so names the leader, and its address (KIP-951).
+LEADERS_VERSION, ENDPOINTS_VERSION = 12, 16
+NO_BYTES = b""
+new_response, new_partition_data = maker(FetchResponse), maker(PartitionData)
 
-def is_sent_at_once(data: PartitionData) -> bool:
-    """An answer that has no records and yet cannot wait for some."""
-    return data.error_code != 0 or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
+#: A partition, high watermark, last stable offset, log start offset, records, and the struct of a row that has one.
+Sent: TypeAlias = tuple[FetchPartition, int, int, int, bytes | memoryview, PartitionData | None]
 
 
-def by_topic(results: Mapping[FetchPartition, PartitionData], *, by_id: bool) -> list[FetchableTopicResponse]:
-    """Partitions of one topic that follow each other are one element."""
+def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) -> list[Sent]:
+    """Returns what is sent of the rows, and leaves the session as its client will know it (KIP-227).
+
+    An incremental response leaves out unchanged partitions, and those become idle that have nothing to read before they change.
+    """
+    session, replica_id = reader.session, reader.replica_id
+    keeps_session = session.id != INVALID_SESSION_ID
+    sent: list[Sent] = []
+    for wanted, partition, log, records, data in rows:
+        size = 0 if records is None else len(records)
+        if log is None or partition is None:
+            high_watermark = stable = start = UNKNOWN_OFFSET
+            if partition is not None:
+                partition.failed_reads += 1
+        else:
+            high_watermark, start = log.high_watermark, log.log_start_offset
+            stable = log.last_stable_offset
+            if records is not None:
+                partition.reads += 1
+                if replica_id >= 0:
+                    partition.replication_bytes_out += size
+                    if partition.leader_throttle is not None:
+                        partition.leader_throttle.record(size)
+                else:
+                    partition.bytes_out += size
+        is_notice = data is not None and records is None
+        if keeps_session:
+            must_include = wanted.must_include(high_watermark, start, has_records=size > 0, has_error=is_notice)
+            if size:
+                if is_incremental:
+                    session.move_to_end(wanted)
+            elif not is_notice and log is not None and partition is not None:
+                if replica_id >= 0:
+                    at_end = wanted.fetch_offset >= log.log_end_offset
+                    knows_all = at_end and not partition.next_fetch_may_expand_isr(replica_id)
+                else:
+                    knows_all = wanted.fetch_offset >= (stable if reader.read_committed else high_watermark)
+                if knows_all:
+                    session.settle(wanted, partition.watches)
+            if is_incremental and not must_include:
+                continue
+        else:
+            wanted.watch(None)
+        sent.append((wanted, high_watermark, stable, start, records or NO_BYTES, data))
+    return sent
+
+
+def response_of(reader: SessionReader, sent: Sequence[Sent]) -> FetchResponse:
+    """Returns the response as a struct. Partitions of one topic that follow each other are one element."""
+    response = new_response(session_id=reader.session.id)
+    by_id, version = reader.context.api_version >= TOPIC_IDS_VERSION, reader.context.api_version
     topics: list[FetchableTopicResponse] = []
+    leaders: set[int] = set()
     last: str | bytes | None = None
-    for wanted, data in results.items():
-        topic_key: str | bytes = wanted.topic_id if by_id else wanted.topic
-        if topic_key != last:
-            last = topic_key
+    for row in sent:
+        wanted = row[0]
+        data = _partition_data(row, read_committed=reader.read_committed)
+        if data.error_code in LEADER_MOVED and version >= LEADERS_VERSION:
+            leader_id, epoch = reader.broker.metadata.leader_and_epoch(wanted.topic, wanted.index)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+            leaders.add(leader_id)
+        key: str | bytes = wanted.topic_id if by_id else wanted.topic
+        if key != last:
+            last = key
             topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[data]))
         else:
             topics[-1].partitions.append(data)
-    return topics
+    response.responses = topics
+    if leaders and version >= ENDPOINTS_VERSION:
+        response.node_endpoints = _endpoints(leaders - {-1}, reader.broker.metadata, reader.context)
+    return response
 
 
-def endpoints_of_leaders(
-    results: Mapping[FetchPartition, PartitionData], metadata: MetadataCache, context: RequestContext
-) -> list[NodeEndpoint]:
+def _partition_data(row: Sent, *, read_committed: bool) -> PartitionData:
+    wanted, high_watermark, stable, start, records, data = row
+    if data is None:
+        return new_partition_data(
+            partition_index=wanted.index,
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=start,
+            aborted_transactions=[] if read_committed else None,
+            records=records,
+        )
+    data.high_watermark, data.last_stable_offset, data.log_start_offset = high_watermark, stable, start
+    data.records = records
+    return data
+
+
+def _endpoints(leaders: set[int], metadata: MetadataCache, context: RequestContext) -> list[NodeEndpoint]:
     """Returns the addresses of the leaders that the response's errors name."""
-    leaders = {data.current_leader.leader_id for data in results.values() if data.error_code in LEADER_MOVED} - {-1}
     found = ((node_id, metadata.endpoint(node_id, context)) for node_id in sorted(leaders))
     return [
         NodeEndpoint(node_id=node_id, host=address.host, port=address.port, rack=address.rack)

@@ -25,6 +25,7 @@ from typing import Protocol, TypeAlias
 
 from ottla.broker.replication.follower_session import INVALID_SESSION_ID
 from ottla.broker.replication.watches import Watches
+from ottla.protocol.messages.fetch import FetchRequest
 
 FINAL_EPOCH = -1
 
@@ -212,3 +213,8 @@ class FetchSession:
         partition.session = None
         self.active.pop(partition, None)
         self.unnamed.pop(partition, None)
+
+
+def replica_id_of(request: FetchRequest, version: int) -> int:
+    """Returns the id of the follower that asks, or -1 for a consumer."""
+    return request.replica_state.replica_id if version >= 15 else request.replica_id

@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets` as state: its groups and their committed offsets.
 
 `replay` is where hard state changes. Decisions are functions on the shard in modules of their own (`classic/`, `consumer/`,
-`offsets`, `describe`, `expiry`), which import this one; what the runtime calls is coordinator_shard.py.
+`offsets`, `describe`, `expiry`), which import this one; what the runtime calls is group_coordinator_shard.py.
 """
 
 from __future__ import annotations

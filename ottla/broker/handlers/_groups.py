@@ -1,4 +1,8 @@
-"""The handlers of group APIs share this: the client's fields, the kinds of groups that the cluster has, and how groups are shown."""
+"""The handlers of group APIs share this: the client's fields, the kinds of groups that the cluster has, and how groups are shown.
+
+Errors:
+    UNSUPPORTED_VERSION  the kind of groups is not enabled, or its feature is not finalized
+"""
 
 from __future__ import annotations
 

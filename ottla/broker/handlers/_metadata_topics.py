@@ -1,4 +1,13 @@
-"""The topics of a Metadata response, as the permissions, a version and a listener of the client let it see them."""
+"""The topics of a Metadata response, as the permissions, a version and a listener of the client let it see them.
+
+Errors:
+    UNKNOWN_TOPIC_OR_PARTITION  no topic has the name
+    UNKNOWN_TOPIC_ID            no topic has the id, or neither name nor id is given
+    INVALID_TOPIC_EXCEPTION     no topic may have the name
+    LEADER_NOT_AVAILABLE        of a partition: it has no leader that is alive
+    LISTENER_NOT_FOUND          of a partition: its leader has no such listener; before v6 LEADER_NOT_AVAILABLE
+    REPLICA_NOT_AVAILABLE       of a partition, in v0: a replica cannot be reached
+"""
 
 from __future__ import annotations
 

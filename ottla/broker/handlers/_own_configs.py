@@ -4,6 +4,9 @@ Key and trust stores are files of this machine, which the active controller cann
 broker. A store that cannot be used is INVALID_REQUEST, as in Kafka, and the controller gets the other resources only; so are values
 that the broker's other ones forbid (`changes.py`), because the controller does not know this broker's file. The levels of loggers (KIP-412) are those of this
 process, and no controller is asked.
+
+Errors:
+    INVALID_REQUEST  a store cannot be used, or a pool of threads changes too much
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ottla.protocol.compile import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.messages import alter_configs, incremental_alter_configs
+from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
 from ottla.server import loggers
 from ottla.server.authorization.operations import ALTER_CONFIGS, CLUSTER, CLUSTER_NAME
 from ottla.server.config.broker import base_name
@@ -29,17 +33,12 @@ from ottla.server.network.context import RequestContext
 
 #: AlterConfigOp.OpType.
 SET, DELETE = 0, 1
-#: Of one API, and the class of its request, of its response, and of a resource's result.
-_CLASSES: Mapping[int, tuple[Any, Any, Any]] = {
-    ApiKey.ALTER_CONFIGS: (
-        alter_configs.AlterConfigsRequest,
-        alter_configs.AlterConfigsResponse,
-        alter_configs.AlterConfigsResourceResponse,
-    ),
+#: Of one API, and the class of its request and of its response.
+_CLASSES: Mapping[int, tuple[Any, Any]] = {
+    ApiKey.ALTER_CONFIGS: (alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         incremental_alter_configs.IncrementalAlterConfigsRequest,
         incremental_alter_configs.IncrementalAlterConfigsResponse,
-        incremental_alter_configs.AlterConfigsResourceResponse,
     ),
 }
 
@@ -47,7 +46,7 @@ _CLASSES: Mapping[int, tuple[Any, Any, Any]] = {
 async def forward_checked(broker: BrokerComponents, frame: bytes, context: RequestContext) -> memoryview:
     """Forwards what this broker does not refuse; returns the body of the response."""
     version = context.api_version
-    request_class, response_class, result_class = _CLASSES[context.api_key]
+    request_class, response_class = _CLASSES[context.api_key]
     try:
         *_, body = decode_request_header(frame, 0, len(frame))
         request = decode(request_class, frame[body:], version)
@@ -63,7 +62,7 @@ async def forward_checked(broker: BrokerComponents, frame: bytes, context: Reque
         except KafkaError as error:
             code, message = error.code, error.own_words
         own.append(
-            result_class(
+            AlterConfigsResourceResponse(
                 error_code=code,
                 error_message=message,
                 resource_type=resource.resource_type,

@@ -1,4 +1,8 @@
-"""The handlers of transaction APIs share this: older clients get INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED."""
+"""The handlers of transaction APIs share this: older clients get INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED.
+
+Errors:
+    INVALID_PRODUCER_EPOCH  in place of PRODUCER_FENCED, to a client from before it
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,10 @@
 
 One partition that cannot join keeps all of its transaction's from joining: OPERATION_NOT_ATTEMPTED. v0-3 are clients'
 with one transaction, WRITE on its id and on every topic · v2 PRODUCER_FENCED · v4 several, from brokers, verify_only (KIP-890) · v5 TRANSACTION_ABORTABLE.
+
+Errors:
+    UNKNOWN_TOPIC_OR_PARTITION  the partition does not exist
+    OPERATION_NOT_ATTEMPTED     another partition of the transaction cannot be added
 """
 
 from __future__ import annotations

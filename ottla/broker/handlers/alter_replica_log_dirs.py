@@ -2,6 +2,14 @@
 
 A replica in another directory is copied there (replication/log_moves.py); the answer does not wait for that, DescribeLogDirs has
 the progress. For a partition that is not here yet the directory is remembered until its log is created, as in Kafka.
+
+Errors:
+    INVALID_TOPIC_EXCEPTION     the topic's name is too long for the name of the copy's directory
+    LOG_DIR_NOT_FOUND           the node has no such directory
+    KAFKA_STORAGE_ERROR         the directory is offline
+    INVALID_REPLICA_ASSIGNMENT  the directory is cordoned (KIP-1066)
+    REPLICA_NOT_AVAILABLE       the partition exists, and has no replica here; the directory is remembered
+    UNKNOWN_TOPIC_OR_PARTITION  the partition does not exist; the directory is remembered
 """
 
 from __future__ import annotations
@@ -15,8 +23,8 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from ottla.server.network.context import RequestContext
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.partition_dir import has_future_name
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.log.partition_dir import has_future_name
 
 
 def handle(

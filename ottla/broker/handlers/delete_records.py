@@ -1,6 +1,13 @@
 """DeleteRecords (21): move the log start offset of partitions led here, and wait until all replicas have.
 
 -1 is the high watermark. Internal topics and topics without cleanup.policy=delete reject. v2 flexible.
+
+Errors:
+    INVALID_TOPIC_EXCEPTION  the topic is internal
+    POLICY_VIOLATION         the topic has no cleanup.policy=delete
+    OFFSET_OUT_OF_RANGE      the offset is negative, or above the high watermark
+    REQUEST_TIMED_OUT        a replica has not moved its log start offset in timeout_ms
+    KAFKA_STORAGE_ERROR      the log start offset could not be written
 """
 
 from __future__ import annotations
@@ -20,8 +27,8 @@ from ottla.protocol.messages.delete_records import (
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply
+from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log_dirs import LogDir
 
 HIGH_WATERMARK = -1
 

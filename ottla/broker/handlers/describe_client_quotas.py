@@ -1,6 +1,10 @@
 """DescribeClientQuotas (48): the quotas of the entities that fit a filter (KIP-546).
 
 A component asks for one type: one name, the default, or any. Strict: entities with a type that was not asked for do not fit.
+
+Errors:
+    INVALID_REQUEST      a component is empty, twice there, or contradicts its match type; ip is beside another type
+    UNSUPPORTED_VERSION  the entity type is unknown
 """
 
 from __future__ import annotations
@@ -11,10 +15,10 @@ from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-    EntityData,
     EntryData,
     ValueData,
 )
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.server.network.context import RequestContext
 from ottla.server.quotas.table import (
     CLIENT_ID,

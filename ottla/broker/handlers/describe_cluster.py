@@ -1,6 +1,10 @@
 """DescribeCluster (60): the brokers, on a broker's listener. Asked for the controllers, it is the wrong endpoint (KIP-919).
 
 v1 endpoint_type · v2 include_fenced_brokers (KIP-1073).
+
+Errors:
+    MISMATCHED_ENDPOINT_TYPE   the controllers are asked for
+    UNSUPPORTED_ENDPOINT_TYPE  the endpoint type is unknown
 """
 
 from __future__ import annotations

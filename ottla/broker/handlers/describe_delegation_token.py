@@ -1,6 +1,10 @@
 """DescribeDelegationToken (41): delegation tokens with their secrets.
 
 Owner, requester and renewers see a token, and who may DESCRIBE it, or DESCRIBE_TOKENS of its owner (KIP-373).
+
+Errors:
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED  the client has logged in by a token, or not at all
+    DELEGATION_TOKEN_AUTH_DISABLED        the node has no delegation.token.secret.key
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 An offline directory is answered with KAFKA_STORAGE_ERROR. v2 flexible · v3 top-level error · v4 total and usable bytes (KIP-827) ·
 v5 is_cordoned (KIP-1066).
+
+Errors:
+    KAFKA_STORAGE_ERROR  of a directory: it is offline
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.server.network.context import RequestContext
+from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import LogDir
+from ottla.storage.log.log import Log
 
 UNKNOWN = -1
 

@@ -2,6 +2,9 @@
 
 A follower answers from its own replica, as Kafka's does: `kafka-transactions.sh describe-producers --broker-id` compares
 replicas that way. The client asks the leader unless it names a broker.
+
+Errors:
+    INVALID_TOPIC_EXCEPTION  no topic may have the name
 """
 
 from __future__ import annotations

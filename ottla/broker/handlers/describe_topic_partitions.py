@@ -3,6 +3,13 @@
 A request for all topics gets those that the client may DESCRIBE.
 Topics come in order of their names. The page ends after min(response_partition_limit, max.request.partition.size.limit)
 partitions; next_cursor says where the next page starts, and cursor repeats that.
+
+Errors:
+    INVALID_REQUEST             the cursor has a negative partition
+    UNKNOWN_TOPIC_OR_PARTITION  no topic has the name
+    INVALID_TOPIC_EXCEPTION     no topic may have the name
+    LEADER_NOT_AVAILABLE        of a partition: it has no leader that is alive
+    LISTENER_NOT_FOUND          of a partition: its leader has no such listener
 """
 
 from __future__ import annotations

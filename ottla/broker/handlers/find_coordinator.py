@@ -8,6 +8,10 @@ DESCRIBE on the group or the transactional id; a broker that asks for share grou
 
 v0 groups only · v1 key_type · v4 several keys (KIP-699) · v6 share groups (KIP-932).
 The key of a share partition is group:topicId:partition; only brokers ask for it, and only since v6.
+
+Errors:
+    COORDINATOR_NOT_AVAILABLE  the partition of the key has no leader yet
+    INVALID_REQUEST            the key type is unknown or not served, or the key of a share partition is malformed
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ Without a transactional id it is a fresh id with epoch 0, and nothing is remembe
 
 v2 flexible · v3 producer_id and epoch to resume with (KIP-360; an idempotent producer just gets a new id) · v4 PRODUCER_FENCED
 v5 TRANSACTION_ABORTABLE (KIP-890) · v6 two-phase commit, unstable (KIP-939).
+
+Errors:
+    INVALID_REQUEST  a producer id without an epoch, or an epoch without an id
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""ListConfigResources (74): which resources have configs. v0 lists client metrics only (KIP-1000), v1 all types (KIP-1142)."""
+"""ListConfigResources (74): which resources have configs. v0 lists client metrics only (KIP-1000), v1 all types (KIP-1142).
+
+Errors:
+    UNSUPPORTED_VERSION  the resource type is unknown
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,13 @@
 A search by time may lead through the whole log, and its batches may hold anything: it works in turns (`broker/long_work.py`).
 
 v2 isolation_level · v4 leader epochs · v6 flexible · v10 timeout_ms, of no meaning without tiered storage.
+
+Errors:
+    INVALID_REQUEST       the partition is twice in the request
+    UNSUPPORTED_VERSION   the timestamp is a named place of a later version
+    OFFSET_NOT_AVAILABLE  the leader has just been elected, and its high watermark lags
+    LEADER_NOT_AVAILABLE  the same before v5
+    KAFKA_STORAGE_ERROR   the log cannot be read
 """
 
 from __future__ import annotations
@@ -33,8 +40,8 @@ from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer
-from ottla.storage import lookup
 from ottla.storage.errors import CorruptFile, StorageFailure
+from ottla.storage.log import lookup
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,10 @@ UNKNOWN_TOPIC_OR_PARTITION sleeps its retry backoff first, which is longer; when
 
 v0 an empty list asks for all topics, v1+ null does · v1 controller_id, rack, is_internal · v2 cluster_id · v4 allow_auto_topic_creation
 v5 offline_replicas · v7 leader_epoch · v8-10 authorized operations · v10 topic ids in answers, v12 in requests · v13 top-level error.
+
+Errors:
+    INVALID_REQUEST       a topic id, or a null name, before v12
+    UNKNOWN_SERVER_ERROR  the topics could not be encoded
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 Topics and partitions that do not exist are answered here; the rest goes to the coordinator. v5 no retention time
 v6 leader epoch · v7 group_instance_id · v9 GROUP_ID_NOT_FOUND · v10 topic ids for names: UNKNOWN_TOPIC_ID.
+
+Errors:
+    UNKNOWN_TOPIC_ID            no topic has the id (v10)
+    UNKNOWN_TOPIC_OR_PARTITION  the topic or the partition does not exist
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """OffsetDelete (47): forget a group's offsets of partitions it is not subscribed to (KIP-496). One version, never flexible.
 
 DELETE on the group, READ on each topic. The coordinator is asked even if no topic is left.
+
+Errors:
+    UNKNOWN_TOPIC_OR_PARTITION  the topic or the partition does not exist
 """
 
 from __future__ import annotations

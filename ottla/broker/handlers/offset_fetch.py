@@ -4,6 +4,9 @@ DESCRIBE on each group, and on each topic inside. A request for all topics gets 
 
 v1 errors stand at each partition · v2 a top-level error, null topics ask for all · v5 leader epoch · v7 require_stable (KIP-447)
 v8 several groups (KIP-709) · v9 member id and epoch (KIP-848) · v10 topic ids for names: UNKNOWN_TOPIC_ID.
+
+Errors:
+    UNKNOWN_TOPIC_ID  no topic has the id (v10)
 """
 
 from __future__ import annotations

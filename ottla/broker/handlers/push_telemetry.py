@@ -1,4 +1,9 @@
-"""PushTelemetry (72): the client's metrics, which the broker shows with its own (KIP-714)."""
+"""PushTelemetry (72): the client's metrics, which the broker shows with its own (KIP-714).
+
+Errors:
+    INVALID_REQUEST      no client instance id: the client has not asked for its subscriptions
+    TELEMETRY_TOO_LARGE  the metrics have more than telemetry.max.bytes
+"""
 
 from __future__ import annotations
 

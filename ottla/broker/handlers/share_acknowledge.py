@@ -1,11 +1,12 @@
 """ShareAcknowledge (79): members of share groups say what became of the records that they have acquired (KIP-932).
 
-INVALID_REQUEST            no group id or no valid member id; of a partition: batches out of order, that overlap, or of unknown types
-SHARE_SESSION_NOT_FOUND    the session is over
-INVALID_SHARE_SESSION_EPOCH  the first epoch, or not the next one
-INVALID_RECORD_STATE       of a partition: the member does not hold one of the records
-
 v2 renewing (KIP-1222), and how long the lock lasts.
+
+Errors:
+    INVALID_REQUEST              of a partition: batches out of order, that overlap, or of unknown types
+    SHARE_SESSION_NOT_FOUND      the session is over
+    INVALID_SHARE_SESSION_EPOCH  the first epoch, or not the next one
+    INVALID_RECORD_STATE         of a partition: the member does not hold one of the records
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_acknowledge import (
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from ottla.protocol.messages.shared_structs import NodeEndpoint
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 

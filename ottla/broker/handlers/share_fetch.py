@@ -1,12 +1,13 @@
 """ShareFetch (78): members of share groups acquire records, and acknowledge earlier ones in the same request (KIP-932).
 
-INVALID_REQUEST               no group id or no valid member id; acknowledgements in the first request of a session; limits beside a renewal;
-                              too many partitions
-SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH    the session is over, or another request was answered meanwhile
-SHARE_SESSION_LIMIT_REACHED   after max_wait_ms, so that the client does not ask again at once
-
 v2 strict record limits (KIP-1206), renewing (KIP-1222): a request that renews fetches nothing, or the lock could time out before its
 response is there. How records are acquired is broker/share/fetching.py.
+
+Errors:
+    INVALID_REQUEST                                       acknowledgements in the first request of a session, or limits beside a renewal
+    SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH  the session is over, or another request was answered meanwhile
+    SHARE_SESSION_LIMIT_REACHED                           after max_wait_ms, so that the client does not ask again at once
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION          of a partition: it does not exist
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, S
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import (
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from ottla.protocol.messages.shared_structs import NodeEndpoint
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply, gather
 

@@ -3,6 +3,9 @@
 READ on the group, and DESCRIBE on each topic of a topology that a member brings.
 Internal topics that are missing are created by the controller. The answer does not wait for that: it has the status
 MISSING_INTERNAL_TOPICS, with the reason if the client may not create topics, or if creating them failed a moment ago.
+
+Errors:
+    STREAMS_INVALID_TOPOLOGY  a topic of the topology is internal to Kafka, or no topic may have its name
 """
 
 from __future__ import annotations

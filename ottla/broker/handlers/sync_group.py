@@ -1,6 +1,9 @@
 """SyncGroup (14): the leader sends the assignment, each member gets its part; the others wait for the leader.
 
 v3 group_instance_id (KIP-345) · v5 protocol type and name, both needed and compared (KIP-559).
+
+Errors:
+    INCONSISTENT_GROUP_PROTOCOL  no protocol type or name, from v5 on
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 v2 leader epochs · v3 the member's identity, so that a fenced member cannot commit (KIP-447) · v4 TRANSACTION_ABORTABLE
 v5 the group's partition joins the transaction by itself (KIP-890) · v6 topic ids for names (KIP-1319).
+
+Errors:
+    UNKNOWN_TOPIC_ID              no topic has the id (v6)
+    UNKNOWN_TOPIC_OR_PARTITION    the topic or the partition does not exist
+    NOT_COORDINATOR               the partition of the group's offsets is not led here
+    COORDINATOR_LOAD_IN_PROGRESS  the transaction coordinator cannot be reached
+    COORDINATOR_NOT_AVAILABLE     the same before v2
 """
 
 from __future__ import annotations

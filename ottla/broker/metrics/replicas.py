@@ -43,7 +43,7 @@ def broker_metrics(broker: BrokerComponents) -> Iterator[Family]:
         yield gauge(
             "kafka_log_logcleanermanager_uncleanable_partitions_count",
             "Compacted partitions that the log cleaner failed at, and passes over",
-            sum(log.uncleanable is not None for log in broker.replicas.logs.in_directory(directory)),
+            sum(log.cleaning.uncleanable is not None for log in broker.replicas.logs.in_directory(directory)),
             logdirectory=directory.path,
         )
 

@@ -8,6 +8,11 @@ A batch whose topic needs the records, and that is too large for one turn of the
 
 v3 record batches v2 only · v7 zstd (KIP-110) · v5 log_start_offset · v8 record_errors and error_message · v9 flexible · v10 the current leader for
 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951) · v12 transactions join partitions implicitly (KIP-890) · v13 topic ids.
+
+Errors:
+    INVALID_REQUIRED_ACKS         acks is none of -1, 0 and 1
+    INVALID_TOPIC_EXCEPTION       the topic is internal
+    UNSUPPORTED_COMPRESSION_TYPE  zstd before v7
 """
 
 from __future__ import annotations

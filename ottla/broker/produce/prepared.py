@@ -26,7 +26,7 @@ from ottla.protocol.work import Turn, Work
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Answer, Reply, gather
-from ottla.storage.preparation import Prepared
+from ottla.storage.log.preparation import Prepared
 
 #: Prepared batches by `id()` of their PartitionProduceData.
 PreparedBatches: TypeAlias = Mapping[int, Prepared]

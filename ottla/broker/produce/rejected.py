@@ -7,14 +7,13 @@ from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.network.context import RequestContext
 from ottla.storage.errors import StorageFailure

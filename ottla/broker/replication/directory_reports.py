@@ -7,7 +7,7 @@ from typing import Protocol
 from ottla.broker.replication.to_controller.directory_assignments import MV_DIRECTORIES
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import LOST_DIR, PartitionRegistration
-from ottla.storage.log_dirs import LogDir
+from ottla.storage.directories.log_dirs import LogDir
 
 
 class Assignments(Protocol):

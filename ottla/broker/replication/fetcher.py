@@ -8,7 +8,7 @@
     a lost connection                       connects again; the metadata says when another broker leads
 
 One fetch waits at the leader. When the metadata gives the loop something new meanwhile, a second request follows at once and the
-leader answers the waiting one for it (broker/fetch/fetching.py): a new leader must not stand still for replica.fetch.wait.max.ms.
+leader answers the waiting one for it (broker/fetch/handler.py): a new leader must not stand still for replica.fetch.wait.max.ms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.errors import OutOfResources, StorageFailure, UnexpectedAppendOffset
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

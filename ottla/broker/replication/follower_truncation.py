@@ -15,8 +15,8 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from ottla.server.disk_queue import Priority
 from ottla.server.network.client import Channel
 from ottla.server.world import World
-from ottla.storage.log import Log
-from ottla.storage.snapshot_files import Decoded
+from ottla.storage.log.log import Log
+from ottla.storage.producers.producer_snapshots import Decoded
 
 log = logging.getLogger(__name__)
 

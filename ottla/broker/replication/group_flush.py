@@ -13,7 +13,7 @@ from typing import Protocol
 from ottla.server.disk_queue import Priority
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

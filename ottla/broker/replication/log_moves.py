@@ -1,6 +1,6 @@
 """Moves of replicas between this node's log directories (AlterReplicaLogDirs, KIP-113): the task of each, until it has replaced the log.
 
-    copies      a slice of a turn, then a rest, under replica.alter.log.dirs.io.max.bytes.per.second (storage/future_copy.py)
+    copies      a slice of a turn, then a rest, under replica.alter.log.dirs.io.max.bytes.per.second (storage/directories/future_copy.py)
     asks        caught up: AssignReplicasToDirs, so that the controller knows the directory before the replica is there (KIP-858)
     replaces    the metadata names the new directory: the last batches are copied and the log is replaced in one turn of the loop
 
@@ -30,11 +30,11 @@ from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
 from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
-from ottla.storage import future_copy
+from ottla.storage.directories import future_copy
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.logs import Logs
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Move:
     #: Set when the metadata of the partition has changed, and when the move has ended.
     news: asyncio.Event = field(default_factory=asyncio.Event)
     asked: bool = False
-    #: `Log.truncations` of the current log when the two logs were made to agree.
+    #: `Durability.truncations` of the current log when the two logs were made to agree.
     aligned: int = -1
     errand_done: bool = False
     read_ahead_to: int = 0
@@ -219,15 +219,14 @@ class LogMoves:
         """Copies a slice; if there is nothing left to copy, asks the controller, or replaces the log. Nothing else runs meanwhile."""
         current, future, now_ms = move.partition.log, move.future, self._world.clock.wall_ms()
         assert current is not None
-        if current.has_files and not current.recovery_point and current.log_end_offset:
+        if current.partition_dir.exists and not current.recovery_point and current.log_end_offset:
             # It has never been flushed: a power loss could take it, its log start with it, and leave the copy.
             return partial(flush_log, self._world, current)
-        if move.aligned != current.truncations:
+        if move.aligned != current.durability.truncations:
             future_copy.align(current, future)
-            move.aligned = current.truncations
+            move.aligned = current.durability.truncations
         future_copy.follow_start(current, future, now_ms)
-        if future.deleted_files:
-            gone, future.deleted_files = future.deleted_files, []
+        if gone := future.partition_dir.take_deleted():
             return self._on_disk(move.target.path, Priority.REMOVAL, partial(self._remove, gone))
         if move.read_ahead_to <= future.log_end_offset < current.log_end_offset:
             ahead = future_copy.read_ahead(current, future.log_end_offset, READ_AHEAD_BYTES)

@@ -1,7 +1,7 @@
 """Removes deleted logs from the disks on their threads, while the loop only removes them from memory.
 
 Renaming waits for nothing but an earlier round; all that was deleted meanwhile shares the next one, with one sync per log
-directory (`storage/removal.py`). Unlinking takes a bounded number per call, so that other work gets the disk in between.
+directory (`storage/directories/removal.py`). Unlinking takes a bounded number per call, so that other work gets the disk in between.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import logging
 
 from ottla.server.disk_queue import Priority
 from ottla.server.world import World
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.logs import Logs
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from ottla.server.disk_queue import Priority
 from ottla.server.isolation import isolated
 from ottla.server.world import World
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.logs import Logs
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.directories.logs import Logs
 
 log = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn
 from ottla.server.isolation import isolated
 from ottla.storage.config import NEVER
-from ottla.storage.log import Appended, Log, Origin
-from ottla.storage.preparation import Prepared
-from ottla.storage.snapshot_files import Decoded
+from ottla.storage.log.log import Appended, Log, Origin
+from ottla.storage.log.preparation import Prepared
+from ottla.storage.producers.producer_snapshots import Decoded
 
 #: The value of flush.messages with which each append is flushed before it counts.
 EVERY_RECORD = 1

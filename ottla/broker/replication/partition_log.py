@@ -10,7 +10,7 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import Clock
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Log, Origin
+from ottla.storage.log.log import Log, Origin
 
 ACKS_ALL = -1
 #: The high watermark has passed the offset. Any other result of an append means that leadership or the directory was lost.

@@ -18,7 +18,7 @@ from ottla.broker.replication.watches import Watches
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import NEVER
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 NO_LEADER = -1
 

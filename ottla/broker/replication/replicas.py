@@ -33,10 +33,10 @@ from ottla.protocol.work import Turn, Work
 from ottla.server.quotas.bounds import PRODUCER_IDS, Bound
 from ottla.server.quotas.rate import Windows
 from ottla.server.world import World
+from ottla.storage.directories.log_dirs import LogDir
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DamagedPartition, LogDirectoryOffline, StorageFailure
-from ottla.storage.log import Log
-from ottla.storage.log_dirs import LogDir
-from ottla.storage.logs import Logs
+from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
 

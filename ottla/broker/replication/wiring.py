@@ -14,7 +14,7 @@ from ottla.broker.replication.to_controller.alter_partition import AlterPartitio
 from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
-from ottla.storage.logs import Logs
+from ottla.storage.directories.logs import Logs
 
 
 def replicas(

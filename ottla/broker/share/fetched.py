@@ -7,7 +7,7 @@ from struct import Struct
 
 from ottla.broker.share.share_partition import Acquired, Span
 from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
-from ottla.storage.txn_index import AbortedTxn
+from ottla.storage.segment.txn_index import AbortedTxn
 
 _BASE_AND_LENGTH = Struct(">qi")
 _LAST_OFFSET_DELTA = Struct(">i")

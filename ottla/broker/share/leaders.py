@@ -27,9 +27,9 @@ from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
-from ottla.storage import lookup
 from ottla.storage.errors import CorruptFile, StorageFailure
-from ottla.storage.log import Log
+from ottla.storage.log import lookup
+from ottla.storage.log.log import Log
 
 Found = Callable[[int | KafkaError], None]
 

@@ -32,7 +32,7 @@ from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 from ottla.server.metrics import Histogram
 from ottla.server.timer_wheel import TimerWheel
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 #: The client's error for each of the share coordinator; for others it is UNKNOWN_SERVER_ERROR.
 CLIENT_ERRORS = {

@@ -1,4 +1,4 @@
-"""The states of a record in a share partition, as data: its transitions (drawn in docs/STATES.md), and what each acknowledgement means.
+"""The states of a record in a share partition, as data: its transitions (drawn in docs/dev/STATES.md), and what each acknowledgement means.
 
 The numbers are those of the wire and of `__share_group_state`.
 """

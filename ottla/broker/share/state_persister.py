@@ -30,6 +30,7 @@ from ottla.protocol.messages import (
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
+    shared_structs,
     write_share_group_state,
 )
 from ottla.server.clock import Clock
@@ -128,7 +129,7 @@ class StatePersister:
             update.leader_epoch,
             update.start_offset,
             update.delivery_complete_count,
-            [write_share_group_state.StateBatch(*batch) for batch in update.batches],
+            [shared_structs.StateBatch(*batch) for batch in update.batches],
         )
         queue = self._queues.get(key)
         # The first call may be in flight.

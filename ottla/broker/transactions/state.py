@@ -1,4 +1,4 @@
-"""The machine of a transactional id, as data: its states, its transitions (drawn in docs/STATES.md), and what EndTxn means in each of them.
+"""The machine of a transactional id, as data: its states, its transitions (drawn in docs/dev/STATES.md), and what EndTxn means in each of them.
 
 A prepared outcome is never turned round (invariant 35): from PrepareCommit there is one way out, and it is taken again
 after every failover until all markers are written. Dead and PrepareEpochFence are Kafka's, in memory there and never

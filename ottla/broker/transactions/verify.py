@@ -36,7 +36,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.reply import Answer, Reply, then
-from ottla.storage.producers import ProducerStates, Verification
+from ottla.storage.producers.producer_states import ProducerStates, Verification
 
 Verdicts = dict[TopicPartition, ErrorCode]
 

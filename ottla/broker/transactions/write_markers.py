@@ -24,7 +24,7 @@ from ottla.server.network.reply import then
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import Origin
+from ottla.storage.log.log import Origin
 
 Results: TypeAlias = dict[TopicPartition, ErrorCode]
 

@@ -9,7 +9,6 @@ from ottla.cli.client.failures import check
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    EntityData,
     EntryDataRequest,
     OpData,
 )
@@ -19,6 +18,7 @@ from ottla.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
     EntryData,
 )
+from ottla.protocol.messages.shared_structs import EntityData
 
 _EXACT, _DEFAULT = 0, 1
 

@@ -10,11 +10,11 @@ from typing import NoReturn
 
 from ottla.cli.shims.tool import client_properties
 from ottla.processes.count import process_count
-from ottla.protocol.primitives import new_uuid
+from ottla.protocol.primitives import new_uuid, uuid_to_str
 from ottla.server.config.errors import ConfigError
+from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import OsFiles
-from ottla.storage.log_dirs import MetaProperties, id_to_text, read_meta_properties
 
 
 class _Parser(argparse.ArgumentParser):
@@ -79,7 +79,7 @@ def _on_directories(options: argparse.Namespace) -> int:
 def _random_id() -> str:
     """Return a random id that does not begin with a dash, which a command line would read as an option."""
     rng = SystemRandom()
-    while (text := id_to_text(new_uuid(rng))).startswith("-"):
+    while (text := uuid_to_str(new_uuid(rng))).startswith("-"):
         pass
     return text
 
@@ -104,7 +104,7 @@ def info(directories: list[str]) -> int:
         meta = next(iter(found.values()))
         fields = {"cluster.id": meta.cluster_id, "node.id": meta.node_id, "version": 1}
         if meta.directory_id is not None and len(found) == 1:
-            fields["directory.id"] = id_to_text(meta.directory_id)
+            fields["directory.id"] = uuid_to_str(meta.directory_id)
         print(f"Found metadata: {{{', '.join(f'{key}={fields[key]}' for key in sorted(fields))}}}\n")
     if len({meta.cluster_id for meta in found.values()}) > 1:
         problems.append("the directories belong to different clusters")

@@ -20,7 +20,7 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from ottla.storage.log_dirs import id_to_text
+from ottla.protocol.primitives import uuid_to_str
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 ONE_ACTION = "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
@@ -70,7 +70,7 @@ async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list
     """Returns the topics that --topic (a regular expression) names. CommandFailed for none, unless --if-exists."""
     found = sorted((await cluster.metadata(None)).topics, key=lambda topic: str(topic.name))
     if options.topic_id:
-        found = [topic for topic in found if id_to_text(topic.topic_id) == options.topic_id]
+        found = [topic for topic in found if uuid_to_str(topic.topic_id) == options.topic_id]
         wanted: str | None = options.topic_id
     else:
         wanted = options.topic
@@ -113,7 +113,7 @@ async def _describe_one(cluster: ClusterClient, topic: MetadataResponseTopic, op
     if not filtered:
         copies = len(partitions[0].replica_nodes) if partitions else 0
         print(
-            f"Topic: {topic.name}\tTopicId: {id_to_text(topic.topic_id)}\tPartitionCount: {len(partitions)}"
+            f"Topic: {topic.name}\tTopicId: {uuid_to_str(topic.topic_id)}\tPartitionCount: {len(partitions)}"
             f"\tReplicationFactor: {copies}\tConfigs: {','.join(overrides)}"
         )
     if options.topics_with_overrides:

@@ -16,7 +16,7 @@ from ottla.protocol.messages.alter_client_quotas import (
     EntryDataRequest,
     EntryDataResponse,
 )
-from ottla.protocol.messages.alter_client_quotas import EntityData as RequestEntity
+from ottla.protocol.messages.shared_structs import EntityData as RequestEntity
 
 USER = "user"
 CLIENT_ID = "client-id"

@@ -10,9 +10,9 @@ from ottla.controller.handlers.config_requests import sort_out
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 

@@ -9,10 +9,10 @@ from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.config_requests import sort_out
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 

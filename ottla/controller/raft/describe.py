@@ -8,6 +8,7 @@ from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import ReplicaKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import describe_quorum as api
+from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.primitives import ZERO_UUID
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -52,7 +53,7 @@ def describe_quorum(
         observers=[described(progress, key) for key, progress in leader.observers.items()],
     )
     nodes = [
-        api.Node(voter.id, [api.Listener(*endpoint) for endpoint in voter.endpoints])
+        api.Node(voter.id, [Listener(*endpoint) for endpoint in voter.endpoints])
         for voter in state.voters.last
         if voter.endpoints and with_directories
     ]

@@ -25,13 +25,13 @@ from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.batch import BatchView
 from ottla.storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
-from ottla.storage.flush import FlushJob
-from ottla.storage.log import Log, Origin
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
-from ottla.storage.walk import DamagedLog
+from ottla.storage.log.flush import FlushJob
+from ottla.storage.log.log import Log, Origin
+from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
 
@@ -273,9 +273,8 @@ class MetadataLog:
             self.log.advance_high_watermark(snapshot.offset)
             self.log.delete_records(snapshot.offset)
             self.log.apply_retention(now_ms)
-            for path in self.log.deleted_files:
+            for path in self.log.partition_dir.take_deleted():
                 self._files.remove(path)
-            self.log.deleted_files.clear()
         for older in removed:
             self.snapshots.remove(older)
 

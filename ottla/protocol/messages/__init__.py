@@ -1,1 +1,4 @@
-"""One file per API, named as the API; each holds the request, the response and their structs for all versions."""
+"""One file per API, named as the API; each holds the request, the response and their structs for all versions.
+
+Structs that several APIs have in common, to the letter, are in shared_structs.py and quorum_structs.py.
+"""

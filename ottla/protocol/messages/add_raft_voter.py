@@ -5,15 +5,9 @@ v1 can answer before the change is committed.
 
 from __future__ import annotations
 
+from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uint16, uuid, v
-
-
-@struct
-class Listener:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
+from ottla.protocol.schema import int16, int32, message, uuid, v
 
 
 @message(key=80, versions="0-1", flexible="0+")

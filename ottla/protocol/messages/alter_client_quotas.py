@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.protocol.schema import float64, int16, int32, message, struct, v
-
-
-@struct
-class EntityData:
-    entity_type: str = ""
-    entity_name: str | None = ""
 
 
 @struct

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, message, struct, v
+from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
+from ottla.protocol.schema import int8, int32, message, struct, v
 
 
 @struct
@@ -22,14 +23,6 @@ class AlterConfigsResource:
 class AlterConfigsRequest:
     resources: list[AlterConfigsResource] = v(default=[])
     validate_only: bool = False
-
-
-@struct
-class AlterConfigsResourceResponse:
-    error_code: int16 = 0
-    error_message: str | None = ""
-    resource_type: int8 = 0
-    resource_name: str = ""
 
 
 @message(key=33, versions="0-2", flexible="2+")

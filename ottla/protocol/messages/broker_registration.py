@@ -6,23 +6,9 @@ cordoned directories (KIP-1066).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uint16, uuid, v
-
-
-@struct
-class Listener:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
-    security_protocol: int16 = 0
-
-
-@struct
-class Feature:
-    name: str = ""
-    min_supported_version: int16 = 0
-    max_supported_version: int16 = 0
+from ottla.protocol.schema import int16, int32, int64, message, uuid, v
 
 
 @message(key=62, versions="0-4", flexible="0+")

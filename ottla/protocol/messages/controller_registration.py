@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uint16, uuid, v
-
-
-@struct
-class Listener:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
-    security_protocol: int16 = 0
-
-
-@struct
-class Feature:
-    name: str = ""
-    min_supported_version: int16 = 0
-    max_supported_version: int16 = 0
+from ottla.protocol.schema import int16, int32, message, uuid, v
 
 
 @message(key=70, versions="0", flexible="0+")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.protocol.schema import float64, int8, int16, int32, message, struct, v
 
 
@@ -16,12 +17,6 @@ class ComponentData:
 class DescribeClientQuotasRequest:
     components: list[ComponentData] = v(default=[])
     strict: bool = False
-
-
-@struct
-class EntityData:
-    entity_type: str = ""
-    entity_name: str | None = ""
 
 
 @struct

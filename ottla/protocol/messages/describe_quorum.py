@@ -5,8 +5,9 @@ v1 adds fetch times (KIP-836); v2 directory ids, endpoints and error messages (K
 
 from __future__ import annotations
 
+from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
 
 @struct
@@ -50,13 +51,6 @@ class PartitionDataResponse:
 class TopicDataResponse:
     topic_name: str = ""
     partitions: list[PartitionDataResponse] = v(default=[])
-
-
-@struct
-class Listener:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
 
 
 @struct

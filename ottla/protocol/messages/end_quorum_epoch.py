@@ -5,8 +5,9 @@ v1 names preferred candidates with directory ids and adds endpoints (KIP-853).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.quorum_structs import LeaderEndpoint, NodeEndpoint, TopicDataResponse
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uint16, uuid, v
+from ottla.protocol.schema import int16, int32, message, struct, uuid, v
 
 
 @struct
@@ -30,39 +31,11 @@ class TopicDataRequest:
     partitions: list[PartitionDataRequest] = v(default=[])
 
 
-@struct
-class LeaderEndpoint:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
-
-
 @message(key=54, versions="0-1", flexible="1+")
 class EndQuorumEpochRequest:
     cluster_id: str | None = None
     topics: list[TopicDataRequest] = v(default=[])
     leader_endpoints: list[LeaderEndpoint] = v("1+", default=[], ignorable=True)
-
-
-@struct
-class PartitionDataResponse:
-    partition_index: int32 = 0
-    error_code: int16 = 0
-    leader_id: int32 = 0
-    leader_epoch: int32 = 0
-
-
-@struct
-class TopicDataResponse:
-    topic_name: str = ""
-    partitions: list[PartitionDataResponse] = v(default=[])
-
-
-@struct
-class NodeEndpoint:
-    node_id: int32 = 0
-    host: str = ""
-    port: uint16 = 0
 
 
 @message(key=54, versions="0-1", flexible="1+")

@@ -7,6 +7,7 @@ new leaders (KIP-951); v17 directory id (KIP-853); v18 the follower's high water
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Records, int8, int16, int32, int64, message, struct, uuid, v
 
@@ -66,12 +67,6 @@ class EpochEndOffset:
 
 
 @struct
-class LeaderIdAndEpoch:
-    leader_id: int32 = -1
-    leader_epoch: int32 = -1
-
-
-@struct
 class SnapshotId:
     end_offset: int64 = -1
     epoch: int32 = -1
@@ -103,14 +98,6 @@ class FetchableTopicResponse:
     topic: str = v("0-12", default="", ignorable=True)
     topic_id: uuid = v("13+", default=ZERO_UUID, ignorable=True)
     partitions: list[PartitionData] = v(default=[])
-
-
-@struct
-class NodeEndpoint:
-    node_id: int32 = 0
-    host: str = ""
-    port: int32 = 0
-    rack: str | None = None
 
 
 @message(key=1, versions="4-18", flexible="12+")

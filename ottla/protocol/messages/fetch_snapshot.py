@@ -5,8 +5,9 @@ v1 adds the directory id and the leader's endpoint (KIP-853).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.quorum_structs import NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import Records, int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.schema import Records, int16, int32, int64, message, struct, uuid, v
 
 
 @struct
@@ -59,13 +60,6 @@ class PartitionSnapshotResponse:
 class TopicSnapshotResponse:
     name: str = ""
     partitions: list[PartitionSnapshotResponse] = v(default=[])
-
-
-@struct
-class NodeEndpoint:
-    node_id: int32 = 0
-    host: str = ""
-    port: uint16 = 0
 
 
 @message(key=59, versions="0-1", flexible="0+")

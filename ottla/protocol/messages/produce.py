@@ -6,6 +6,7 @@ the new leader (KIP-951); v12 joins partitions to the transaction by itself (KIP
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import RequestRecords, int16, int32, int64, message, struct, uuid, v
 
@@ -38,12 +39,6 @@ class BatchIndexAndErrorMessage:
 
 
 @struct
-class LeaderIdAndEpoch:
-    leader_id: int32 = -1
-    leader_epoch: int32 = -1
-
-
-@struct
 class PartitionProduceResponse:
     index: int32 = 0
     error_code: int16 = 0
@@ -60,14 +55,6 @@ class TopicProduceResponse:
     name: str = v("0-12", default="", ignorable=True)
     topic_id: uuid = v("13+", default=ZERO_UUID, ignorable=True)
     partition_responses: list[PartitionProduceResponse] = v(default=[])
-
-
-@struct
-class NodeEndpoint:
-    node_id: int32 = 0
-    host: str = ""
-    port: int32 = 0
-    rack: str | None = None
 
 
 @message(key=0, versions="3-13", flexible="9+")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import StateBatch
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
 
 @struct
@@ -22,14 +23,6 @@ class ReadStateData:
 class ReadShareGroupStateRequest:
     group_id: str = ""
     topics: list[ReadStateData] = v(default=[])
-
-
-@struct
-class StateBatch:
-    first_offset: int64 = 0
-    last_offset: int64 = 0
-    delivery_state: int8 = 0
-    delivery_count: int16 = 0
 
 
 @struct

@@ -5,15 +5,9 @@ v2 adds renewing (KIP-1222).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch, NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
-
-
-@struct
-class AcknowledgementBatch:
-    first_offset: int64 = 0
-    last_offset: int64 = 0
-    acknowledge_types: list[int8] = v(default=[])
+from ottla.protocol.schema import int16, int32, message, struct, uuid, v
 
 
 @struct
@@ -55,14 +49,6 @@ class PartitionData:
 class ShareAcknowledgeTopicResponse:
     topic_id: uuid = ZERO_UUID
     partitions: list[PartitionData] = v(default=[])
-
-
-@struct
-class NodeEndpoint:
-    node_id: int32 = 0
-    host: str = ""
-    port: int32 = 0
-    rack: str | None = None
 
 
 @message(key=79, versions="1-2", flexible="0+")

@@ -5,15 +5,9 @@ v2 adds acquire modes (KIP-1206) and renewing (KIP-1222).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch, NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Records, int8, int16, int32, int64, message, struct, uuid, v
-
-
-@struct
-class AcknowledgementBatch:
-    first_offset: int64 = 0
-    last_offset: int64 = 0
-    acknowledge_types: list[int8] = v(default=[])
 
 
 @struct
@@ -79,14 +73,6 @@ class PartitionData:
 class ShareFetchableTopicResponse:
     topic_id: uuid = ZERO_UUID
     partitions: list[PartitionData] = v(default=[])
-
-
-@struct
-class NodeEndpoint:
-    node_id: int32 = 0
-    host: str = ""
-    port: int32 = 0
-    rack: str | None = None
 
 
 @message(key=78, versions="1-2", flexible="0+")

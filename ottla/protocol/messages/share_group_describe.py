@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.messages.shared_structs import Assignment
+from ottla.protocol.schema import int16, int32, message, struct, v
 
 
 @message(key=77, versions="1", flexible="0+")
 class ShareGroupDescribeRequest:
     group_ids: list[str] = v(default=[])
     include_authorized_operations: bool = False
-
-
-@struct
-class TopicPartitions:
-    topic_id: uuid = ZERO_UUID
-    topic_name: str = ""
-    partitions: list[int32] = v(default=[])
-
-
-@struct
-class Assignment:
-    topic_partitions: list[TopicPartitions] = v(default=[])
 
 
 @struct

@@ -5,7 +5,15 @@ v1 adds descriptions of the topology (KIP-1331) and the assignor (KIP-1357).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
+from ottla.protocol.messages.shared_structs import (
+    Endpoint,
+    KeyValue,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    TopologyDescription,
+)
+from ottla.protocol.schema import int8, int16, int32, message, struct, v
 
 
 @message(key=89, versions="0-1", flexible="0+")
@@ -13,20 +21,6 @@ class StreamsGroupDescribeRequest:
     group_ids: list[str] = v(default=[])
     include_authorized_operations: bool = False
     include_topology_description: bool = v("1+", default=False)
-
-
-@struct
-class KeyValue:
-    key: str = ""
-    value: str = ""
-
-
-@struct
-class TopicInfo:
-    name: str = ""
-    partitions: int32 = 0
-    replication_factor: int16 = 0
-    topic_configs: list[KeyValue] = v(default=[])
 
 
 @struct
@@ -42,25 +36,6 @@ class Subtopology:
 class Topology:
     epoch: int32 = 0
     subtopologies: list[Subtopology] | None = None
-
-
-@struct
-class Endpoint:
-    host: str = ""
-    port: uint16 = 0
-
-
-@struct
-class TaskOffset:
-    subtopology_id: str = ""
-    partition: int32 = 0
-    offset: int64 = 0
-
-
-@struct
-class TaskIds:
-    subtopology_id: str = ""
-    partitions: list[int32] = v(default=[])
 
 
 @struct
@@ -87,34 +62,6 @@ class Member:
     assignment: Assignment = v(factory=Assignment)
     target_assignment: Assignment = v(factory=Assignment)
     is_classic: bool = False
-
-
-@struct
-class TopologyDescriptionNode:
-    name: str = ""
-    node_type: int8 = 0
-    source_topics: list[str] = v(default=[])
-    sink_topic: str | None = None
-    stores: list[str] = v(default=[])
-    successors: list[str] = v(default=[])
-
-
-@struct
-class TopologyDescriptionSubtopology:
-    subtopology_id: str = ""
-    nodes: list[TopologyDescriptionNode] = v(default=[])
-
-
-@struct
-class TopologyDescriptionGlobalStore:
-    source: TopologyDescriptionNode = v(factory=TopologyDescriptionNode)
-    processor: TopologyDescriptionNode = v(factory=TopologyDescriptionNode)
-
-
-@struct
-class TopologyDescription:
-    subtopologies: list[TopologyDescriptionSubtopology] = v(default=[])
-    global_stores: list[TopologyDescriptionGlobalStore] = v(default=[])
 
 
 @struct

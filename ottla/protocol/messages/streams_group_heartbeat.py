@@ -5,21 +5,8 @@ v1 can ask for a description of the topology (KIP-1331).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
-
-
-@struct
-class KeyValue:
-    key: str = ""
-    value: str = ""
-
-
-@struct
-class TopicInfo:
-    name: str = ""
-    partitions: int32 = 0
-    replication_factor: int16 = 0
-    topic_configs: list[KeyValue] = v(default=[])
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
+from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
 
 
 @struct
@@ -44,25 +31,6 @@ class Subtopology:
 class Topology:
     epoch: int32 = 0
     subtopologies: list[Subtopology] = v(default=[])
-
-
-@struct
-class TaskIds:
-    subtopology_id: str = ""
-    partitions: list[int32] = v(default=[])
-
-
-@struct
-class Endpoint:
-    host: str = ""
-    port: uint16 = 0
-
-
-@struct
-class TaskOffset:
-    subtopology_id: str = ""
-    partition: int32 = 0
-    offset: int64 = 0
 
 
 @message(key=88, versions="0-1", flexible="0+")

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uint16, uuid, v
-
-
-@struct
-class Listener:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
+from ottla.protocol.schema import int16, int32, message, struct, uuid, v
 
 
 @struct

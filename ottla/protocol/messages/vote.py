@@ -5,8 +5,9 @@ v1 adds directory ids (KIP-853); v2 pre-votes (KIP-996).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.quorum_structs import NodeEndpoint
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uint16, uuid, v
+from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
 
 @struct
@@ -47,13 +48,6 @@ class PartitionDataResponse:
 class TopicDataResponse:
     topic_name: str = ""
     partitions: list[PartitionDataResponse] = v(default=[])
-
-
-@struct
-class NodeEndpoint:
-    node_id: int32 = 0
-    host: str = ""
-    port: uint16 = 0
 
 
 @message(key=52, versions="0-2", flexible="0+")

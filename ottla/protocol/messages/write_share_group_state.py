@@ -5,16 +5,9 @@ v1 adds the number of finished deliveries (KIP-1226).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import StateBatch
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
-
-
-@struct
-class StateBatch:
-    first_offset: int64 = 0
-    last_offset: int64 = 0
-    delivery_state: int8 = 0
-    delivery_count: int16 = 0
+from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
 
 @struct

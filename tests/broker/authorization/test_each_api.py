@@ -45,11 +45,11 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.shared_structs import TopicInfo
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
-    TopicInfo,
     Topology,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest

@@ -13,7 +13,7 @@ import pytest
 @dataclass(frozen=True)
 class Mutant:
     text: str
-    #: Numbers of the invariants that notice it, docs/INVARIANTS.md.
+    #: Numbers of the invariants that notice it, docs/dev/INVARIANTS.md.
     numbers: frozenset[str]
     #: object, attribute, what is there instead
     patches: tuple[tuple[Any, str, Any], ...]

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.fetch.reader import Reader, nearer_replica, read
+from ottla.broker.fetch.reader import nearer_replica
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Log
+from ottla.storage.segment.mappings import Mappings
+from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.controller.harness import DecisionHarness
@@ -53,10 +54,6 @@ def fetching(offset: int, last_fetched_epoch: int = -1) -> FetchPartition:
     return FetchPartition("t", TOPIC_ID, 0, offset, 1 << 20, last_fetched_epoch=last_fetched_epoch)
 
 
-def follower(replica_id: int) -> Reader:
-    return Reader(replica_id, 1, read_committed=False, require_leader=True)
-
-
 def test_a_follower_that_diverges_below_the_log_start_is_out_of_range_and_not_sent_back_to_deleted_offsets(
     partition: Partition, log: Log
 ) -> None:
@@ -65,11 +62,9 @@ def test_a_follower_that_diverges_below_the_log_start_is_out_of_range_and_not_se
     append(partition, 1)
     log.advance_high_watermark(4)
     log.delete_records(2)
-    diverging = read(partition, fetching(3, 3), follower(FOLLOWER), 1 << 20, True).diverging_epoch
+    diverging = fetched(partition, fetching(3, 3), FOLLOWER, 1).diverging_epoch
     assert (diverging.epoch, diverging.end_offset) == (1, 3)
-    with pytest.raises(KafkaError) as refused:
-        read(partition, fetching(1, 3), follower(FOLLOWER), 1 << 20, True)
-    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched(partition, fetching(1, 3), FOLLOWER, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize(("replica_id", "is_held_back"), [(FOLLOWER, False), (OTHER, True)])
@@ -80,7 +75,7 @@ def test_a_throttle_holds_back_only_replicas_outside_of_the_isr(
     partition.leader_throttle = throttle = Throttle(ManualClock())
     throttle.bytes_per_second = 1
     throttle.record(1 << 20)
-    found = read(partition, fetching(0), follower(replica_id), 1 << 20, True).records
+    found = fetched(partition, fetching(0), replica_id, 1).records
     assert (found is None or len(found) == 0) is is_held_back
 
 

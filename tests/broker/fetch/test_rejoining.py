@@ -20,7 +20,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     UnfenceBrokerRecord,
 )
 from ottla.protocol.work import do_now
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from tests.broker.replication.test_isr_changes import Proposals, fetch, lead, log, partition, proposals
 
 __all__ = ["log", "partition", "proposals"]

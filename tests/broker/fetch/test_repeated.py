@@ -1,4 +1,4 @@
-"""The fast path of Fetch is a special case of `Fetching`: both give the same responses, and leave the same state behind."""
+"""The fast path of Fetch is a special case of its handler: both give the same responses, and leave the same state behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.server.network.connection import Connection
 from ottla.server.network.frames import Buffer
-from ottla.storage.log import Origin
+from ottla.storage.log.log import Origin
 from tests.broker.produce.test_repeated import Answers, connect
 from tests.broker.records import batch
 from tests.fuzz.wire import deliver
@@ -222,7 +222,7 @@ async def answered(client: Connection, answers: Answers) -> None:
 
 
 def disturb(rng: random.Random, mine: list[Any]) -> None:
-    """Mostly appends; now and then what the fast path has to leave to `Fetching`."""
+    """Mostly appends; now and then what the fast path does not see every time."""
     partition = rng.choice(mine)
     chosen = rng.randrange(12)
     if chosen < 7:

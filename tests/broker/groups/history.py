@@ -2,7 +2,7 @@
 
 A seed makes a few members with protocols, topics and instance ids that change, requests in any order, commits that are late
 or refused, elections with the whole log and without its uncommitted tail, deleted groups and topics. The numbers are those of
-docs/INVARIANTS.md; 0 is a request that is never answered, or twice; 21 is memory that is not what the log says.
+docs/dev/INVARIANTS.md; 0 is a request that is never answered, or twice; 21 is memory that is not what the log says.
 """
 
 from __future__ import annotations

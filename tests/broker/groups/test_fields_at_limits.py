@@ -14,7 +14,8 @@ from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
+from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.share.harness import ShareGroupHarness

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.fetch.reader import Reader, read, record_position
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
@@ -42,14 +41,16 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Log
+from ottla.storage.segment.mappings import Mappings
+from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, join, topic_id
@@ -195,14 +196,11 @@ class ReplicationHarness:
             TOPIC, topic_id(TOPIC), 0, log.log_end_offset, 1 << 20, partition.leader_epoch, log.latest_epoch,
             log.log_start_offset, log.high_watermark,
         )  # fmt: skip
-        reader = Reader(follower.id, follower.epoch, read_committed=False, require_leader=True)
         leader = self.brokers[partition.leader_id]
         where = f"{leader.id} -> {broker_id}:"
-        try:
-            record_position(leader.partition, asked, reader, self.clock.mono_ms())
-            answer = read(leader.partition, asked, reader, 1 << 20, True)
-        except KafkaError as error:
-            self.say(f"{where} {error.code.name}")
+        answer = fetched(leader.partition, asked, follower.id, follower.epoch, self.clock.mono_ms())
+        if answer.error_code:
+            self.say(f"{where} {ErrorCode(answer.error_code).name}")
             return
         self._take(follower, answer, where)
 

@@ -21,7 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3]
 COPIED = ("ottla", "tests")
 
-PARTITION, FETCH = "ottla/broker/replication/partition.py", "ottla/broker/fetch/fetching.py"
+PARTITION, HANDLER = "ottla/broker/replication/partition.py", "ottla/broker/fetch/handler.py"
+READER, DELAYED = "ottla/broker/fetch/reader.py", "ottla/broker/fetch/delayed.py"
 SESSION, FETCHER = "ottla/broker/fetch/session.py", "ottla/broker/replication/fetcher.py"
 UNITS = "tests/broker/replication/"
 
@@ -67,30 +68,29 @@ MUTANTS = (
     ),
     Mutant(
         "the one-time session of a client that has gone is not closed",
-        FETCH,
-        "        if not self.session.id:\n            self.session.close()\n",
+        DELAYED,
+        "        if not session.id:\n            session.close()\n",
         "",
         "tests/sim/test_fetch_regressions.py"
         "::test_a_client_that_goes_while_it_waits_leaves_no_watch_behind_but_those_of_its_session",
     ),
     Mutant(
         "a second request of a session does not answer the first",
-        FETCH,
-        "            session.waiting.expire()\n",
-        "            pass\n",
+        HANDLER,
+        "        session.waiting.expire()\n",
+        "        pass\n",
         "tests/broker/fetch/test_delayed.py::test_a_second_request_of_a_session_ends_the_wait_of_the_first",
     ),
     Mutant(
         "a waiting fetch watches only what had no data",
-        FETCH,
-        "        for wanted in session.active:\n            wanted.watch(self._watches(wanted))\n        if self.min_bytes > 1:",
-        "        for wanted in session.active:\n            if not self._results[wanted].records:\n"
-        "                wanted.watch(self._watches(wanted))\n        if self.min_bytes > 1:",
+        DELAYED,
+        "        for wanted, partition, _, _, _ in rows:\n            wanted.watch(",
+        "        for wanted, partition, _, records, _ in rows:\n            if not records: wanted.watch(",
         "tests/broker/fetch/test_delayed.py::test_a_fetch_that_found_too_little_is_woken_by_more_in_the_same_partition",
     ),
     Mutant(
         "a divergence below the log start is no error",
-        "ottla/broker/fetch/reader.py",
+        READER,
         "if epoch < 0 or end_offset < 0 or request.fetch_offset < log.log_start_offset:",
         "if epoch < 0 or end_offset < 0:",
         "tests/broker/fetch/test_reader.py"
@@ -120,8 +120,8 @@ MUTANTS = (
     ),
     Mutant(
         "a throttled follower in the ISR is held back",
-        "ottla/broker/fetch/reader.py",
-        "throttle is not None and reader.replica_id not in partition.isr and throttle.pause_ms() > 0",
+        READER,
+        "throttle is not None and self.replica_id not in partition.isr and throttle.pause_ms() > 0",
         "throttle is not None and throttle.pause_ms() > 0",
         "tests/broker/fetch/test_reader.py::test_a_throttle_holds_back_only_replicas_outside_of_the_isr",
     ),
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "a consumer is sent to a replica outside of the ISR",
-        "ottla/broker/fetch/reader.py",
+        READER,
         "        if follower.broker_id in partition.isr\n        and follower.log_start_offset",
         "        if follower.log_start_offset",
         "tests/broker/fetch/test_reader.py::test_a_consumer_is_sent_to_a_replica_of_its_rack_only_while_that_is_in_the_isr",
@@ -189,8 +189,8 @@ MUTANTS = (
     ),
     Mutant(
         "the name of a topic id that was unknown is never looked up again",
-        FETCH,
-        "        self._resolve_names(session)\n",
+        HANDLER,
+        "    _resolve_names(broker, session)\n",
         "",
         "tests/sim/test_fetch_regressions.py"
         "::test_a_session_that_named_a_topic_id_before_the_broker_knew_it_may_not_read_it_unasked",
@@ -205,9 +205,9 @@ MUTANTS = (
     ),
     Mutant(
         "a fetch whose wait ends in a bug is never answered",
-        FETCH,
-        "            self._fail()\n",
-        "",
+        DELAYED,
+        "                self._fail()\n",
+        "                pass\n",
         "tests/sim/test_fetch_regressions.py::test_a_fetch_whose_wait_ends_in_a_bug_of_the_broker_is_answered",
     ),
     Mutant(

@@ -23,10 +23,9 @@ from ottla.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
 from ottla.server.network.channel_protocol import ChannelProtocol
 from ottla.server.world import World
 from ottla.storage.files import OsFiles

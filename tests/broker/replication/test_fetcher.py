@@ -25,10 +25,10 @@ from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, 
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import new_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log_files import create_files
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import new_log
+from ottla.storage.log.log_files import create_files
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Wakeups
 from tests.manual_clock import ManualClock
@@ -140,7 +140,7 @@ def test_first_records_of_many_partitions_make_no_file_on_the_loop_and_none_is_l
     fetcher._answered(protocol, 1, FetchResponse(session_id=5, responses=[topic]), None)
 
     logs = [partition.log for partition in partitions if partition.log]
-    assert not any(log.has_files for log in logs)
+    assert not any(log.partition_dir.exists for log in logs)
     assert len(protocol.requests) == 1, "the next request says what became of all"
     received[:] = bytes(len(received))  # the buffer is used again
     asyncio.run(tasks.pop())

@@ -24,12 +24,12 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import OutOfResources
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.log_files import create_files
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import new_log
+from ottla.storage.log.log import Log
+from ottla.storage.log.log_files import create_files
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
@@ -228,7 +228,7 @@ def diverging(end_offset: int) -> PartitionData:
 
 def with_many_producers(log: Log, monkeypatch: pytest.MonkeyPatch) -> Follower:
     """A follower whose log has a snapshot of its producers at offset 4, and ends at 8."""
-    monkeypatch.setattr("ottla.storage.snapshot_files.PRODUCERS_AT_ONCE", 3)
+    monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 3)
     for number in range(8):
         records = batch([b"x"], producer_id=number % 4, producer_epoch=0, base_sequence=number // 4)
         log.append(records, leader_epoch=1, now_ms=NOW_MS)

@@ -11,10 +11,10 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Log
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Log
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, watching
 from tests.manual_clock import ManualClock

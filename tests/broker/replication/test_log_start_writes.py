@@ -14,12 +14,12 @@ from ottla.broker.replication.log_start_writes import LogStartWrites
 from ottla.server.service import Tasks
 from ottla.server.world import World
 from ottla.storage import checkpoint
+from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import DiskFull
 from ottla.storage.files import OsFiles
-from ottla.storage.log_dirs import LogDir
 from tests.broker.records import batch
+from tests.storage.directories.test_logs import NOW_MS, A, B, formatted, opened
 from tests.storage.logs_for_tests import SMALL
-from tests.storage.test_logs import NOW_MS, A, B, formatted, opened
 from tests.workers import OneQueue
 
 

@@ -17,13 +17,11 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.share_acknowledge import (
-    AcknowledgementBatch,
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
 )
-from ottla.protocol.messages.share_fetch import AcknowledgementBatch as FetchBatch
 from ottla.protocol.messages.share_fetch import (
     FetchPartition,
     FetchTopic,
@@ -32,6 +30,8 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch as FetchBatch
 from ottla.protocol.records.batch import iter_batches
 from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire

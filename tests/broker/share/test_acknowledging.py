@@ -7,7 +7,7 @@ import pytest
 from ottla.broker.share.acknowledging import valid
 from ottla.broker.share.record_state import AcknowledgeType
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch
 
 RENEW, REJECT = AcknowledgeType.RENEW, AcknowledgeType.REJECT
 

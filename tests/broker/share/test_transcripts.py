@@ -44,16 +44,17 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.protocol.messages import share_acknowledge, share_fetch
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.config.load import NodeConfig
 from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Origin
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Origin
+from ottla.storage.segment.mappings import Mappings
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.records import batch
@@ -193,7 +194,7 @@ class ShareTranscript:
         strict: str = "0",
         **kinds: str,
     ) -> None:
-        batches = [share_fetch.AcknowledgementBatch(*each) for each in batches_of(kinds)]
+        batches = [AcknowledgementBatch(*each) for each in batches_of(kinds)]
         says = self._epoch(name, epoch)
         topics = (
             [share_fetch.FetchTopic(TOPIC_ID, [share_fetch.FetchPartition(0, batches)])] if batches or not says else []
@@ -215,7 +216,7 @@ class ShareTranscript:
         self._send(name, "fetch", fetch_handler.handle, request)
 
     def ack(self, name: str, epoch: str = "", **kinds: str) -> None:
-        batches = [share_acknowledge.AcknowledgementBatch(*each) for each in batches_of(kinds)]
+        batches = [AcknowledgementBatch(*each) for each in batches_of(kinds)]
         partitions = [share_acknowledge.AcknowledgePartition(0, batches)]
         request = share_acknowledge.ShareAcknowledgeRequest(
             group_id="g",

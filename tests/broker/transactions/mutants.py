@@ -13,7 +13,7 @@ from ottla.broker.transactions.markers import MarkerSending
 from ottla.broker.transactions.state import PREPARED, State
 from ottla.broker.transactions.transaction import Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.producers import ProducerStates
+from ottla.storage.producers.producer_states import ProducerStates
 from tests.broker.coordinator.mutant import mutant
 
 _end = end.end

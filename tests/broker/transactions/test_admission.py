@@ -23,10 +23,10 @@ from ottla.protocol.work import Turn
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log import Origin
-from ottla.storage.mappings import Mappings
-from ottla.storage.recovery import open_log
+from ottla.storage.log.log import Origin
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.manual_clock import ManualClock

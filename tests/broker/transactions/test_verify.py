@@ -18,8 +18,8 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.server.network.reply import Reply
-from ottla.storage.producer_state import EndTransaction
-from ottla.storage.producers import ProducerStates
+from ottla.storage.producers.producer_state import EndTransaction
+from ottla.storage.producers.producer_states import ProducerStates
 from tests.broker.transactions.harness import HERE, TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 
 T0, T1 = parse("t-0"), parse("t-1")

@@ -16,8 +16,9 @@ from ottla.controller.decisions.brokers import (
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import supported_levels
 from ottla.protocol.internal_topics.metadata_records import RegisterBrokerRecord
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory
 

@@ -30,7 +30,8 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, topic_id
 from tests.sim.mutants import applied
 

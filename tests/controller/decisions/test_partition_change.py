@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from ottla.controller.decisions.brokers import register_broker
 from ottla.protocol.features import supported_levels
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory
 
 

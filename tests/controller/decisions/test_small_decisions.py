@@ -18,7 +18,11 @@ from ottla.controller.metadata.partitions import LOST_DIR, NO_LEADER
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import RegisterBrokerRecord
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryDataRequest, OpData
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntryDataRequest,
+    OpData,
+)
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -31,6 +35,7 @@ from ottla.protocol.messages.assign_replicas_to_dirs import (
     TopicDataRequest,
 )
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.controller.harness import DecisionHarness, directory, topic_id
 

@@ -1,6 +1,6 @@
 """One seeded run of a whole quorum under faults, with the invariants checked after every step.
 
-The numbers are those of docs/INVARIANTS.md; a failure prints the seed, and the trace of that seed is the
+The numbers are those of docs/dev/INVARIANTS.md; a failure prints the seed, and the trace of that seed is the
 same every time:   python -m tests.controller.raft.simulation SEED
 """
 
@@ -24,7 +24,7 @@ HEAL_MS = 30_000
 
 
 class Broken(AssertionError):
-    """An invariant does not hold; `number` is its number in docs/INVARIANTS.md."""
+    """An invariant does not hold; `number` is its number in docs/dev/INVARIANTS.md."""
 
     def __init__(self, number: str, text: str) -> None:
         super().__init__(f"invariant {number}: {text}")

@@ -22,8 +22,9 @@ from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.snapshots import SnapshotReader, write_initial_voters
 from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.work import RECORDS_A_TURN
 from ottla.server.network.client import Channel

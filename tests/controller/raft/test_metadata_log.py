@@ -15,9 +15,9 @@ from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotWriter
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.records.control import ControlType, control_batch
-from ottla.storage import segment_check
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import OsFiles
+from ottla.storage.segment import segment_check
 
 ENDPOINT = QuorumEndpoint("CONTROLLER", "host", 9093)
 VOTERS = VoterSet.of([Voter(ReplicaKey(1), (ENDPOINT,))])

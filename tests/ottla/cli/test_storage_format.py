@@ -15,8 +15,8 @@ from ottla.controller.raft.voters import VoterSet
 from ottla.protocol.internal_topics.metadata_records import decode_record
 from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.releases import KAFKA_4_3, Advertised
+from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
-from ottla.storage.log_dirs import read_meta_properties
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 ONE, TWO = "1@127.0.0.1:9093:JEXY6aqzQY-32P5TStzaFg", "2@127.0.0.1:9094:J1CIaj2qeYvUf_RBjfxxGQ"

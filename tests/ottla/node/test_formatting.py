@@ -9,8 +9,8 @@ import pytest
 
 from ottla.node.formatting import NotFormatted, is_alone, prepare
 from ottla.server.config.load import NodeConfig
+from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
-from ottla.storage.log_dirs import read_meta_properties
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 #: Of config/server.properties in Kafka 4.3.1, what says who is in the quorum.

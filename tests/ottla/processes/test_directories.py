@@ -11,8 +11,8 @@ from ottla.cli.shims import storage
 from ottla.processes.directories import check_directories, cluster_id_of
 from ottla.processes.plan import PlannedProcess, plan
 from ottla.server.config.errors import ConfigError
+from ottla.storage.directories.log_dirs import MetaProperties, write_meta_properties
 from ottla.storage.files import OsFiles
-from ottla.storage.log_dirs import MetaProperties, write_meta_properties
 from tests.ottla.processes.test_plan import BASE
 
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"

@@ -26,6 +26,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
@@ -158,7 +159,7 @@ class Admin(Client):
         return await self._do("asks", type(request).__name__, request)
 
     async def add_voter(self, voter: ReplicaKey, host: str) -> None:
-        listener = add_raft_voter.Listener(name="CONTROLLER", host=host, port=CONTROLLER_PORT)
+        listener = Listener(name="CONTROLLER", host=host, port=CONTROLLER_PORT)
         await self.send(
             add_raft_voter.AddRaftVoterRequest(
                 cluster_id=None,

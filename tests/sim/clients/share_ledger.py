@@ -160,7 +160,7 @@ class ShareLedger:
             if kind == AcknowledgeType.ACCEPT and known.accepted is None:
                 known.accepted = answered.received
                 known.is_accepted_in_time = _is_held(lock, answered)
-            elif kind == AcknowledgeType.RENEW and session in known.locks:
+            elif kind == AcknowledgeType.RENEW and session in known.locks and _is_held(lock, answered):
                 known.locks[session] = known.locks[session]._replace(until=answered.sent + lock_seconds)
 
     def refused(self, session: Session, locks: Iterable[Lock | None], answered: Answered, why: str) -> None:

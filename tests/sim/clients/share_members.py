@@ -22,6 +22,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch
 from ottla.protocol.records import iter_batches
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.consumer_members import FENCED, HEARTBEAT_SECONDS, JOINING, LEAVING
@@ -242,11 +243,7 @@ class ShareMember(Client):
             topics=[
                 share_acknowledge.AcknowledgeTopic(
                     self.topic_ids[topic],
-                    [
-                        share_acknowledge.AcknowledgePartition(
-                            index, [share_acknowledge.AcknowledgementBatch(*each) for each in some]
-                        )
-                    ],
+                    [share_acknowledge.AcknowledgePartition(index, [AcknowledgementBatch(*each) for each in some])],
                 )
                 for (topic, index), some in batches.items()
             ],
@@ -273,7 +270,7 @@ class ShareMember(Client):
             topics=[
                 share_fetch.FetchTopic(
                     self.topic_ids[topic],
-                    [share_fetch.FetchPartition(index, [share_fetch.AcknowledgementBatch(*each) for each in some])],
+                    [share_fetch.FetchPartition(index, [AcknowledgementBatch(*each) for each in some])],
                 )
                 for (topic, index), some in asked.items()
             ],

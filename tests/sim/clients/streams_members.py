@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.shared_structs import KeyValue, TaskIds, TopicInfo
 from ottla.protocol.messages.streams_group_heartbeat import (
-    KeyValue,
     StreamsGroupHeartbeatRequest,
     Subtopology,
-    TaskIds,
-    TopicInfo,
     Topology,
 )
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable

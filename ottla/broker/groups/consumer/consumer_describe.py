@@ -11,7 +11,8 @@ from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern import modern_describe as modern
 from ottla.broker.groups.modern.assignment import Assignment as Partitions
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from ottla.protocol.messages.consumer_group_describe import DescribedGroup, Member
+from ottla.protocol.messages.shared_structs import Assignment, TopicPartitions
 
 #: The type of a member by the protocol that it speaks.
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1

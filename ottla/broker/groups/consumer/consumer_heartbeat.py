@@ -7,12 +7,12 @@ that the next heartbeat can go on from. Most heartbeats decide nothing and only 
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_leave import leave
 from ottla.broker.groups.consumer.consumer_member import (
     EMPTY_METADATA,
     CurrentAssignment,
@@ -20,8 +20,10 @@ from ottla.broker.groups.consumer.consumer_member import (
     is_subset,
     partitions_of,
 )
+from ottla.broker.groups.consumer.consumer_records import current_record
 from ottla.broker.groups.consumer.consumer_request import validate
 from ottla.broker.groups.consumer.regexes import is_awaited
+from ottla.broker.groups.consumer.removal import remove
 from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.consumer.upgrade import new_group
@@ -49,7 +51,7 @@ def heartbeat(
 ) -> Decision:
     validate(request, client.api_version, shard.config.consumer_group_assignors)
     if request.member_epoch < JOINING_EPOCH:
-        return leave(shard, request)
+        return _leave(shard, request)
     # In v0 the coordinator generates member ids.
     request.member_id = request.member_id or shard.new_uuid()
     group = shard.find(ConsumerGroup, request.group_id)
@@ -134,6 +136,40 @@ def _validate_epoch(current: CurrentAssignment, request: ConsumerGroupHeartbeatR
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
     return None if request.topic_partitions is None else assignment_of(request.topic_partitions)
+
+
+def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) -> Decision:
+    """A member leaves for good (epoch -1), or temporarily, which static members do at a restart (epoch -2)."""
+    group = shard.group(ConsumerGroup, request.group_id)
+    member = _leaving(group, request)
+    response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
+    if request.member_epoch == STATIC_LEAVING_EPOCH:
+        log.info(
+            "[GroupId %s] Static Member %s with instance id %s temporarily left the consumer group.",
+            group.group_id,
+            member.member_id,
+            request.instance_id,
+        )
+        # The static member keeps its assignment until its session expires.
+        current = dataclasses.replace(member.current, epoch=STATIC_LEAVING_EPOCH, pending_revocation={})
+        return Outcome([current_record(group.group_id, member.member_id, current)], response)
+    log.info("[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id)
+    return remove(shard, group, {member.member_id}, response)
+
+
+def _leaving(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+    if request.instance_id is None:
+        return group.member(request.member_id)
+    holder = group.members.get(group.static_members.get(request.instance_id, ""))
+    if holder is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
+    if holder.member_id != request.member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member"
+            f" {holder.member_id}.",
+        )
+    return holder
 
 
 # ---- 1: a static member rejoins

@@ -1,4 +1,4 @@
-"""What a heartbeat, or a JoinGroup of a classic member, does to a group: the steps 2 to 4 of heartbeat.py."""
+"""What a heartbeat, or a JoinGroup of a classic member, does to a group: the steps 2 to 4 of consumer_heartbeat.py."""
 
 from __future__ import annotations
 

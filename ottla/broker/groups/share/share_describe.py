@@ -9,7 +9,8 @@ from ottla.broker.groups.modern import modern_describe as modern
 from ottla.broker.groups.share.share_group import ShareGroup
 from ottla.broker.groups.share.share_member import Member as GroupMember
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.messages.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from ottla.protocol.messages.share_group_describe import DescribedGroup, Member
+from ottla.protocol.messages.shared_structs import Assignment, TopicPartitions
 
 ASSIGNOR = "simple"
 

@@ -13,11 +13,11 @@ from ottla.broker.groups.streams.streams_member import Member
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, structs_of, task_set
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.create_topics import CreatableTopic
+from ottla.protocol.messages.shared_structs import TaskIds
 from ottla.protocol.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    TaskIds,
 )
 
 NOTHING_MISSING: Mapping[str, CreatableTopic] = {}

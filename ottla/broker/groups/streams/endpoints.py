@@ -7,7 +7,11 @@ from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.tasks import TaskSet
 from ottla.broker.groups.streams.topology import inputs
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.messages.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
+from ottla.protocol.messages.shared_structs import Endpoint
+from ottla.protocol.messages.streams_group_heartbeat import (
+    EndpointToPartitions,
+    TopicPartition,
+)
 
 
 def partitions_by_endpoint(group: StreamsGroup, topics: TopicsImage) -> list[EndpointToPartitions]:

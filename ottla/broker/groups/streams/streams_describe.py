@@ -11,15 +11,12 @@ from ottla.broker.groups.streams.streams_member import Member as GroupMember
 from ottla.broker.groups.streams.tasks import Tasks, structs_of
 from ottla.protocol.internal_topics.streams_group_records import Subtopology as RecordedSubtopology
 from ottla.protocol.internal_topics.streams_group_records import TopologyTopicInfo
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds, TopicInfo
 from ottla.protocol.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
-    Endpoint,
-    KeyValue,
     Member,
     Subtopology,
-    TaskIds,
-    TopicInfo,
     Topology,
 )
 

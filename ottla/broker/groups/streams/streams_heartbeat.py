@@ -23,7 +23,6 @@ from ottla.broker.groups.modern.modern_heartbeat import bump_epoch, check_size, 
 from ottla.broker.groups.streams import answer
 from ottla.broker.groups.streams.answer import Before, StreamsAnswer
 from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
-from ottla.broker.groups.streams.leave import leave
 from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.streams_member import NEW_METADATA, CurrentAssignment
 from ottla.broker.groups.streams.streams_reconcile import reconciled
@@ -34,7 +33,13 @@ from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_s
 from ottla.broker.groups.streams.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import Endpoint, KeyValue, StreamsGroupMemberMetadataValue
-from ottla.protocol.messages.streams_group_heartbeat import Status, StreamsGroupHeartbeatRequest, TaskIds
+from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+)
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +52,7 @@ def heartbeat(
 ) -> Decision:
     validate(request)
     if request.member_epoch < JOINING_EPOCH:
-        return leave(shard, request)
+        return _leave(shard, request)
     records: list[CoordinatorRecord] = []
     group = shard.find(StreamsGroup, request.group_id)
     if group is None:
@@ -90,6 +95,20 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
 
 def _is_within(owned: Tasks, assigned: Holdings) -> bool:
     return all(is_subset(some, others) for some, others in zip(owned, assigned.tasks, strict=True))
+
+
+def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> Decision:
+    """The tasks of a member that leaves go to others with the group's next epoch."""
+    group_id, member_id = request.group_id, request.member_id
+    group = shard.group(StreamsGroup, group_id)
+    if request.shutdown_application and group.members:
+        # Also of a member whose session has ended meanwhile. A group without members has no application to shut down.
+        group.request_shutdown(member_id)
+    group.member(member_id)
+    log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
+
+    response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
+    return sessions.removal(shard, group, [member_id], StreamsAnswer(response))
 
 
 # ---- 1: the member, the topology, and the group's epoch

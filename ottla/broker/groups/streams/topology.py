@@ -19,6 +19,7 @@ from ottla.protocol.internal_topics.streams_group_records import (
     TopologyTopicInfo,
 )
 from ottla.protocol.messages import streams_group_heartbeat as messages
+from ottla.protocol.messages.shared_structs import TopicInfo
 
 T = TypeVar("T")
 
@@ -94,7 +95,7 @@ def _subtopology(subtopology: messages.Subtopology) -> Subtopology:
     )
 
 
-def _topics(topics: Iterable[messages.TopicInfo]) -> list[TopologyTopicInfo]:
+def _topics(topics: Iterable[TopicInfo]) -> list[TopologyTopicInfo]:
     return [
         TopologyTopicInfo(
             topic.name,

@@ -24,6 +24,7 @@ from ottla.protocol.messages import (
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
+    shared_structs,
     write_share_group_state,
 )
 
@@ -70,7 +71,7 @@ def read(
         partition=key.partition,
         state_epoch=state.state_epoch,
         start_offset=state.start_offset,
-        state_batches=[read_share_group_state.StateBatch(*batch) for batch in state.batches],
+        state_batches=[shared_structs.StateBatch(*batch) for batch in state.batches],
     )
     if data.leader_epoch in (ANY_EPOCH, state.leader_epoch):
         return Outcome(response=result)

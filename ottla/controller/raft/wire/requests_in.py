@@ -31,9 +31,11 @@ from ottla.protocol.messages import begin_quorum_epoch as begin_api
 from ottla.protocol.messages import end_quorum_epoch as end_api
 from ottla.protocol.messages import fetch as fetch_api
 from ottla.protocol.messages import fetch_snapshot as snapshot_api
+from ottla.protocol.messages import shared_structs
 from ottla.protocol.messages import update_raft_voter as update_api
 from ottla.protocol.messages import vote as vote_api
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.protocol.messages.quorum_structs import NodeEndpoint, PartitionDataResponse, TopicDataResponse
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
@@ -212,9 +214,9 @@ def reply_to_wire(reply: Any, pending: PendingResponse, records: Any = None) -> 
         case VoteReply():
             return _vote_response(reply, pending)
         case BeginQuorumEpochReply():
-            return _epoch_response(reply, pending, begin_api, begin_api.BeginQuorumEpochResponse)
+            return _epoch_response(reply, pending, begin_api.BeginQuorumEpochResponse)
         case EndQuorumEpochReply():
-            return _epoch_response(reply, pending, end_api, end_api.EndQuorumEpochResponse)
+            return _epoch_response(reply, pending, end_api.EndQuorumEpochResponse)
         case FetchSnapshotReply():
             return _snapshot_response(reply, pending)
         case VoterChangeReply():
@@ -230,7 +232,7 @@ def _fetch_response(reply: FetchReply, pending: PendingResponse, records: Any) -
         error_code=reply.error,
         high_watermark=reply.high_watermark,
         log_start_offset=reply.log_start_offset,
-        current_leader=fetch_api.LeaderIdAndEpoch(reply.leader_id, reply.epoch),
+        current_leader=shared_structs.LeaderIdAndEpoch(reply.leader_id, reply.epoch),
         aborted_transactions=None,
         records=records if records is not None else b"",
     )
@@ -239,7 +241,7 @@ def _fetch_response(reply: FetchReply, pending: PendingResponse, records: Any) -
     if reply.snapshot is not None:
         part.snapshot_id = fetch_api.SnapshotId(reply.snapshot.offset, reply.snapshot.epoch)
     topic = fetch_api.FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[part])
-    nodes = [fetch_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    nodes = [shared_structs.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
     return fetch_api.FetchResponse(responses=[topic], node_endpoints=nodes)
 
 
@@ -247,16 +249,16 @@ def _vote_response(reply: VoteReply, pending: PendingResponse) -> vote_api.VoteR
     if reply.epoch < 0:
         return vote_api.VoteResponse(reply.error)
     part = vote_api.PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch, reply.granted)
-    nodes = [vote_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    nodes = [NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
     return vote_api.VoteResponse(ErrorCode.NONE, [vote_api.TopicDataResponse(TOPIC, [part])], nodes)
 
 
-def _epoch_response(reply: Any, pending: PendingResponse, api: Any, response: Any) -> Any:
+def _epoch_response(reply: Any, pending: PendingResponse, response: Any) -> Any:
     if reply.epoch < 0:
         return response(reply.error)
-    part = api.PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch)
-    nodes = [api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
-    return response(ErrorCode.NONE, [api.TopicDataResponse(TOPIC, [part])], nodes)
+    part = PartitionDataResponse(PARTITION, reply.error, reply.leader_id, reply.epoch)
+    nodes = [NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    return response(ErrorCode.NONE, [TopicDataResponse(TOPIC, [part])], nodes)
 
 
 def _snapshot_response(reply: FetchSnapshotReply, pending: PendingResponse) -> snapshot_api.FetchSnapshotResponse:
@@ -272,7 +274,7 @@ def _snapshot_response(reply: FetchSnapshotReply, pending: PendingResponse) -> s
         reply.position,
         reply.data,
     )
-    nodes = [snapshot_api.NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
+    nodes = [NodeEndpoint(reply.leader_id, e.host, e.port) for e in _leader_endpoint(reply, pending)]
     topic = snapshot_api.TopicSnapshotResponse(TOPIC, [part])
     return snapshot_api.FetchSnapshotResponse(topics=[topic], node_endpoints=nodes)
 

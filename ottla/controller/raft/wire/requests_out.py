@@ -40,8 +40,9 @@ from ottla.protocol.messages import fetch as fetch_api
 from ottla.protocol.messages import fetch_snapshot as snapshot_api
 from ottla.protocol.messages import update_raft_voter as update_api
 from ottla.protocol.messages import vote as vote_api
-from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.quorum_structs import LeaderEndpoint, Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.primitives import ZERO_UUID
 
@@ -134,7 +135,7 @@ def _begin(body: BeginQuorumEpoch) -> begin_api.BeginQuorumEpochRequest:
         body.cluster_id,
         body.voter.id if body.voter else -1,
         [begin_api.TopicDataRequest(TOPIC, [partition])],
-        [begin_api.LeaderEndpoint(*endpoint) for endpoint in body.leader_endpoints],
+        [LeaderEndpoint(*endpoint) for endpoint in body.leader_endpoints],
     )
 
 
@@ -149,7 +150,7 @@ def _end(body: EndQuorumEpoch) -> end_api.EndQuorumEpochRequest:
     return end_api.EndQuorumEpochRequest(
         body.cluster_id,
         [end_api.TopicDataRequest(TOPIC, [partition])],
-        [end_api.LeaderEndpoint(*endpoint) for endpoint in body.leader_endpoints],
+        [LeaderEndpoint(*endpoint) for endpoint in body.leader_endpoints],
     )
 
 
@@ -168,7 +169,7 @@ def _update(body: UpdateVoter) -> update_api.UpdateRaftVoterRequest:
         body.epoch,
         voter.id,
         voter.key.directory_id,
-        [update_api.Listener(*endpoint) for endpoint in voter.endpoints],
+        [Listener(*endpoint) for endpoint in voter.endpoints],
         update_api.KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
     )
 

@@ -6,11 +6,10 @@ from random import Random
 from typing import Any
 
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.shared_structs import KeyValue, TaskIds
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
-    KeyValue,
     StreamsGroupHeartbeatRequest,
-    TaskIds,
     Topology,
 )
 from tests.broker.groups.sequences.acts import Acts, Script

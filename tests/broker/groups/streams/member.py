@@ -11,7 +11,11 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds, Topology
+from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Topology,
+)
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.harness import GroupCoordinatorHarness
 

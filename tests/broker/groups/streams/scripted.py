@@ -15,16 +15,12 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
     CopartitionGroup,
-    Endpoint,
-    KeyValue,
     StreamsGroupHeartbeatRequest,
     Subtopology,
-    TaskIds,
-    TaskOffset,
-    TopicInfo,
     Topology,
 )
 from tests.broker.groups.scripted import DELAY, STANDBY, Broker, GroupScript

@@ -18,13 +18,11 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.shared_structs import KeyValue, TaskIds, TopicInfo
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import (
-    KeyValue,
     StreamsGroupHeartbeatRequest,
     Subtopology,
-    TaskIds,
-    TopicInfo,
     Topology,
 )
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.protocol.messages.shared_structs import KeyValue, TopicInfo
 from ottla.protocol.messages.streams_group_heartbeat import (
     CopartitionGroup,
-    KeyValue,
     Subtopology,
-    TopicInfo,
     Topology,
 )
 

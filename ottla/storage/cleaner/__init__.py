@@ -1,0 +1,1 @@
+"""Compaction: what is cleaned, and how."""

@@ -1,0 +1,1 @@
+"""The logs of a node in its log directories."""

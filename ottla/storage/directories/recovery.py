@@ -1,0 +1,310 @@
+"""Opening and recovery of a log. After a clean stop it reads the end of the active segment only; after a crash, all unflushed batches.
+
+What a crash can leave, and how recovery handles it:
+
+    zeros after the last batch           allocated ahead; the log ends where they begin
+    a partly written batch               the log ends before it
+    indexes shorter than the log, or     rebuilt from the log
+      damaged
+    a missing producer snapshot          an older one is loaded and the batches since are read
+    epochs or indexes not yet written    read from the batches, which have their leader epoch
+    a malformed marker                   ends no transaction (storage.log.replay)
+    files marked .deleted .cleaned .tmp  removed;  .swap: the swap of a compaction is finished
+
+All below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic, order of
+offsets, CRC), and the log ends before the first invalid one. If it would end below the recovery point, or at a complete message of
+an old format, the disk or an operator has changed the file: the partition is not opened, and its files are not changed
+(`DamagedLog`). Batches below the recovery point that are not read here are checked when they are read (`storage.segment.cold`).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.protocol.records.batch import HEADER, PARTITION_LEADER_EPOCH
+from ottla.storage import epochs
+from ottla.storage.config import LogConfig
+from ottla.storage.directories import leftover_files
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+from ottla.storage.log import replay
+from ottla.storage.log.log import Log
+from ottla.storage.log.partition_dir import TRUNCATION, rewrite_topic_id
+from ottla.storage.producers import snapshot_format
+from ottla.storage.producers.producer_states import ProducerStates
+from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, Segment
+from ottla.storage.segment.segment_check import Valid, check_segment, clean_end
+from ottla.storage.segment.segments import Segments
+from ottla.storage.segment.walk import DamagedLog
+
+logger = logging.getLogger(__name__)
+
+
+def open_log(
+    files: Files,
+    mappings: Mappings,
+    directory: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    now_ms: int = 0,
+    jitter: float = 0.0,
+) -> Log:
+    """Opens the log in `directory`, or creates an empty one there.
+
+    Raises:
+        StorageFailure: the directory cannot be read or written.
+        DamagedLog, CorruptFile: this partition cannot be opened; no records were removed.
+    """
+    try:
+        sizes = leftover_files.tidy(files, directory)
+    except FileNotFoundError:
+        files.make_dirs(directory)
+        sizes = {}
+    bases = leftover_files.numbers(sizes, LOG_SUFFIX)
+    history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
+
+    def segment(base: int, size: int, active: bool) -> Segment:
+        made = Segment(files, mappings, directory, base, config, size=size, active=active, now_ms=now_ms)
+        if f"{base:020d}{TXN_INDEX_SUFFIX}" not in sizes:
+            made.txn_index.is_missing()
+        return made
+
+    segments = [segment(base, sizes[f"{base:020d}{LOG_SUFFIX}"], base == bases[-1]) for base in bases]
+    if not segments:
+        segments = [segment(log_start_offset, 0, True)]
+        segments[0].create_file()
+    epochs_in_file = _load_epochs(history) if epochs.FILE in sizes else []
+    if not clean:
+        history.forget_from(recovery_point)
+    segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)
+    start_offset = max(log_start_offset, segments[0].base_offset)
+    log = Log(
+        files,
+        mappings,
+        directory,
+        topic,
+        partition,
+        topic_id,
+        config,
+        segments=Segments(segments),
+        epochs=history,
+        producers=ProducerStates(),
+        log_start_offset=min(start_offset, end_offset),
+        log_end_offset=end_offset,
+        recovery_point=end_offset if clean else min(recovery_point, end_offset),
+        jitter=jitter,
+    )
+    log.snapshots.open(leftover_files.numbers(sizes, snapshot_format.SUFFIX))
+    if not clean and recovery_point == 0 < end_offset:
+        rewrite_topic_id(files, directory)  # a recovery point proves that its fsync succeeded
+    if files.exists(f"{directory}/{TRUNCATION}"):
+        log.segments.active.settle_tail()
+        files.sync_dir(directory)
+        files.remove(f"{directory}/{TRUNCATION}")
+    if start_offset > end_offset:
+        # The log ends before its start offset, because files were removed: it can only continue empty, from its start offset.
+        logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
+        log.truncate_fully_and_start_at(start_offset)
+    _settle(log, clean, epochs_in_file, all_checked=not clean and recovery_point == 0)
+    log.segments.active.unmap()  # most logs of a node are idle: the next access maps it again
+    return log
+
+
+def new_log(
+    files: Files,
+    mappings: Mappings,
+    directory: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: LogConfig,
+    *,
+    now_ms: int = 0,
+    jitter: float = 0.0,
+) -> Log:
+    """Returns an empty log in memory. Its directory and files are created before the first append.
+
+    Creating a topic of 1,000 partitions takes some 10,000 system calls on every replica, on the thread that also serves clients.
+    So each partition creates its files when it is first used. After a crash the partition is known from the metadata.
+    """
+    segment = Segment(files, mappings, directory, 0, config, size=0, active=True, now_ms=now_ms)
+    segment.indexes.clear()
+    log = Log(
+        files,
+        mappings,
+        directory,
+        topic,
+        partition,
+        topic_id,
+        config,
+        segments=Segments([segment]),
+        epochs=LeaderEpochs(files, f"{directory}/{epochs.FILE}", stored=False),
+        producers=ProducerStates(),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        jitter=jitter,
+    )
+    log.partition_dir.is_not_made()
+    return log
+
+
+def _settle(log: Log, clean: bool, epochs_in_file: list[tuple[int, int]], *, all_checked: bool) -> None:
+    """Makes epochs, snapshots, transaction indexes and producer states consistent with the batches in the log.
+
+    `all_checked`: every batch was checked, and its epoch noted.
+    """
+    if not all_checked and (not epochs_in_file or (not clean and _begins_before_epochs(log))):
+        _read_epochs(log)
+    if clean:
+        log.epochs.truncate_from_end(log.log_end_offset + 1)  # an epoch may have begun in a gap at the log's end
+    if not clean or not epochs_in_file:
+        log.epochs.truncate_from_end(log.log_end_offset)
+        log.epochs.truncate_from_start(log.log_start_offset)
+        if log.epochs.entries != epochs_in_file or log.log_end_offset > log.recovery_point:
+            log.epochs.store()
+    if not clean:
+        # Snapshots above the recovery point may be newer than the transaction index of their segment.
+        log.snapshots.forget(lambda offset: offset > log.recovery_point)
+    replay.check_txn_indexes(log)
+    if not clean:
+        if log.log_end_offset > log.recovery_point:
+            logger.info(
+                "Recovered unflushed segments of %s-%d from recovery point %d to log end offset %d",
+                log.topic,
+                log.partition,
+                log.recovery_point,
+                log.log_end_offset,
+            )
+        for segment in log.segments.from_offset(log.recovery_point):
+            segment.txn_index.truncate_to(log.files, max(log.recovery_point, segment.base_offset))  # rebuilt just below
+    replay.rebuild_producers(log)
+
+
+def _load_epochs(history: LeaderEpochs) -> list[tuple[int, int]]:
+    """Loads the epochs from the file; none if it is corrupt."""
+    try:
+        history.load()
+    except CorruptFile as error:
+        logger.warning("%s: rebuilt from the batches", error)
+    return history.entries
+
+
+def _find_end(
+    files: Files, directory: str, segments: list[Segment], history: LeaderEpochs, clean: bool, recovery_point: int
+) -> tuple[list[Segment], int]:
+    """Returns the segments that stay, and the log end offset."""
+    active, flushed_offset = segments[-1], recovery_point
+    if clean and (end := clean_end(active)) is not None:
+        if active.size and 0 < flushed_offset != end:
+            # A clean stop has flushed everything, so the base offset of one of the last batches, which no CRC covers, has changed.
+            # The change may also be to a smaller one, in a gap or at the batch of the last index entry.
+            raise DamagedLog(
+                active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {flushed_offset}"
+            )
+        return segments, end
+    if clean:
+        recovery_point = active.base_offset
+    # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
+    first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
+    expected = segments[first].base_offset
+    empty_behind: list[int | None] = [
+        None
+    ] * first  # for each segment without batches after a gap: where the gap begins
+    if first + 1 < len(segments):
+        # A roll syncs the directory before it trims, so that a file that has lost its end is too short for what follows. The
+        # process may have been killed before that sync: without it a lost end would look like a gap.
+        files.sync_dir(directory)
+    for i, segment in enumerate(segments[first:], first):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+        valid, before = check_segment(segment, history, recovery_point, clean), expected
+        expected = valid.offset
+        lost = flushed_offset > 0 if clean else valid.offset < flushed_offset and not valid.zeros
+        if valid.position < segment.size and lost:
+            # A crash does not take back flushed batches. Truncation would lose them here, and perhaps on every replica, because this
+            # one counts as in sync. (Zeros alone are no proof of damage after a crash: a log may end in a gap.)
+            reason = f"the batches end there, at offset {valid.offset}, and those up to {flushed_offset} were flushed"
+            raise DamagedLog(segment.log_path, valid.position, reason)
+        # Zeros may follow if a crash prevented the trim, provided that no batch is missing before the next segment.
+        whole = valid.position == segment.size or (valid.zeros and following == expected)
+        damaged = following is not None and (not whole or following < expected)
+        empty_behind.append(before if valid.position == 0 and segment.base_offset > before else None)
+        if empty_behind[i] is not None and (damaged or following is None):
+            # No batch follows the gap, so it is no gap: the segment was created, and the batches before it are lost.
+            while (gap_from := empty_behind[i - 1]) is not None:
+                i, before = i - 1, gap_from
+            files.create(f"{directory}/{TRUNCATION}")
+            _remove(files, directory, segments[i:])
+            segments[i - 1].reopen()
+            return segments[:i], before
+        if damaged or not valid.zeros:
+            files.create(f"{directory}/{TRUNCATION}")
+        if damaged:
+            logger.warning("%s: damaged; the %d segments after it are removed", segment.log_path, len(segments) - 1 - i)
+            # Removed from the end, before the damage is truncated: after a crash in between, recovery finds the damage again, and no gap.
+            _remove(files, directory, segments[i + 1 :])
+            segments = segments[: i + 1]
+        if valid.position < segment.size and not valid.zeros:
+            logger.warning("Corruption found in segment %s, truncating to offset %d", segment.log_path, valid.offset)
+        _mend(segment, valid)
+        if damaged:
+            segment.reopen()
+            break
+    return segments, expected
+
+
+def _remove(files: Files, directory: str, segments: list[Segment]) -> None:
+    for segment in reversed(segments):
+        segment.unmap()
+        for name in segment.file_names():
+            files.remove(name)
+    files.sync_dir(directory)
+
+
+def _mend(segment: Segment, valid: Valid) -> None:
+    if not valid.zeros:
+        logger.warning(
+            "%s: truncated at byte %d of %d, offset %d", segment.log_path, valid.position, segment.size, valid.offset
+        )
+    segment.cut_back(valid.position, valid.offset, valid.zeros)
+    segment.rewrite(valid.checked_from)
+    if not segment.active:
+        segment.active = True
+        segment.seal(indexes_must_be_saved=False)
+    if valid.remade and not (segment.indexes.loaded and not segment.active):
+        segment.sync_indexes()
+
+
+def _begins_before_epochs(log: Log) -> bool:
+    """Returns True if the log has records from before its epochs: a crash undid DeleteRecords, but the epochs were dropped."""
+    known = log.epochs.entries
+    for segment in log.segments.from_offset(log.log_start_offset) if known else ():
+        for _, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
+            return max(base, log.log_start_offset) < known[0][1]
+    return False
+
+
+def _read_epochs(log: Log) -> None:
+    """Reads the leader epochs from the headers of all batches.
+
+    Raises:
+        DamagedLog: an epoch decreases; the CRC does not cover it, so it is unknown which of the two is wrong.
+    """
+    history = log.epochs
+    history.entries, history.latest = [], -1
+    for segment in log.segments.from_offset(log.log_start_offset):
+        for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
+            epoch = HEADER.unpack_from(segment.view(), position)[PARTITION_LEADER_EPOCH]
+            if epoch < history.latest:
+                reason = f"its batch is of leader epoch {epoch}, and one before it of {history.latest}"
+                raise DamagedLog(segment.log_path, position, reason)
+            if epoch > history.latest:
+                history.begin(epoch, base)

@@ -1,0 +1,1 @@
+"""The log of one replica: appends, reads, rolls, truncation, flushes, retention."""

@@ -1,0 +1,131 @@
+"""The directory of a log, the names of such directories, and `partition.metadata`, which ties one to its topic's id.
+
+<topic>-<partition>                      a partition
+<topic>-<partition>.<32 hex>-delete      deleted, removed later
+<topic>-<partition>.<32 hex>-future      a copy that moves here from another log directory
+<topic>-<partition>.<32 hex>-stray       not in the metadata when the node started; kept for the operator
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from threading import Lock
+
+from ottla.protocol.primitives import uuid_from_str, uuid_to_str
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+
+PARTITION_METADATA = "partition.metadata"
+# This file exists while batches are removed from the end of a log. If the process is killed meanwhile, page cache and disk
+# differ; by this file the next process knows that it must bring the end of the log to the disk before it appends.
+TRUNCATION = "truncation-in-progress"
+DELETE, FUTURE, STRAY = "-delete", "-future", "-stray"
+NAME_BYTES_MAX = 255
+_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_FUTURE_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{32}" + FUTURE)
+
+
+class PartitionDir:
+    """The directory of one log: its path, whether it is there yet, and the files in it that wait for their removal."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+        self.exists = True  # False for a log without appends
+        self.lock = Lock()  # held while the first files or a snapshot are created, on any thread
+        self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
+        # Called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name.
+        self.before_files: Callable[[], None] | None = None
+
+    def is_not_made(self) -> None:
+        """The log is new: `is_made` follows, before its first append."""
+        self.exists = False
+
+    def is_made(self) -> None:
+        self.exists = True
+
+    def rename(self, path: str) -> None:
+        """Renames the directory, without a sync of its entry.
+
+        Raises:
+            StorageFailure: nothing has changed.
+        """
+        if self.exists:
+            self._files.rename(self.path, path)
+        self.deleted_files = [path + each.removeprefix(self.path) for each in self.deleted_files]
+        self.path = path
+
+    def add_deleted(self, path: str) -> None:
+        self.deleted_files.append(path)
+
+    def take_deleted(self) -> list[str]:
+        """Returns the files to be removed, once. Another thread may call it while files are added."""
+        gone: list[str] = []
+        while self.deleted_files:
+            gone.append(self.deleted_files.pop())
+        return gone
+
+
+def partition_of(name: str) -> tuple[str, int] | None:
+    """Returns (topic, partition) of a partition's directory name, None for any other name."""
+    if name.endswith((DELETE, FUTURE, STRAY)) and "." in name:
+        return None
+    found = _NAME.fullmatch(name)
+    return (found["topic"], int(found["partition"])) if found else None
+
+
+def future_partition_of(name: str) -> tuple[str, int] | None:
+    """Returns (topic, partition) of a future log's directory name, None for any other name."""
+    found = _FUTURE_NAME.fullmatch(name)
+    return (found["topic"], int(found["partition"])) if found else None
+
+
+def has_future_name(topic: str, partition: int) -> bool:
+    """Returns False if the topic's name is too long for the directory of a future log: its partitions cannot move."""
+    return len(f"{topic}-{partition}.{bytes(16).hex()}{FUTURE}") <= NAME_BYTES_MAX
+
+
+def name_with_suffix(topic: str, partition: int, uuid: bytes, suffix: str) -> str:
+    """Returns the directory name of a deleted, stray or future replica, shortened to the file system's limit."""
+    tail = f"-{partition}.{uuid.hex()}{suffix}"
+    return topic[: NAME_BYTES_MAX - len(tail)] + tail
+
+
+def read_topic_id(files: Files, directory: str) -> bytes | None:
+    """Returns the topic id in `partition.metadata`, None if the file is missing.
+
+    Raises:
+        CorruptFile
+    """
+    path = f"{directory}/{PARTITION_METADATA}"
+    data = files.read(path)
+    if data is None:
+        return None
+    try:
+        values = dict(line.split(": ", 1) for line in data.decode().splitlines() if line.strip())
+        if values["version"].strip() != "0":
+            raise ValueError(f"version {values['version']}")
+        return uuid_from_str(values["topic_id"].strip())
+    except (ValueError, KeyError) as error:
+        raise CorruptFile(path, str(error)) from error
+
+
+def sync_topic_id(files: Files, directory: str) -> None:
+    """Syncs `partition.metadata`: a restart sets aside a partition without it."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if files.exists(path):
+        files.sync_file(path)
+
+
+def rewrite_topic_id(files: Files, directory: str) -> None:
+    """Rewrites the file with the same bytes to make them dirty: if their fsync failed earlier, the kernel counts them as clean."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if data := files.read(path):
+        files.pwrite(path, 0, data)
+
+
+def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
+    """Writes `partition.metadata` into a directory without records; a partly written one is set aside. `sync_topic_id` must follow."""
+    text = f"version: 0\ntopic_id: {uuid_to_str(topic_id)}\n"
+    files.pwrite(f"{directory}/{PARTITION_METADATA}", 0, text.encode())

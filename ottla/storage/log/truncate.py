@@ -1,0 +1,131 @@
+"""Truncation: a follower removes the end of its log where it diverges from the leader's (KIP-101), or all of it."""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log import replay, retention_run
+from ottla.storage.log.durability import NO_GAP
+from ottla.storage.log.log_files import create_files, delete_segments, new_segment
+from ottla.storage.log.log_state import LogState
+from ottla.storage.log.partition_dir import TRUNCATION
+from ottla.storage.producers.producer_snapshots import Decoded
+from ottla.storage.segment.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+def truncate_to(log: LogState, offset: int, decoded: Decoded | None = None) -> bool:
+    assert offset >= 0
+    log.check_usable()
+    if decoded is not None and decoded.truncations != log.durability.truncations:
+        decoded = None
+    if offset >= log.log_end_offset:
+        # Drops an epoch that this replica led without an append: no other replica knows it, so OffsetForLeaderEpoch would be retried for ever.
+        log.epochs.truncate_from_end(offset)
+        return False
+    offset = _batch_start(log, offset)
+    if offset <= log.segments[0].base_offset:
+        truncate_fully_and_start_at(log, offset)
+        return True
+    gap_before = log.durability.leave_gap()
+    log.durability.set_gap((_kept(log, offset).end_before(offset), offset))
+    try:
+        _begin_truncation(log, offset)
+        log.epochs.truncate_from_end(offset)
+        log.files.create(f"{log.directory}/{TRUNCATION}")
+    except StorageFailure as failure:
+        log.durability.end_truncation()
+        log.durability.set_gap(gap_before)
+        log.fail(failure)  # if the disk is only full, nothing has changed
+        raise
+    try:
+        _cut(log, offset)
+        replay.rebuild_producers(log, decoded)
+    except StorageFailure as failure:
+        log.fail(failure.for_good())
+        raise
+    log.durability.end_truncation()
+    log.on_new_active()
+    return True
+
+
+def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
+    log.check_usable()
+    start = offset if log_start_offset is None else log_start_offset
+    logger.info("Truncating %s-%d fully and starting at offset %d", log.topic, log.partition, start)
+    try:
+        if not log.partition_dir.exists:
+            create_files(log)
+        _begin_truncation(log, offset, start)
+        log.epochs.clear()
+        log.files.create(f"{log.directory}/{TRUNCATION}")
+    except StorageFailure as failure:
+        log.durability.end_truncation()
+        log.fail(failure)
+        raise
+    try:
+        gone = list(log.segments)
+        log.snapshots.forget(lambda taken: True)
+        # Deleted first: the new segment may have the base offset, and so the name, of one of them.
+        delete_segments(log, gone[::-1])
+        fresh = new_segment(log, offset, 0, allocate=False)
+        log.segments.replace([fresh])
+        log.files.remove(f"{log.directory}/{TRUNCATION}")
+    except StorageFailure as failure:
+        log.fail(failure.for_good())
+        raise
+    log.producers.clear()
+    log.restart_at(offset, start)
+    log.durability.set_gap(NO_GAP)
+    log.durability.end_truncation()
+    log.on_new_active()
+
+
+def _batch_start(log: LogState, offset: int) -> int:
+    """Returns the base offset of the batch that contains `offset`: truncation removes complete batches."""
+    segment = log.segments[log.segments.floor_index(offset)]
+    position = segment.position_of(offset) if offset >= segment.base_offset else None
+    if position is None or position == segment.size:
+        return offset
+    return min(offset, segment.offset_at(position))
+
+
+def _kept(log: LogState, offset: int) -> Segment:
+    """Returns the segment that is the last one if the log ends at `offset`."""
+    keep = log.segments.floor_index(offset)
+    return log.segments[keep - 1 if log.segments[keep].base_offset == offset else keep]
+
+
+def _cut(log: LogState, offset: int) -> None:
+    """Truncates in memory first, then in the files, so that reads are right even if the disk fails in between."""
+    keep = list(log.segments).index(_kept(log, offset))
+    remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
+    last = remaining[-1]
+    if gone:
+        last.reopen()
+    end = last.size
+    log.segments.replace(remaining)
+    offset = last.truncate_to(offset)
+    log.end_at(offset)
+    # Deleted from the end, so that a crash leaves a prefix, and synced before batches are appended in their place.
+    delete_segments(log, gone[::-1])
+    log.snapshots.forget(lambda taken: taken > offset)
+    last.erase(end, offset)
+    log.files.sync_dir(log.directory)
+    log.files.remove(f"{log.directory}/{TRUNCATION}")
+
+
+def _begin_truncation(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
+    """Lowers the checkpoints before the log is truncated, because recovery trusts all below the recovery point in the file.
+
+    `cleaned_until` is lowered even before: a worker writes its checkpoint, and must not write the old offset again.
+    """
+    retention_run.finish(log)
+    log.cleaning.truncated(offset)
+    start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
+    log.durability.begin_truncation(offset, start)
+    if log.before_truncation is not None:
+        log.before_truncation(offset, log_start_offset)
+    log.durability.truncated(offset)

@@ -1,0 +1,202 @@
+"""Trusted appends: batches that a leader has validated (replication, raft), and batches of this node's coordinators.
+
+Every batch is checked to be complete and undamaged. A leader's batches keep offsets and epochs; a coordinator's batch gets
+them here. A marker ends its transaction here, and is added to the transaction index if it aborts.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CONTROL_BIT,
+    COUNT,
+    HEADER,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    LOG_OVERHEAD_BYTES,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    BatchView,
+    Header,
+    batch_size,
+    check_batch,
+)
+from ottla.protocol.records.validate import restamp
+from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
+from ottla.storage.log import roll, truncate
+from ottla.storage.log.log_state import LogState
+from ottla.storage.log.replay import read_marker, update_producers
+from ottla.storage.log.results import Appended
+from ottla.storage.producers.producer_state import EndTransaction, Origin
+from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
+from ottla.storage.segment.segment import Segment
+
+OFFSET_MAX = 2**63 - 1
+
+
+def append_trusted(
+    log: LogState, view: memoryview, leader_epoch: int, now_ms: int, origin: Origin, transaction_version: int
+) -> Appended:
+    if origin is Origin.COORDINATOR:
+        return _append_own(log, view, leader_epoch, now_ms, transaction_version)
+    return _append_as_is(log, view, now_ms, origin)
+
+
+def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
+    header = check_batch(view, 0, len(view))
+    size = header[LENGTH] + LOG_OVERHEAD_BYTES
+    if size != len(view):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator appends one batch at a time")
+    _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
+    if delta < 0 or count != delta + 1:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit last offset delta {delta}")
+    if size > log.config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, max.message.bytes is {log.config.max_message_bytes}"
+        )
+    marker: EndTransaction | None = None
+    if producer_id >= 0:
+        if attributes & CONTROL_BIT:
+            marker, _ = read_marker(BatchView(view))
+            log.producers.check_marker(producer_id, epoch, marker, transaction_version)
+        else:
+            log.producers.check(
+                producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, Origin.COORDINATOR
+            )
+    first = log.log_end_offset
+    last = first + delta
+    if log.rules.log_append_time:
+        max_timestamp = now_ms
+    segment = log.segments.active
+    if not log.has_room(size, last, max_timestamp, now_ms):
+        roll.check_size(log, size)
+        segment = roll.make_room(log, size, first, last, max_timestamp, now_ms)
+    if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
+        log.epochs.assign(leader_epoch, first)
+    try:
+        position = segment.append(view, first, last, leader_epoch, max_timestamp)
+    except StorageFailure as failure:
+        log.fail(failure)
+        raise
+    append_time = NO_TIMESTAMP
+    if log.rules.log_append_time:
+        append_time = restamp(segment.view(), position, header, log.rules, now_ms)
+    log.log_end_offset = last + 1
+    if producer_id >= 0:
+        stored: Header = HEADER.unpack_from(
+            segment.view(), position
+        )  # the header with its assigned offset and append time
+        _update_producers(log, segment, stored, segment.view()[position : position + size])
+    if not position:
+        log.on_new_active()
+    return Appended(first, last, append_time, log.log_start_offset)
+
+
+def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) -> Appended:
+    expected = log.log_end_offset
+    if log.log_start_offset == expected and origin is Origin.REPLICATION:
+        expected = _offset_around(expected, view)
+    headers = _read_headers(view, origin, expected, log.epochs.epoch_of(expected - 1))
+    if not headers:
+        return Appended(log.log_end_offset, log.log_end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
+    if expected < log.log_end_offset:
+        truncate.truncate_fully_and_start_at(log, expected, log.log_start_offset)
+    first, last = headers[0][BASE_OFFSET], headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
+    total = sum([header[LENGTH] + LOG_OVERHEAD_BYTES for header in headers])
+    if total > log.config.segment_bytes or last - first > RELATIVE_OFFSET_MAX:
+        # Kafka rejects such a record set; appending its batches one by one has the same result without an error.
+        start = 0
+        for header in headers:
+            end = start + header[LENGTH] + LOG_OVERHEAD_BYTES
+            _write(log, view[start:end], [header], now_ms)
+            start = end
+    else:
+        _write(log, view[:total], headers, now_ms)
+    return Appended(first, last, NO_TIMESTAMP, log.log_start_offset)
+
+
+def _offset_around(start: int, view: memoryview) -> int:
+    """Returns the base offset for an empty log that starts at `start`: that of the leader's first batch, if it contains `start`.
+
+    The first records of that batch were deleted, and the log appends the complete batch, as Kafka does. Otherwise a follower
+    that lost the batch in a crash, but not the log start offset, would fetch it for ever.
+    """
+    size = batch_size(view, 0, len(view))
+    if size is None:
+        return start
+    header = check_batch(view, 0, size)
+    base = header[BASE_OFFSET]
+    return base if 0 <= base < start <= base + header[LAST_OFFSET_DELTA] else start
+
+
+def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -> list[Header]:
+    """Reads the headers of the complete batches in `view`; a partial one at the end is left out.
+
+    They follow offset `expected` - 1, whose batch has leader epoch `epoch`. Epochs in a log never decrease: recovery would end the
+    log there.
+    """
+    headers: list[Header] = []
+    position = 0
+    while (size := batch_size(view, position, len(view))) is not None:
+        header = check_batch(view, position, position + size)
+        base, delta, leader_epoch = header[BASE_OFFSET], header[LAST_OFFSET_DELTA], header[PARTITION_LEADER_EPOCH]
+        if delta < 0 or base + delta >= OFFSET_MAX:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {base} has last offset delta {delta}")
+        if base < expected or (origin is Origin.RAFT and base != expected):
+            raise UnexpectedAppendOffset(base, expected)
+        if leader_epoch < epoch:
+            reason = f"batch at offset {base} is of leader epoch {leader_epoch}, and the one before it of {epoch}"
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
+        epoch = leader_epoch
+        if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0 < header[COUNT]:
+            # A malformed marker must be rejected before it is in the log.
+            read_marker(BatchView(view[position : position + size]))
+        expected = base + delta + 1
+        headers.append(header)
+        position += size
+    return headers
+
+
+def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) -> None:
+    last = headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
+    max_timestamp = max([header[MAX_TIMESTAMP] for header in headers])
+    segment = log.segments.active
+    if not log.has_room(len(view), last, max_timestamp, now_ms):
+        segment = roll.make_room(log, len(view), headers[0][BASE_OFFSET], last, max_timestamp, now_ms)
+    for header in headers:
+        epoch = header[PARTITION_LEADER_EPOCH]
+        if epoch != log.epochs.latest and epoch >= 0:
+            log.epochs.assign(epoch, header[BASE_OFFSET])  # drops an epoch that began here without a batch
+    position = segment.size
+    try:
+        segment.append_all(view, headers)
+    except StorageFailure as failure:
+        log.fail(failure)
+        raise
+    log.log_end_offset = last + 1
+    start = position
+    for header in headers:
+        size = header[LENGTH] + LOG_OVERHEAD_BYTES
+        if header[PRODUCER_ID] >= 0:
+            _update_producers(log, segment, header, view[start - position : start - position + size])
+        start += size
+    if not position:
+        log.on_new_active()
+
+
+def _update_producers(log: LogState, segment: Segment, header: Header, batch: memoryview) -> None:
+    aborted = update_producers(log.producers, header, batch)
+    if aborted is None:
+        return
+    try:
+        segment.txn_index.append(log.files, aborted)
+    except StorageFailure as failure:
+        # The marker is in the log: without its entry, aborted records would be read as committed. So even a full disk
+        # takes the directory offline here; recovery writes the entry.
+        log.fail(StorageFailure(failure.path, failure.cause))
+        raise

@@ -1,0 +1,1 @@
+"""Producer states of a partition, and their snapshots."""

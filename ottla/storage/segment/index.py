@@ -1,0 +1,276 @@
+"""The offset index and the time index of a segment: sorted arrays in memory, Kafka's fixed-width entries in files.
+
+    .index      8 bytes: offset relative to the segment's base u32, position in the .log file u32
+    .timeindex 12 bytes: timestamp i64, offset relative to the segment's base u32
+
+An offset index entry says that the batch *ending* at that offset starts at that position. Both are sparse: one entry
+per index.interval.bytes of log, so a lookup ends with a short scan. Those of the active segment are native arrays in memory,
+searched by `bisect` (0.2 us); sealed segments' are searched in their files (`storage.segment.index_file`). Files only ever grow at
+their end, and are written when the segment is flushed or sealed. A lost tail does no harm: recovery rebuilds it from the log.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from itertools import islice
+from operator import le, lt
+from struct import Struct
+
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import Files
+from ottla.storage.segment.index_file import floor_entry
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+RELATIVE_OFFSET_MAX = 2**31 - 1  # Kafka stores relative offsets in a signed int
+_OFFSET_ENTRY = Struct(">II")
+_TIME_ENTRY = Struct(">qi")
+#: The result of a lookup before the first entry of an offset index: the log begins at position 0.
+NO_ENTRY = (-1, 0)
+
+
+class OffsetIndex:
+    """offset -> position, to the nearest entry below."""
+
+    __slots__ = ("_cut", "_saved", "base_offset", "entries_max", "offsets", "path", "positions")
+
+    def __init__(self, path: str, base_offset: int, bytes_max: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = bytes_max // OFFSET_ENTRY_BYTES
+        self.offsets = array("I")
+        self.positions = array("I")
+        self._saved = 0  # number of entries in the file; -1: the file must be rewritten
+        self._cut = False  # the file has further entries, of truncated batches
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def full(self) -> bool:
+        return len(self.offsets) >= self.entries_max
+
+    @property
+    def is_new(self) -> bool:
+        """Returns True if the next save replaces the file."""
+        return self._saved < 0
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.offsets[-1] if self.offsets else self.base_offset
+
+    def append(self, offset: int, position: int) -> None:
+        relative = offset - self.base_offset
+        assert not self.offsets or (relative > self.offsets[-1] and position > self.positions[-1]), "index must grow"
+        self.offsets.append(relative)
+        self.positions.append(position)
+
+    def floor(self, offset: int) -> tuple[int, int]:
+        """Returns (last offset, position) of an indexed batch at or before the one that contains `offset`."""
+        at = bisect_right(self.offsets, offset - self.base_offset) if offset > self.base_offset else 0
+        return self._entry(at)
+
+    def floor_position(self, position: int) -> tuple[int, int]:
+        """Returns (last offset, position) of the last indexed batch that starts at or before `position`."""
+        return self._entry(bisect_right(self.positions, position))
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        return (self.base_offset + self.offsets[at - 1], self.positions[at - 1]) if at else NO_ENTRY
+
+    def floor_in_file(self, files: Files, offset: int) -> tuple[int, int]:
+        """Looks up as `floor` does, in the file; the caller must check the entry against the log."""
+        return self._found(floor_entry(files, self.path, _OFFSET_ENTRY, 0, offset - self.base_offset))
+
+    def floor_position_in_file(self, files: Files, position: int, log_bytes: int) -> tuple[int, int]:
+        return self._found(floor_entry(files, self.path, _OFFSET_ENTRY, 1, position, log_bytes))
+
+    def _found(self, entry: tuple[int, int] | None) -> tuple[int, int]:
+        if entry is not None and not entry[1]:
+            raise CorruptFile(self.path, "an entry has position 0: a page was lost and reads as zeros")
+        return (self.base_offset + entry[0], entry[1]) if entry is not None else NO_ENTRY
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops entries of batches that end at or after `offset`."""
+        relative = offset - self.base_offset
+        at = bisect_right(self.offsets, relative - 1) if relative > 0 else 0
+        self._keep(at)
+
+    def truncate_to_position(self, position: int) -> None:
+        """Drops entries of batches that start at or after `position`."""
+        self._keep(bisect_right(self.positions, position - 1) if position > 0 else 0)
+
+    def _keep(self, entries: int) -> None:
+        del self.offsets[entries:], self.positions[entries:]
+        if self._saved > entries:
+            self._saved, self._cut = entries, True
+
+    def save(self, files: Files) -> bool:
+        """Writes new entries to the file; returns False if there were none. Appends may run meanwhile on another thread."""
+        end = len(self.positions)
+        start = max(self._saved, 0)
+        if self._cut:
+            files.truncate(self.path, start * OFFSET_ENTRY_BYTES)  # in place, so that it works on a full disk
+            self._cut = False
+        elif end == self._saved:
+            return False
+        mixed = array("I", bytes(8 * (end - start)))
+        mixed[0::2] = self.offsets[start:end]
+        mixed[1::2] = self.positions[start:end]
+        _to_big_endian(mixed)
+        if self._saved < 0:
+            files.write_atomic(self.path, mixed.tobytes(), sync=False)
+        else:
+            files.pwrite(self.path, start * OFFSET_ENTRY_BYTES, mixed.tobytes())
+        self._saved = end
+        return True
+
+    def load(self, files: Files, log_bytes: int) -> None:
+        """Reads the file.
+
+        Raises:
+            CorruptFile: missing, not a whole number of entries, not strictly growing, or beyond the log's end.
+        """
+        data = files.read(self.path)
+        if data is None:
+            raise CorruptFile(self.path, "the index file is missing")
+        if len(data) % OFFSET_ENTRY_BYTES:
+            raise CorruptFile(self.path, f"{len(data)} bytes are no whole number of {OFFSET_ENTRY_BYTES}-byte entries")
+        mixed = array("I", data)
+        _to_big_endian(mixed)
+        offsets, positions = mixed[0::2], mixed[1::2]
+        # The first batch has no entry, so position 0 means a lost page.
+        if offsets and not (positions[0] and _grows(offsets) and _grows(positions) and positions[-1] < log_bytes):
+            raise CorruptFile(self.path, "entries are out of order or beyond the end of the log")
+        if offsets and offsets[-1] > RELATIVE_OFFSET_MAX:
+            raise CorruptFile(self.path, "an offset is too far from the base offset")
+        self.offsets, self.positions, self._saved, self._cut = offsets, positions, len(offsets), False
+
+    def clear(self) -> None:
+        self.offsets, self.positions, self._saved, self._cut = array("I"), array("I"), -1, False
+
+
+class TimeIndex:
+    """Maps a timestamp to an offset: every earlier batch of the segment has a smaller max timestamp."""
+
+    __slots__ = ("_cut", "_saved", "base_offset", "entries_max", "offsets", "path", "timestamps")
+
+    def __init__(self, path: str, base_offset: int, bytes_max: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = bytes_max // TIME_ENTRY_BYTES
+        self.timestamps = array("q")
+        self.offsets = array("I")
+        self._saved = 0
+        self._cut = False
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @property
+    def full(self) -> bool:
+        # One slot is reserved for the entry that sealing adds.
+        return len(self.timestamps) >= self.entries_max - 1
+
+    @property
+    def is_new(self) -> bool:
+        return self._saved < 0
+
+    def last(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry, or (-1, base offset)."""
+        if not self.timestamps:
+            return -1, self.base_offset
+        return self.timestamps[-1], self.base_offset + self.offsets[-1]
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Adds the entry if its timestamp is newer than the last entry's."""
+        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+            relative = offset - self.base_offset
+            assert not self.offsets or relative >= self.offsets[-1], "time index offsets must not decrease"
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative)
+
+    def floor(self, timestamp: int) -> tuple[int, int]:
+        """Returns (timestamp, offset) of the last entry at or before `timestamp`: no record before it has a greater timestamp."""
+        at = bisect_right(self.timestamps, timestamp)
+        return (self.timestamps[at - 1], self.base_offset + self.offsets[at - 1]) if at else (-1, self.base_offset)
+
+    def floor_in_file(self, files: Files, timestamp: int) -> tuple[int, int]:
+        """Looks up as `floor` does, in the file; the caller must check the entry against the log."""
+        entry = floor_entry(files, self.path, _TIME_ENTRY, 0, timestamp)
+        return (entry[0], self.base_offset + entry[1]) if entry is not None else (-1, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        relative = offset - self.base_offset
+        entries = bisect_right(self.offsets, relative - 1) if relative > 0 else 0
+        del self.timestamps[entries:], self.offsets[entries:]
+        if self._saved > entries:
+            self._saved, self._cut = entries, True
+
+    def save(self, files: Files) -> bool:
+        """Writes new entries to the file; returns False if there were none. Appends may run meanwhile on another thread."""
+        end = len(self.offsets)
+        start = max(self._saved, 0)
+        if self._cut:
+            files.truncate(self.path, start * TIME_ENTRY_BYTES)
+            self._cut = False
+        elif end == self._saved:
+            return False
+        timestamps, offsets = self.timestamps[start:end], self.offsets[start:end]
+        _to_big_endian(timestamps)
+        _to_big_endian(offsets)
+        halves, mixed = array("I", timestamps.tobytes()), array("I", bytes(TIME_ENTRY_BYTES * len(offsets)))
+        mixed[0::3], mixed[1::3], mixed[2::3] = halves[0::2], halves[1::2], offsets
+        data = mixed.tobytes()
+        if self._saved < 0:
+            files.write_atomic(self.path, data, sync=False)
+        else:
+            files.pwrite(self.path, start * TIME_ENTRY_BYTES, data)
+        self._saved = end
+        return True
+
+    def last_in_file(self, files: Files) -> tuple[int, int] | None:
+        """Returns (timestamp, offset) of the last entry in the file; None if it is empty or damaged."""
+        size = files.size(self.path)
+        if not size or size % TIME_ENTRY_BYTES:
+            return None
+        timestamp, relative = _TIME_ENTRY.unpack(files.pread(self.path, size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES))
+        return (timestamp, self.base_offset + relative) if timestamp >= 0 and relative >= 0 else None
+
+    def load(self, files: Files, last_offset: int) -> None:
+        """Reads the file.
+
+        Raises:
+            CorruptFile: missing, not a whole number of entries, not growing, or beyond `last_offset`.
+        """
+        data = files.read(self.path)
+        if data is None:
+            raise CorruptFile(self.path, "the time index file is missing")
+        if len(data) % TIME_ENTRY_BYTES:
+            raise CorruptFile(self.path, f"{len(data)} bytes are no whole number of {TIME_ENTRY_BYTES}-byte entries")
+        mixed = array("I", data)
+        halves = array("I", bytes(8 * (len(data) // TIME_ENTRY_BYTES)))
+        halves[0::2], halves[1::2], offsets = mixed[0::3], mixed[1::3], mixed[2::3]
+        timestamps = array("q", halves.tobytes())
+        _to_big_endian(timestamps)
+        _to_big_endian(offsets)
+        if timestamps and not (timestamps[0] >= 0 and _grows(timestamps) and _grows(offsets, strictly=False)):
+            raise CorruptFile(self.path, "entries are out of order")
+        if offsets and self.base_offset + offsets[-1] > last_offset:
+            raise CorruptFile(self.path, f"offset {self.base_offset + offsets[-1]} is not in the segment")
+        if timestamps and timestamps[0] == offsets[0] == 0:
+            raise CorruptFile(self.path, "begins with zeros: a page was lost")
+        self.timestamps, self.offsets, self._saved, self._cut = timestamps, offsets, len(timestamps), False
+
+    def clear(self) -> None:
+        self.timestamps, self.offsets, self._saved, self._cut = array("q"), array("I"), -1, False
+
+
+def _to_big_endian(numbers: array[int]) -> None:
+    if sys.byteorder == "little":
+        numbers.byteswap()
+
+
+def _grows(numbers: array[int], strictly: bool = True) -> bool:
+    return all(map(lt if strictly else le, numbers, islice(numbers, 1, None)))

@@ -1,0 +1,40 @@
+"""The form of the pages: prose ends at 120 columns, as code does, and each link leads to a file that is there."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from tests.rules.prose import filled
+from tests.rules.sources import ROOT
+from tests.rules.test_docs import pages, read
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", pages())
+def test_prose_ends_at_the_width_of_code(page: str) -> None:
+    text = read(page)
+    expected = "\n".join(filled(text))
+    if os.environ.get("UPDATE") == "1":
+        (ROOT / page).write_text(expected)
+    assert (ROOT / page).read_text() == expected, (
+        f"fill the long lines of {page} with `UPDATE=1 .venv/bin/python -m pytest tests/rules/test_pages.py`"
+    )
+
+
+@pytest.mark.parametrize("page", pages())
+def test_each_link_leads_to_a_file(page: str) -> None:
+    folder = (ROOT / page).parent
+    missing = [link for link in LINK.findall(read(page)) if "://" not in link and not (folder / link).exists()]
+    assert not missing, f"{page} links to what is not there: {missing}"
+
+
+def test_a_long_paragraph_is_filled_and_rows_and_code_are_kept() -> None:
+    word = "word " * 30
+    text = f"| {word}|\n\n{word}\n- {word}`a b`\n  {word}\n\n```\n{word}\n```"
+    lines = list(filled(text))
+    assert [len(line) for line in lines if line.startswith(("|", "word"))] == [153, 119, 29, 150]
+    assert [line[:3] for line in lines[4:7]] == ["- w", "  w", "  w"]

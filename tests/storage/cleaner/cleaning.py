@@ -1,0 +1,39 @@
+"""Drives the log cleaner in this process, a step at a time: what `broker.compaction` does with a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from ottla.protocol.work import Errand
+from ottla.storage.cleaner.cleaner import Advance, Begin, Step
+from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
+from ottla.storage.files import Files
+
+
+def steps_done(steps: Generator[Step, Progress | None, object], files: Files) -> Generator[Step, None, object]:
+    """Does each step and yields it afterwards; what a step raises is thrown into the cleaner, as a driver must do."""
+    work: CleaningPass | None = None
+    answer: Progress | None = None
+    failure: BaseException | None = None
+    try:
+        while True:
+            try:
+                step = steps.send(answer) if failure is None else steps.throw(failure)
+            except StopIteration as end:
+                return end.value
+            answer = failure = None
+            try:
+                match step:
+                    case Begin(job):
+                        work = CleaningPass(files, job)
+                    case Advance(first_base):
+                        assert work is not None
+                        answer = work.advance(first_base)
+                    case Errand(_, function):
+                        function()
+            except BaseException as error:
+                failure = error
+            else:
+                yield step
+    finally:
+        steps.close()

@@ -1,0 +1,322 @@
+"""What an append asks of the file system that may be done on another thread first, so that the event loop does not wait for it."""
+
+from __future__ import annotations
+
+import copy
+import errno
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.work import TooLong, Turn
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.files import OsFiles
+from ottla.storage.log.log import Log
+from ottla.storage.log.preparation import Prepared
+from ottla.storage.log.roll import FILES_AHEAD
+from ottla.storage.producers.snapshot_format import decode
+from tests.storage.directories.test_logs import FILES, A, B, formatted, opened
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
+
+NO_TIMESTAMP = -1
+
+
+class Syncs(OsFiles):
+    """Counts what the calling thread waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directories = 0
+        self.created: list[str] = []
+
+    def sync_dir(self, path: str) -> None:
+        self.directories += 1
+        super().sync_dir(path)
+
+    def create(self, path: str) -> None:
+        self.created.append(path)
+        super().create(path)
+
+    def make_dirs(self, path: str) -> None:
+        self.created.append(path)
+        super().make_dirs(path)
+
+
+class Full(OsFiles):
+    """A disk that has room for directories only."""
+
+    def pwrite(self, path: str, offset: int, data: bytes) -> None:
+        raise DiskFull(path, OSError(errno.ENOSPC, "no room"))
+
+
+def from_a_client(log: Log, records: bytes, prepared: Prepared | Turn) -> int:
+    return log.append(records, leader_epoch=0, now_ms=NOW_MS, prepared=prepared).first_offset
+
+
+def prepared_by_errand(log: Log, records: bytes) -> Prepared:
+    """As `broker.long_work` does, which calls what is asked for on a worker."""
+    work = log.prepare(memoryview(records), NOW_MS, Turn())
+    try:
+        while True:
+            asked = next(work)
+            if asked is not None:
+                asked()
+    except StopIteration as end:
+        assert isinstance(end.value, Prepared)
+        return end.value
+
+
+def test_a_clients_first_record_makes_no_file_on_the_loop(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    log = logs.create("orders", 0, A, LogConfig())
+    files = log.files = Syncs()
+    with pytest.raises(TooLong):
+        from_a_client(log, batch(), Turn())
+    assert not files.created and not log.partition_dir.exists
+    done = prepared_by_errand(log, batch())
+    assert log.partition_dir.exists
+    files.created.clear()
+    assert from_a_client(log, batch(), done) == 0
+    assert not files.created
+    assert from_a_client(log, batch(fill=1), Turn()) == 1, "the second one takes no detour"
+
+
+def test_the_first_record_of_a_topic_makes_the_files_of_its_next_partitions_too(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    of_topic = [logs.create("orders", index, A, LogConfig()) for index in range(2 * FILES_AHEAD)]
+    other = logs.create("other", 0, B, LogConfig())
+    gone = of_topic[1]
+    logs.delete(A, 1)
+    prepared_by_errand(of_topic[0], batch())
+    assert [log.partition for log in logs if log.partition_dir.exists] == [0, *range(2, FILES_AHEAD)]
+    assert not (tmp_path / "orders-1").exists() and not gone.partition_dir.exists and not other.partition_dir.exists
+    assert from_a_client(of_topic[2], batch(), Turn()) == 0, "its first record takes no detour"
+    prepared_by_errand(of_topic[-1], batch())
+    assert all(log.partition_dir.exists for log in logs if log is not other)
+
+
+def test_a_full_disk_beside_the_first_record_of_a_topic_is_no_failure_of_that_record(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    log, full = (logs.create("orders", index, A, LogConfig()) for index in range(2))
+    full.files = Full()
+    assert from_a_client(log, batch(), prepared_by_errand(log, batch())) == 0
+    assert not full.partition_dir.exists and full.failure is None
+    full.files = log.files
+    assert from_a_client(full, batch(), prepared_by_errand(full, batch())) == 0
+
+
+def test_a_clients_roll_syncs_nothing_on_the_loop_and_the_next_flush_syncs_its_name(tmp_path: Path) -> None:
+    files = Syncs()
+    log = open_at(tmp_path, SMALL, files=files)
+    written, asked = b"", 0
+    for i in range(60):
+        records, before = batch(fill=i), files.directories
+        try:
+            from_a_client(log, records, Turn())
+        except TooLong:
+            asked += 1
+            done = prepared_by_errand(log, records)
+            assert files.directories == before + 1
+            from_a_client(log, records, done)
+            before += 1
+        assert files.directories == before
+        written = read_all(log)
+    assert asked == len(log.segments) - 1 > 3
+    before = files.directories
+    log.flush()
+    assert (files.directories > before, log.durability.rolls_synced) == (True, log.durability.rolls)
+    assert read_all(open_at(tmp_path)) == written
+
+
+def test_a_clients_roll_by_time_syncs_nothing_on_the_loop_either(tmp_path: Path) -> None:
+    """The partitions of a topic roll together after segment.ms: one Produce for fifty of them waited for fifty syncs."""
+    files = Syncs()
+    log = open_at(tmp_path, LogConfig(segment_ms=60_000), files=files)
+    append(log, batch())
+    late, before = batch(timestamp=NOW_MS + 120_000), files.directories
+    with pytest.raises(TooLong):
+        from_a_client(log, late, Turn())
+    done = prepared_by_errand(log, late)
+    assert files.directories == before + 1
+    assert from_a_client(log, late, done) == 1
+    assert (len(log.segments), files.directories) == (2, before + 1)
+
+
+def test_a_roll_that_could_not_ask_syncs_by_itself(tmp_path: Path) -> None:
+    files = Syncs()
+    log = open_at(tmp_path, SMALL, files=files)
+    while len(log.segments) < 3:
+        append(log, batch())
+    assert files.directories == 2
+
+
+def test_a_length_that_was_synced_before_the_file_grew_does_not_count(tmp_path: Path) -> None:
+    files = Syncs()
+    log = open_at(tmp_path, LogConfig(segment_bytes=100_000), files=files)
+    append(log, batch(size=1000))
+    log.flush()
+    assert log.segments.active.length_synced
+    while log.segments.active.size < 20_000:
+        append(log, batch(size=1000))
+    assert not log.segments.active.length_synced
+
+
+def test_a_reopened_segment_has_no_length_that_was_synced(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    while len(log.segments) < 2:
+        append(log, batch())
+    log.flush()
+    log.truncate_to(3)
+    append(log, batch())
+    assert not log.segments.active.length_synced
+
+
+def test_an_errand_that_fails_leaves_the_refusal_to_the_append(tmp_path: Path) -> None:
+    formatted(tmp_path / "data")
+    logs = opened(tmp_path / "data")
+    log = logs.create("orders", 0, A, LogConfig())
+
+    class Failing(OsFiles):
+        def make_dirs(self, path: str) -> None:
+            raise StorageFailure(path, "it cannot")
+
+    log.files = Failing()
+    done = prepared_by_errand(log, batch())
+    with pytest.raises(StorageFailure):
+        from_a_client(log, batch(), done)
+    assert log.failure is not None
+
+
+def test_a_log_deleted_before_its_errand_gets_no_files(tmp_path: Path) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    log = logs.create("orders", 0, A, LogConfig())
+    errand = log.errand(100, 0, NO_TIMESTAMP, NOW_MS)
+    assert errand is not None
+    logs.delete(A, 0, NOW_MS)
+    errand()
+    assert not log.partition_dir.exists and not FILES.exists(log.directory)
+
+
+def of_producer(producer_id: int, sequence: int = 0) -> bytes:
+    return batch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def test_a_roll_writes_the_state_of_few_producers_and_leaves_that_of_many_to_the_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
+    log = open_at(tmp_path)
+    for producer_id in range(10):
+        append(log, of_producer(producer_id))
+    log.roll(NOW_MS)
+    assert (tmp_path / f"{10:020d}.snapshot").exists()
+    append(log, of_producer(10))
+    few = log.roll(NOW_MS)
+    assert (few, list(log.snapshots.frozen)) == (11, [11])
+    assert not (tmp_path / f"{11:020d}.snapshot").exists()
+    expected = copy.deepcopy(list(log.producers))
+    for producer_id in range(11):
+        append(log, of_producer(producer_id, 1))
+    log.flush()
+    assert not log.snapshots.frozen
+    path = str(tmp_path / f"{11:020d}.snapshot")
+    assert decode(path, FILES.read(path) or b"") == expected, "as they were when the segment was rolled"
+    again = open_at(tmp_path, recovery_point=log.recovery_point)
+    assert 11 in again.snapshots.offsets
+    assert list(again.producers) == list(log.producers)
+
+
+def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 0)
+    log = open_at(tmp_path)
+    for producer_id in range(4):
+        append(log, of_producer(producer_id))
+        log.snapshot_producers()
+    assert list(log.snapshots.frozen) == [1, 2, 3, 4]
+    log.truncate_to(2)
+    log.flush()
+    assert [path.name for path in sorted(tmp_path.glob("*.snapshot"))] == [f"{1:020d}.snapshot", f"{2:020d}.snapshot"]
+
+
+class SnapshotReads(OsFiles):
+    """Counts reads of producer snapshots."""
+
+    snapshots = 0
+
+    def read(self, path: str) -> bytes | None:
+        self.snapshots += path.endswith(".snapshot")
+        return super().read(path)
+
+
+def of_many_producers(directory: Path) -> tuple[Log, SnapshotReads]:
+    """A snapshot at 12, and batches of the same producers behind it."""
+    files = SnapshotReads()
+    log = open_at(directory, files=files)
+    for producer_id in range(12):
+        append(log, of_producer(producer_id))
+    log.flush()
+    log.snapshot_producers()
+    log.flush()
+    assert 12 in log.snapshots.offsets
+    for producer_id in range(6):
+        append(log, of_producer(producer_id, 1))
+    return log, files
+
+
+def test_a_truncation_takes_over_the_producers_that_its_errand_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
+    log, files = of_many_producers(tmp_path)
+    errand = log.truncation_errand(15)
+    assert errand is not None
+    before = (log.log_end_offset, copy.deepcopy(list(log.producers)))
+    decoded = errand()
+    assert (log.log_end_offset, list(log.producers)) == before, "it only reads"
+    files.snapshots = 0
+    assert log.truncate_to(15, decoded)
+    assert files.snapshots == 0
+    assert list(log.producers) == list(open_at(tmp_path).producers)
+    assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
+
+
+def test_what_an_errand_has_read_does_not_count_behind_another_truncation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another snapshot of that offset may have been written since."""
+    monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
+    log, _ = of_many_producers(tmp_path)
+    errand = log.truncation_errand(15)
+    assert errand is not None
+    stale = errand()
+    log.truncate_to(11)
+    append(log, of_producer(99))
+    log.snapshot_producers()
+    log.flush()
+    assert 12 in log.snapshots.offsets
+    append(log, of_producer(99, 1))
+    log.truncate_to(12, stale)
+    assert {state.producer_id for state in log.producers} == {*range(11), 99}
+
+
+def test_a_damaged_snapshot_is_found_by_the_truncation_that_follows_its_errand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
+    log, _ = of_many_producers(tmp_path)
+    (tmp_path / f"{12:020d}.snapshot").write_bytes(b"damaged")
+    errand = log.truncation_errand(15)
+    assert errand is not None
+    log.truncate_to(15, errand())
+    assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
+    assert 12 not in log.snapshots.offsets
+
+
+def test_few_producers_are_read_by_the_truncation_itself(tmp_path: Path) -> None:
+    log, _ = of_many_producers(tmp_path)
+    assert log.truncation_errand(15) is None

@@ -1,0 +1,133 @@
+"""Flushes whose system calls run on a worker while the log goes on: what counts when they end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.storage.errors import StorageFailure
+from ottla.storage.files import OsFiles
+from ottla.storage.log.log import Log
+from ottla.storage.producers import producer_snapshots, snapshot_format
+from ottla.storage.producers.producer_snapshots import PRODUCERS_AT_ONCE
+from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at
+
+
+def grow(log: Log, count: int, **producer: int) -> None:
+    for _ in range(count):
+        append(log, batch(**producer))
+
+
+def flush_around(log: Log, meanwhile: str) -> bool:
+    """A flush whose job begins before a truncation; the worker takes it up before or after that."""
+    job = log.begin_flush()
+    assert job is not None
+    if meanwhile == "before it runs":
+        log.truncate_to(40)
+    job.run()
+    if meanwhile == "after it ran":
+        log.truncate_to(40)
+    return log.end_flush(job, NOW_MS)
+
+
+@pytest.mark.parametrize("meanwhile", ["before it runs", "after it ran"])
+def test_a_flush_that_began_before_a_truncation_does_not_count(tmp_path: Path, meanwhile: str) -> None:
+    """Else what is appended in place of the truncated batches would count as synced: with flush.messages=1 it is acknowledged."""
+    log = open_at(tmp_path)
+    grow(log, 50)
+    assert not flush_around(log, meanwhile)
+    assert log.recovery_point <= log.log_end_offset == 40
+    grow(log, 5)
+    before = log.recovery_point
+    log.flush(NOW_MS)
+    assert before <= 40 and log.recovery_point == 45
+    log.close(clean=True)
+    again = open_at(tmp_path, clean=True)
+    assert again.log_end_offset == 45
+
+
+def test_what_is_appended_while_a_flush_runs_belongs_to_the_next(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    grow(log, 3)
+    job = log.begin_flush()
+    assert job is not None
+    grow(log, 2)
+    job.run()
+    assert log.end_flush(job, NOW_MS) and log.recovery_point == 3
+
+
+def test_two_flushes_of_one_log_keep_the_snapshot_that_the_first_has_written(tmp_path: Path) -> None:
+    """Both began before either ran, as those of flush.ms and of flush.messages may. The second removed the file of the first."""
+    log = open_at(tmp_path)
+    for producer_id in range(PRODUCERS_AT_ONCE + 1):
+        grow(log, 1, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    log.snapshot_producers()
+    first, second = log.begin_flush(), log.begin_flush()
+    assert first is not None and second is not None
+    for job in (first, second):
+        job.run()
+    for job in (first, second):
+        assert log.end_flush(job, NOW_MS)
+    end = log.log_end_offset
+    assert log.snapshots.offsets.count(end) == 1 and (Path(log.directory) / f"{end:020}.snapshot").exists()
+    log.close(clean=True)
+
+
+def test_a_snapshot_that_was_written_of_a_truncated_end_is_removed(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    for producer_id in range(PRODUCERS_AT_ONCE + 1):
+        grow(log, 1, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    log.snapshot_producers()
+    end, job = log.log_end_offset, log.begin_flush()
+    assert job is not None
+    job.run()
+    log.truncate_to(end - 1)
+    assert not log.end_flush(job, NOW_MS)
+    assert end not in log.snapshots.offsets and not (Path(log.directory) / f"{end:020}.snapshot").exists()
+
+
+def test_a_snapshot_that_another_flush_has_written_again_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two flushes wrote it of a truncated end, and ends while the file is already the second one's."""
+    monkeypatch.setattr(producer_snapshots, "PRODUCERS_AT_ONCE", 0)
+    log = open_at(tmp_path)
+    jobs = []
+    for sequence in range(2):
+        grow(log, 1, producer_id=7, producer_epoch=sequence, base_sequence=0)
+        log.snapshot_producers()
+        job = log.begin_flush()
+        assert job is not None
+        job.run()
+        jobs.append(job)
+        if not sequence:
+            log.truncate_to(0)
+    first, second = jobs
+    assert not log.end_flush(first, NOW_MS)
+    assert log.end_flush(second, NOW_MS)
+    file = Path(log.directory) / f"{1:020}.snapshot"
+    assert log.snapshots.offsets == [1] and file.exists()
+    [state] = snapshot_format.decode(str(file), file.read_bytes())
+    assert (state.producer_id, state.epoch) == (7, 1)
+    log.close(clean=True)
+
+
+def test_a_failure_of_the_disk_takes_the_log_offline_when_the_flush_ends(tmp_path: Path) -> None:
+    """The worker keeps it: on_failure changes what belongs to the log's own thread."""
+    log = open_at(tmp_path)
+    failures: list[StorageFailure] = []
+    log.on_failure = failures.append
+    grow(log, 3)
+    job = log.begin_flush()
+    assert job is not None
+    log.epochs._files = Broken()
+    log.epochs.assign(7, log.log_end_offset)
+    job.run()
+    assert not failures
+    with pytest.raises(StorageFailure, match="sync"):
+        log.end_flush(job, NOW_MS)
+    assert len(failures) == 1 and log.failure is failures[0] and log.recovery_point == 0
+
+
+class Broken(OsFiles):
+    def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
+        raise StorageFailure(path, OSError(5, "sync"))

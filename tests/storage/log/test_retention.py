@@ -1,0 +1,88 @@
+"""Which segments go by time, by size, by the log start offset; and which never."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ottla.storage.config import LogConfig
+from ottla.storage.log.retention import SegmentFacts, segments_to_delete
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at
+
+KEEP = LogConfig(retention_ms=-1, retention_bytes=-1)
+# Four segments of 100 bytes and ten offsets each, with timestamps 100, 200, 300 and 400.
+SEGMENTS = [SegmentFacts(i * 10, (i + 1) * 10, 100, (i + 1) * 100) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("config", "start", "watermark", "now_ms", "gone"),
+    [
+        (KEEP, 0, 40, 10**15, 0),
+        (replace(KEEP, retention_ms=100), 0, 40, 300, 1),
+        (replace(KEEP, retention_ms=100), 0, 40, 301, 2),
+        (replace(KEEP, retention_ms=100), 0, 40, 10_000, 4),
+        (replace(KEEP, retention_ms=100), 0, 39, 10_000, 3),
+        (replace(KEEP, retention_ms=100), 0, 15, 10_000, 1),
+        (replace(KEEP, retention_ms=0), 0, 40, 100, 0),
+        (replace(KEEP, retention_bytes=400), 0, 40, 0, 0),
+        (replace(KEEP, retention_bytes=301), 0, 40, 0, 0),
+        (replace(KEEP, retention_bytes=300), 0, 40, 0, 1),
+        (replace(KEEP, retention_bytes=150), 0, 40, 0, 2),
+        (replace(KEEP, retention_bytes=0), 0, 40, 0, 4),
+        (KEEP, 9, 40, 0, 0),
+        (KEEP, 10, 40, 0, 1),
+        (KEEP, 39, 40, 0, 3),
+        (KEEP, 40, 40, 0, 3),
+        (replace(KEEP, retention_ms=1, cleanup_policy=("compact",)), 0, 40, 10**9, 0),
+        (replace(KEEP, retention_ms=1, cleanup_policy=("compact",)), 20, 40, 10**9, 2),
+        (replace(KEEP, retention_ms=1, cleanup_policy=("compact", "delete")), 0, 40, 10**9, 4),
+    ],
+)
+def test_how_many_segments_go(config: LogConfig, start: int, watermark: int, now_ms: int, gone: int) -> None:
+    found = segments_to_delete(SEGMENTS, config, log_start_offset=start, high_watermark=watermark, now_ms=now_ms)
+    assert found == gone
+
+
+def test_an_empty_active_segment_is_not_replaced_for_ever() -> None:
+    empty = [SegmentFacts(5, 5, 0, 0)]
+    config = replace(KEEP, retention_ms=1)
+    assert segments_to_delete(empty, config, log_start_offset=5, high_watermark=5, now_ms=10**9) == 0
+
+
+def test_a_log_past_its_retention_is_empty_and_goes_on_at_its_end(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    for i in range(30):
+        append(log, batch(fill=i))
+    log.advance_high_watermark(30)
+    segments = len(log.segments)
+    assert log.apply_retention(NOW_MS + SMALL.retention_ms + 1000) == segments
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (30, 30, 0)
+    assert append(log, batch()) == 30
+    assert sorted(path.name for path in tmp_path.glob("*.log")) == ["00000000000000000030.log"]
+    assert len(list(tmp_path.glob("*.log.deleted"))) == segments
+    assert not [path for path in tmp_path.glob("*.snapshot") if int(path.stem) < 30]
+
+
+def test_records_of_the_future_do_not_go_and_a_clock_that_went_back_removes_nothing(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    for i in range(30):
+        append(log, batch(fill=i))
+    log.advance_high_watermark(30)
+    assert log.apply_retention(0) == 0
+    assert log.apply_retention(-(10**12)) == 0
+    assert log.log_start_offset == 0
+
+
+def test_readers_keep_what_they_hold_when_its_segment_goes(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    for i in range(30):
+        append(log, batch(fill=i))
+    log.advance_high_watermark(30)
+    held = log.read(0, max_bytes=500).records
+    copy = bytes(held)
+    log.apply_retention(NOW_MS * 2)
+    for path in tmp_path.glob("*.deleted"):
+        path.unlink()
+    assert bytes(held) == copy
