@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ from ottla.controller.decisions.topics import create_topics, delete_topics
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
-from ottla.controller.metadata.snapshots import write_snapshot
+from ottla.controller.metadata.snapshots import writing_snapshot
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.raft.batches import CommittedBatch, committed_batches, control_bytes, data_batch
 from ottla.controller.raft.log_state import OffsetAndEpoch
@@ -151,21 +151,11 @@ def written(figures: Figures, directory: Path, image: MetadataImage) -> None:
     at = OffsetAndEpoch(image.offset + 1, 1)
     path = snapshots(directory).path(at)
     writer = SnapshotWriter(OsFiles(), path, at, last_contained_log_timestamp=0, kraft_version=0, voters=None, now_ms=0)
-    figures.turns("snapshot: written, without its sync", steps(write_snapshot(image, writer)))
+    figures.turns("snapshot: written, without its sync", writing_snapshot(image, writer))
     size = writer.freeze()
     figures.number("snapshot: MB", size / 1e6)
     shutil.copy(path, path + PART)
     figures.turns("snapshot: checked after a download", snapshots(directory).checking(at))
-
-
-def steps(work: Coroutine[Any, Any, None]) -> Iterator[None]:
-    """A coroutine that only waits for the next turn (`asyncio.sleep(0)`)."""
-    try:
-        while True:
-            work.send(None)
-            yield
-    except StopIteration:
-        pass
 
 
 def snapshots(directory: Path) -> Snapshots:

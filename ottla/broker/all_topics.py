@@ -16,8 +16,10 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.metadata.cluster import ClusterImage
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import TopicImage
+from ottla.protocol.work import Work
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
+from ottla.server.turns import begin_in_turns
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +61,7 @@ class _Pass:
         self.rows: Rows | None = None
         #: The image that `rows` encode, or will encode.
         self.image: MetadataImage | None = None
-        self.topics: Iterator[TopicImage] | None = None
-        #: The topic that is being encoded, and its encoded pieces so far.
-        self.topic: TopicImage | None = None
-        self.pieces: Iterator[bytes] = iter(())
-        self.made: list[bytes] = []
+        self.is_running = False
         self.waiting: list[Done] = []
         self.waiting_for_next: list[Done] = []
 
@@ -84,7 +82,7 @@ class AllTopics:
         if made is None:
             self._make_room()
             made = self._passes[view] = _Pass()
-        if made.topics is not None:
+        if made.is_running:
             (made.waiting if _is_same(made.image, image) else made.waiting_for_next).append(done)
         elif made.rows is not None and _is_same(made.image, image):
             done(made.rows)
@@ -94,7 +92,7 @@ class AllTopics:
 
     def _make_room(self) -> None:
         if len(self._passes) >= VIEWS_MAX:
-            idle = next((view for view, made in self._passes.items() if made.topics is None), None)
+            idle = next((view for view, made in self._passes.items() if not made.is_running), None)
             if idle is not None:
                 del self._passes[idle]
 
@@ -103,57 +101,50 @@ class AllTopics:
         if made.encode is None or made.cluster is not image.cluster:
             made.cluster, made.encode = image.cluster, self._encode_for(view)
             made.kept.clear()
-        made.image, made.topics, made.rows, made.topic = image, iter(image.topics), None, None
-        self._step(view, made)
+        made.image, made.rows, made.is_running = image, None, True
+        begin_in_turns(self._clock, self._encode(view, made))
 
-    def _step(self, view: View, made: _Pass) -> None:
-        """Run the pass for one turn of the event loop."""
+    def _encode(self, view: View, made: _Pass) -> Work[None]:
         try:
-            is_done = self._encode_some(made)
+            yield from self._encode_topics(made)
         except Exception:
             log.exception("Topics could not be encoded for %s", view)
             del self._passes[view]
             for done in [*made.waiting, *made.waiting_for_next]:
                 isolated(done, None)
             return
-        if is_done:
-            self._end(view, made)
-        else:
-            self._clock.call_later(0, lambda: self._step(view, made))
+        self._end(view, made)
 
     @staticmethod
-    def _encode_some(made: _Pass) -> bool:
-        assert made.topics is not None and made.encode is not None
+    def _encode_topics(made: _Pass) -> Work[None]:
+        assert made.image is not None and made.encode is not None
         left = PARTITIONS_PER_TURN * KEPT_PER_PARTITION
-        while left > 0:
-            if made.topic is None:
-                topic = next(made.topics, None)
-                if topic is None:
-                    return True
-                left -= 1
-                known = made.kept.get(topic.id)
-                if known is not None and known[0] is topic:
-                    continue
-                made.topic, made.pieces, made.made = topic, made.encode(topic), []
-            piece = next(made.pieces, None)
-            if piece is None:
-                made.kept[made.topic.id] = (made.topic, b"".join(made.made))
-                made.topic = None
-            else:
-                made.made.append(piece)
-                left -= min(len(made.topic.partitions), PARTITIONS_PER_TURN) * KEPT_PER_PARTITION
-        return False
+        for topic in made.image.topics:
+            known = made.kept.get(topic.id)
+            left -= 1
+            if known is None or known[0] is not topic:
+                pieces = []
+                for piece in made.encode(topic):
+                    pieces.append(piece)
+                    left -= min(len(topic.partitions), PARTITIONS_PER_TURN) * KEPT_PER_PARTITION
+                    if left <= 0:
+                        yield None
+                        left = PARTITIONS_PER_TURN * KEPT_PER_PARTITION
+                made.kept[topic.id] = (topic, b"".join(pieces))
+            if left <= 0:
+                yield None
+                left = PARTITIONS_PER_TURN * KEPT_PER_PARTITION
 
     def _end(self, view: View, made: _Pass) -> None:
         assert made.image is not None
         made.kept = {topic.id: made.kept[topic.id] for topic in made.image.topics}
         topics = [(topic.name, encoded) for topic, encoded in made.kept.values()]
         made.rows = rows = Rows(topics, b"".join([encoded for _, encoded in topics]))
-        made.topics = None
+        made.is_running = False
         waiting, made.waiting, made.waiting_for_next = made.waiting, made.waiting_for_next, []
         for done in waiting:
             isolated(done, rows)
-        if made.waiting and made.topics is None:
+        if made.waiting and not made.is_running:
             self._begin(view, made)
 
 

@@ -11,7 +11,9 @@ import logging
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.protocol.work import Errand
+from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
+from ottla.server.turns import run_in_turns
 from ottla.server.worker_process import WorkerEnded, WorkerProcess
 from ottla.server.world import World
 from ottla.storage.cleaner.cleaner import Advance, Begin, Cleaner, PassEnded, Step
@@ -60,21 +62,11 @@ class LogCleaner:
         cleaner.memory_bytes = self._configs["log.cleaner.dedupe.buffer.size"]
         cleaner.load_factor = self._configs["log.cleaner.io.buffer.load.factor"]
         steps = cleaner.run(self._world.clock.wall_ms())
-        answer: Progress | None = None
-        failure: Exception | None = None
         self._began = None
         try:
-            while True:
-                try:
-                    step = steps.send(answer) if failure is None else steps.throw(failure)
-                except StopIteration as end:
-                    self._log_duration()
-                    return bool(end.value)
-                answer = failure = None
-                try:
-                    answer = await self._do(step)
-                except Exception as error:
-                    failure = error
+            worked = await run_in_turns(self._world.clock, steps, do=self._do)
+            self._log_duration()
+            return worked
         except BaseException:
             await (
                 self._process.close()
@@ -102,7 +94,7 @@ class LogCleaner:
             case Errand(directory, function):
                 await self._world.workers.on_disk(directory, Priority.CHECKPOINT, function)
             case _:
-                await asyncio.sleep(0)
+                await pause(self._world.clock, 0)
         return None
 
     async def _advance(self, first_base: int) -> Progress:

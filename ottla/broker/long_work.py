@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import RELEASE, Errand, Turn, Work
+from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply
@@ -28,26 +29,6 @@ from ottla.server.world import World
 T = TypeVar("T")
 S = TypeVar("S")
 logger = logging.getLogger(__name__)
-
-
-async def in_turns(world: World, work: Work[T], priority: Priority) -> T:
-    """Runs a scheduled task of the node, which asks for turns of the loop and for errands, and returns its result."""
-    failure: Exception | None = None
-    while True:
-        try:
-            asked = work.send(None) if failure is None else work.throw(failure)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        failure = None
-        try:
-            if asked is None:
-                await asyncio.sleep(0)
-            else:
-                assert isinstance(asked, Errand)
-                await world.workers.on_disk(asked.directory, priority, asked.run)
-        except Exception as error:  # the task decides which of its failures end it
-            failure = error
 
 
 class LongWork:
@@ -94,7 +75,7 @@ class LongWork:
             while not is_abandoned():
                 answer = fault = None
                 if asked is None:
-                    await asyncio.sleep(0)
+                    await pause(self._world.clock, 0)
                 elif asked is RELEASE:
                     if holds:
                         holds = False

@@ -8,18 +8,19 @@ layer itself takes a failed directory offline.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Never
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.full_disks import LOOK_MS, FullDisks
-from ottla.broker.long_work import in_turns
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.replicas import Replicas
+from ottla.protocol.work import Errand
 from ottla.server.clock import TimerHandle
 from ottla.server.disk_queue import Priority
+from ottla.server.turns import run_in_turns
 from ottla.server.world import World
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.logs import Logs
@@ -152,7 +153,12 @@ class ScheduledTasks:
 
     async def _retain_in(self, directory: LogDir) -> None:
         work = retaining(self._logs, directory, self._world.clock.wall_ms())
-        for changed in await in_turns(self._world, work, Priority.RETENTION):
+        workers = self._world.workers
+
+        def run(errand: Errand) -> Awaitable[object]:
+            return workers.on_disk(errand.directory, Priority.RETENTION, errand.run)
+
+        for changed in await run_in_turns(self._world.clock, work, do=run):
             partition = self._replicas.get(changed.topic, changed.partition)
             if partition is not None and partition.log is changed:
                 partition.wake_fetches()  # a Fetch response contains the log start offset

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -36,6 +37,7 @@ from ottla.protocol.internal_topics.metadata_records import AbortTransactionReco
 from ottla.protocol.work import Work
 from ottla.server.clock import Clock
 from ottla.server.network.reply import Reply
+from ottla.server.turns import begin_in_turns
 
 log = logging.getLogger(__name__)
 
@@ -107,14 +109,15 @@ class Controller:
         """Handles a leader change. This node becomes leader only after everything before its epoch is committed and loaded."""
         if self.is_active:
             self._deactivate()
-        self.leader_id, self.epoch, self._indexing = leader_id, epoch, None
+        self.leader_id, self.epoch = leader_id, epoch
+        self._stop_indexing()
         former_id = self._last_leader_id
         if leader_id >= 0:
             self._last_leader_id = leader_id
             self.leaders += 1
         if leader_id == self.node_id:
-            self._indexing = ClusterIndex.building(self.loader.image)
-            self._go_on(self._indexing, self.loader.image, former_id)
+            indexing = self._indexing = ClusterIndex.building(self.loader.image)
+            begin_in_turns(self.clock, self._index(indexing, self.loader.image, former_id))
 
     def committed(self) -> None:
         """The loader has published what is committed: answer those who waited for it."""
@@ -165,9 +168,17 @@ class Controller:
         of them. What it raises in the first turn is the caller's, later it is the answer.
         """
         reply: Reply[T] = Reply()
-        state = self.state
-        self._answer_in_turns(reply, state, decide, self._decided(state, decide))
+        begin_in_turns(
+            self.clock, self._deciding(self.state, decide), partial(self._answer, reply), partial(_answer_error, reply)
+        )
         return reply
+
+    def _deciding(self, state: ControlState, decide: Decide[T | None]) -> Work[T]:
+        while (response := self._decided(state, decide)) is None:
+            yield None
+            if self._state is not state:
+                raise self.not_controller()  # the term is over, and what was decided in it may be lost
+        return response
 
     def _decided(self, state: ControlState, decide: Decide[T]) -> T:
         """The response; what led to it is appended and replayed."""
@@ -184,35 +195,13 @@ class Controller:
         else:
             reply.complete(response)
 
-    def _answer_in_turns(
-        self, reply: Reply[T], state: ControlState, decide: Decide[T | None], response: T | None
-    ) -> None:
-        if response is not None:
-            self._answer(reply, response)
-            return
-
-        def next_turn() -> None:
-            try:
-                if self._state is not state:
-                    raise self.not_controller()  # the term is over, and what was decided in it may be lost
-                following = self._decided(state, decide)
-            except Exception as error:
-                if not isinstance(error, KafkaError):
-                    log.exception("A decision in turns failed")
-                    error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-                reply.complete(error)
-            else:
-                self._answer_in_turns(reply, state, decide, following)
-
-        self.clock.call_later(0, next_turn)
-
     def resign(self) -> None:
         """Hand the leadership over before stopping."""
         if self.is_active:
             self._log.resign(self.epoch)
 
     def stop(self) -> None:
-        self._indexing = None
+        self._stop_indexing()
         if self.is_active:
             self._deactivate()
 
@@ -268,22 +257,23 @@ class Controller:
             if broker is not None:
                 self.heartbeats.register(broker_id, broker.fenced, now_ms)
 
-    def _go_on(self, indexing: Work[ClusterIndex], of: MetadataImage, former_id: int) -> None:
-        """Build one slice of the index of `of`. Until it is complete, only the quorum's own records are appended."""
+    def _stop_indexing(self) -> None:
+        if self._indexing is not None:
+            self._indexing.close()
+            self._indexing = None
+
+    def _index(self, indexing: Work[ClusterIndex], of: MetadataImage, former_id: int) -> Work[None]:
+        """Build the index of `of`. Until it is complete, only the quorum's own records are appended."""
+        index = yield from indexing
         if indexing is not self._indexing:
             return  # the leadership was lost meanwhile
+        self._indexing = None
         try:
-            next(indexing)
-        except StopIteration as end:
-            self._indexing = None
-            try:
-                assert self.loader.image.topics is of.topics, "partitions changed between election and activation"
-                self._activate(end.value, former_id)
-            except Exception:
-                log.exception("Node %d was elected, and cannot be the active controller: it resigns", self.node_id)
-                self._log.resign(self.epoch)
-        else:
-            self.clock.call_later(0, lambda: self._go_on(indexing, of, former_id))
+            assert self.loader.image.topics is of.topics, "partitions changed between election and activation"
+            self._activate(index, former_id)
+        except Exception:
+            log.exception("Node %d was elected, and cannot be the active controller: it resigns", self.node_id)
+            self._log.resign(self.epoch)
 
     def _activate(self, index: ClusterIndex, former_id: int) -> None:
         image = self.loader.image
@@ -314,13 +304,6 @@ class Controller:
             return  # the leadership went as it came: leader_changed follows
         self.on_activated()
 
-    def _empty_later(self, emptying: Work[None]) -> None:
-        def some() -> None:
-            if next(emptying, emptying) is None:
-                self._empty_later(emptying)
-
-        self.clock.call_later(0, some)
-
     def set_bootstrap(self, records: Iterable[MetadataRecord]) -> None:
         """Write the records that a new cluster begins with, if its directory was formatted with other values than the defaults."""
         self._bootstrap = completed(list(records), self.settings.min_insync_replicas)
@@ -329,7 +312,8 @@ class Controller:
         log.info("Node %d is no longer the active controller (epoch %d)", self.node_id, self.epoch)
         self.is_active = False
         if self._state is not None:
-            self._empty_later(self._state.index.emptying())
+            emptying = self._state.index.emptying()
+            self.clock.call_later(0, lambda: begin_in_turns(self.clock, emptying))
         self._state = None
         self.loader.appended.clear()
         waiting, self._waiting = self._waiting, deque()
@@ -337,3 +321,10 @@ class Controller:
         error = self.not_controller()
         for lost in waiting:
             lost.reply.complete(error)
+
+
+def _answer_error(reply: Reply[T], error: Exception) -> None:
+    if not isinstance(error, KafkaError):
+        log.error("A decision in turns failed", exc_info=error)
+        error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    reply.complete(error)

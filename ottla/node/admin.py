@@ -27,21 +27,31 @@ from ottla.server.metrics import Registry
 from ottla.server.world import World
 
 ADMIN_LISTENER = "ottla.admin.listener"
+METRICS_PORT = "ottla.metrics.port"
 
 
-def admin_server(node: NodeState) -> AdminServer | None:
-    """Return None if no admin listener is configured."""
-    text = node.config.own[ADMIN_LISTENER]
-    if not text:
-        return None
+def admin_servers(node: NodeState) -> list[AdminServer]:
+    """Return a server for each of the two properties that is set: they say where the same pages are served."""
+    addresses = []
+    if text := node.config.own[ADMIN_LISTENER]:
+        addresses.append(_address(text))
+    if (metrics_port := node.config.own[METRICS_PORT]) is not None:
+        addresses.append(("127.0.0.1", metrics_port))
+    if addresses:
+        node.metrics.add(LoopMetrics(node.world.clock))
+    in_sync = InSyncOnce()
+    return [
+        AdminServer(node.world, host, port, node.metrics, lambda: live(node), lambda: ready(node, in_sync))
+        for host, port in addresses
+    ]
+
+
+def _address(text: str) -> tuple[str, int]:
     try:
-        host, port = read_address(text)
+        return read_address(text)
     except ValueError as error:
         message = f"Invalid value {text} for configuration {ADMIN_LISTENER}: {error}"
         raise ConfigError(ADMIN_LISTENER, text, str(error), f"{ADMIN_LISTENER}=0.0.0.0:9644", message=message) from None
-    node.metrics.add(LoopMetrics(node.world.clock))
-    in_sync = InSyncOnce()
-    return AdminServer(node.world, host, port, node.metrics, lambda: live(node), lambda: ready(node, in_sync))
 
 
 def add_metadata_sources(

@@ -24,7 +24,7 @@ from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.quota_publisher import QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
-from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_server
+from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_servers
 from ottla.node.closing import close_logs
 from ottla.node.formatting import prepare
 from ottla.node.logins import NodeUsers, logins_of
@@ -54,7 +54,6 @@ from ottla.server.network.listener import Listener
 from ottla.server.network.network_metrics import listener_metrics, memory_metrics, request_metrics
 from ottla.server.network.request_bytes import RequestBytes
 from ottla.server.network.route import Route, RouteTable
-from ottla.server.prometheus import PrometheusExporter
 from ottla.server.quotas.connections import ConnectionQuotas
 from ottla.server.quotas.metrics import quota_metrics
 from ottla.server.timer_wheel import TimerWheel
@@ -105,7 +104,6 @@ class Node(NodeState):
             decisions = self.authorizer.decisions
             self.metrics.add(lambda: kept_metrics([decisions]))
         self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
-        self._prometheus: PrometheusExporter | None = None
         self._request_metrics: list[Route] = []
         self._inbox = ReceiveBuffer(requests=RequestBytes(self.config["queued.max.request.bytes"]))
         self._users = NodeUsers(self)
@@ -113,7 +111,7 @@ class Node(NodeState):
         self._lifecycle: BrokerLifecycle | None = None
         #: Done when the node cannot go on: with the reason.
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self._admin = admin_server(self)
+        self._admin = admin_servers(self)
         self._stopping = False
 
     def _update_limits(self) -> None:
@@ -130,15 +128,12 @@ class Node(NodeState):
         opened = {d.path: d for d in open_log_dirs(files, directories, self.cluster_id, config.node_id)}
         self.logs = Logs(files, [opened[path] for path in config.log_directories], self.world.rng)
         try:
-            if self._admin is not None:
+            for server in self._admin:
                 # First, so that a node that recovers its logs for minutes says that it is alive and not ready.
-                await self._admin.start()
+                await server.start()
             await self._start_metadata(opened[config.metadata_log_directory])
             if config.is_broker:
                 await self._start_broker(self.logs)
-            if (metrics_port := config.own["ottla.metrics.port"]) is not None:
-                self._prometheus = PrometheusExporter(self.metrics, "127.0.0.1", metrics_port)
-                await self._prometheus.start()
         except (Exception, asyncio.CancelledError):
             # GeneratorExit is not caught: the loop has dropped this coroutine, and nothing can be awaited.
             await self.stop()
@@ -339,8 +334,6 @@ class Node(NodeState):
             return  # a start that is cut short by a stop ends here too
         self._stopping = True
         log.info("%s shutting down", self.name)
-        if self._prometheus is not None:
-            await self._prometheus.stop()
         if self.broker is not None:
             await self.broker.stop()
         for listener in self.listeners:
@@ -360,8 +353,8 @@ class Node(NodeState):
             listener.abort()
         self.wheel.close()
         self._security.stop()
-        if self._admin is not None:
-            await self._admin.stop()
+        for server in self._admin:
+            await server.stop()
         if failure is not None:
             raise failure
         log.info("%s shut down completed", self.name)

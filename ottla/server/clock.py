@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
-
-from ottla.protocol.work import Work
-
-T = TypeVar("T")
+from typing import Protocol
 
 
 class TimerHandle(Protocol):
@@ -52,14 +48,3 @@ async def pause(clock: Clock, delay_ms: float) -> None:
         await over.wait()
     finally:
         timer.cancel()
-
-
-async def in_turns(clock: Clock, work: Work[T]) -> T:
-    """Runs the work, a slice in each turn of the event loop. The work must not yield callables for a worker."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await pause(clock, 0)

@@ -66,21 +66,6 @@ class Registry:
             except Exception:
                 log.exception("A source of metrics failed")
 
-    def collect(self) -> list[Family]:
-        """Returns one family per name, in the order of the sources; an exception of a source is logged."""
-        families: dict[str, Family] = {}
-        for source in self._sources:
-            try:
-                found = list(source())
-            except Exception:
-                log.exception("A source of metrics failed")
-                continue
-            for family in found:
-                known = families.setdefault(family.name, Family(family.name, family.kind, family.doc, []))
-                assert known.kind == family.kind, f"{family.name} is a {known.kind} and a {family.kind}"
-                known.samples.extend(family.samples)
-        return list(families.values())
-
 
 class Histogram:
     """How many values had how many bits (`quantile_of_buckets`), and the sum of all of them."""

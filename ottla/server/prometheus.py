@@ -1,27 +1,22 @@
-"""Metrics for Prometheus: the text of a scrape, for the admin listener, and an endpoint with a thread of its own.
-
-That thread only waits: the event loop, which changes the counts, also reads them.
-"""
+"""Metrics for Prometheus: the text of a scrape, which the admin listener serves."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ottla.protocol.work import Work
 from ottla.server.clock import Clock
 from ottla.server.metrics import COUNTER, Family, Registry
+from ottla.server.turns import run_in_turns
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 #: The time of a scrape in one turn of the event loop, and the number of samples between two reads of the clock.
-SLICE_MS = 2
+SCRAPE_TURN_NS = 2_000_000
 RENDERED_AT_ONCE = 100
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: The timeout of a scrape; Prometheus' own default is 10 s.
-COLLECT_TIMEOUT_S = 5.0
 
 
 def to_metrics(families: list[Family]) -> Iterator[Metric]:
@@ -40,36 +35,26 @@ def to_metrics(families: list[Family]) -> Iterator[Metric]:
 
 
 async def scrape(registry: Registry, clock: Clock) -> bytes:
-    """Returns the text of one scrape, with the process's own metrics, made on the event loop in slices."""
+    """Returns the text of one scrape, with the process's own metrics, made in turns of the event loop."""
+    return await run_in_turns(clock, _scraping(registry), SCRAPE_TURN_NS)
+
+
+def _scraping(registry: Registry) -> Work[bytes]:
     from prometheus_client import GC_COLLECTOR, PROCESS_COLLECTOR
 
-    pause = _Pause(clock)
     families: dict[str, Family] = {}
     for family in registry.families():
         known = families.setdefault(family.name, Family(family.name, family.kind, family.doc, []))
         known.samples.extend(family.samples)
-        await pause()
+        yield None
     parts: list[bytes] = []
     for family in families.values():
         for first in range(0, max(1, len(family.samples)), RENDERED_AT_ONCE):
             text = _render(to_metrics([family._replace(samples=family.samples[first : first + RENDERED_AT_ONCE])]))
             parts.append(text if first == 0 else _without_header(text))
-            await pause()
+            yield None
     parts.extend(_render(collector.collect()) for collector in (PROCESS_COLLECTOR, GC_COLLECTOR))
     return b"".join(parts)
-
-
-class _Pause:
-    """Ends the turn of the event loop when it is long enough; it is awaited often."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._began_ms = clock.mono_ms()
-
-    async def __call__(self) -> None:
-        if self._clock.mono_ms() - self._began_ms >= SLICE_MS:
-            await asyncio.sleep(0)
-            self._began_ms = self._clock.mono_ms()
 
 
 def _render(metrics: Any) -> bytes:
@@ -91,54 +76,3 @@ class _Once:
 def _without_header(text: bytes) -> bytes:
     """Removes HELP and TYPE, which may occur only once, before the samples of a name."""
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
-
-
-class _Collector:
-    def __init__(self, collect: Any) -> None:
-        self._collect = collect
-
-    def collect(self) -> Iterator[Metric]:
-        return to_metrics(self._collect())
-
-    def describe(self) -> list[Metric]:
-        """Returns nothing, because a description would need a collection."""
-        return []
-
-
-class PrometheusExporter:
-    """Serves `/metrics` on a port of a node."""
-
-    def __init__(self, registry: Registry, host: str, port: int) -> None:
-        self._registry = registry
-        self._host = host
-        self._port = port
-        self._server: Any = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def port(self) -> int:
-        """The bound port."""
-        port: int = self._server.server_port
-        return port
-
-    async def start(self) -> None:
-        from prometheus_client import GC_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry, start_http_server
-
-        loop = asyncio.get_running_loop()
-
-        async def collect() -> list[Family]:
-            return self._registry.collect()
-
-        def collect_from_thread() -> list[Family]:
-            return asyncio.run_coroutine_threadsafe(collect(), loop).result(COLLECT_TIMEOUT_S)
-
-        collectors = CollectorRegistry(auto_describe=False)
-        for collector in (_Collector(collect_from_thread), PROCESS_COLLECTOR, GC_COLLECTOR):
-            collectors.register(collector)
-        self._server, self._thread = start_http_server(self._port, self._host, collectors)
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            # shutdown waits for the server's thread, which may wait for this event loop.
-            await asyncio.get_running_loop().run_in_executor(None, self._server.shutdown)
-            self._server.server_close()

@@ -40,6 +40,7 @@ PHRASES = (
     "signs of life",
     "own words",
     "let go of",
+    "short path",
 )
 
 #: Uses of such words that are not ours to change.

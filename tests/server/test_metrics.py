@@ -6,16 +6,20 @@ import asyncio
 import logging
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.server.admin import AdminServer
 from ottla.server.clock import SystemClock
 from ottla.server.metrics import Family, Registry, counter, gauge, quantile_of_buckets
 from ottla.server.network.network_metrics import listener_metrics, request_metrics
 from ottla.server.network.route import Route
-from ottla.server.prometheus import PrometheusExporter, scrape
+from ottla.server.prometheus import SCRAPE_TURN_NS, scrape
+from ottla.server.world import RealWorld
+from tests.manual_clock import ManualClock
 from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
 
 
@@ -46,7 +50,7 @@ async def test_requests_and_connections_are_counted_under_kafkas_names() -> None
     assert 'kafka_network_requestmetrics_totaltimems{quantile="0.99",request="ListGroups"}' in text
 
 
-def test_a_source_that_fails_does_not_take_the_others_with_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_source_that_fails_does_not_take_the_others_with_it(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> Iterator[Family]:
         yield gauge("kafka_a", "a", 1)
         raise ValueError("a bug")
@@ -55,8 +59,9 @@ def test_a_source_that_fails_does_not_take_the_others_with_it(caplog: pytest.Log
     registry.add(broken)
     registry.add(lambda: [counter("kafka_b", "b", 5, topic="t"), counter("kafka_b", "b", 6, topic="u")])
     with caplog.at_level(logging.ERROR):
-        families = registry.collect()
-    assert [(family.name, [sample.value for sample in family.samples]) for family in families] == [("kafka_b", [5, 6])]
+        text = (await scrape(registry, ManualClock())).decode()
+    samples = [line for line in text.splitlines() if line.startswith("kafka_b")]
+    assert samples == ['kafka_b_total{topic="t"} 5.0', 'kafka_b_total{topic="u"} 6.0']
     assert "A source of metrics failed" in caplog.text
 
 
@@ -76,10 +81,33 @@ def test_quantiles_lie_in_the_bucket_they_fall_into(
     assert low <= quantile_of_buckets(buckets, quantile) <= high
 
 
+async def test_a_scrape_takes_its_share_of_a_turn_and_goes_on_in_the_next() -> None:
+    clock, registry, made = ManualClock(), Registry(), list[int]()
+
+    def slow(number: int) -> Iterator[Family]:
+        clock.now_ms += SCRAPE_TURN_NS // 1_000_000
+        made.append(number)
+        yield gauge(f"kafka_slow_{number}", "takes a whole turn", number)
+
+    for number in range(3):
+        registry.add(partial(slow, number))
+    scraping = asyncio.create_task(scrape(registry, clock))
+    while len(made) < 3:
+        before = len(made)
+        await asyncio.sleep(0)
+        assert len(made) - before <= 1
+        clock.turn()
+    while not scraping.done():
+        await asyncio.sleep(0)
+        clock.turn()
+    assert b"kafka_slow_2 2.0" in scraping.result()
+
+
 async def test_a_scrape_is_answered_while_the_node_runs_and_ends_with_it() -> None:
     registry = Registry()
     registry.add(lambda: [gauge("kafka_server_replicamanager_partitioncount", "Partitions", 3)])
-    endpoint = PrometheusExporter(registry, "127.0.0.1", 0)
+    real = RealWorld(asyncio.get_running_loop())
+    endpoint = AdminServer(real.world, "127.0.0.1", 0, registry, lambda: (), lambda: ())
     await endpoint.start()
     url = f"http://127.0.0.1:{endpoint.port}/metrics"
 
@@ -94,3 +122,4 @@ async def test_a_scrape_is_answered_while_the_node_runs_and_ends_with_it() -> No
     await endpoint.stop()
     with pytest.raises(OSError):
         await asyncio.to_thread(fetch)
+    await real.close()

@@ -46,7 +46,7 @@ def load_the_start_alone(cls: Any, settings: ShareSettings, state: ShareState, s
 
 
 def begin_at_the_first_batch(cls: Any, settings: ShareSettings, state: ShareState, start_offset: int) -> SharePartition:
-    """Records that an earlier leader had out, and that were not given back, are passed over."""
+    """Records that an earlier leader had out, and that were not released, are passed over."""
     first = state.batches[0].first_offset if state.batches else start_offset
     loaded: SharePartition = _load(cls, settings, state, max(start_offset, first))
     return loaded
@@ -137,7 +137,7 @@ SHARE: Rows = {
         ((SharePartition, "load", classmethod(load_the_start_alone)),),
     ),
     "share-gaps-not-loaded": (
-        "a new leader begins at the first record that was given back",
+        "a new leader begins at the first record that was released",
         "56 57",
         ((SharePartition, "load", classmethod(begin_at_the_first_batch)),),
     ),

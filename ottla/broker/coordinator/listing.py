@@ -8,7 +8,9 @@ from typing import Generic, TypeVar
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.work import Work
 from ottla.server.network.reply import Answer, Reply
+from ottla.server.turns import begin_in_turns
 
 ShardT = TypeVar("ShardT", bound=Shard)
 ThingT = TypeVar("ThingT")
@@ -43,7 +45,7 @@ class Listing(Generic[ShardT, ThingT, ItemT]):
         self._reply: Reply[tuple[ErrorCode, list[ItemT]]] | None = None
 
     def answer(self) -> Answer[tuple[ErrorCode, list[ItemT]]]:
-        self._list_some()
+        begin_in_turns(self._runtime.clock, self._list(), lambda _: self._complete_if_all_there())
         if self._is_complete:
             return self._whole
         self._reply = Reply()
@@ -57,9 +59,11 @@ class Listing(Generic[ShardT, ThingT, ItemT]):
     def _whole(self) -> tuple[ErrorCode, list[ItemT]]:
         return self._error, [] if self._error else self._items
 
-    def _list_some(self) -> None:
-        self._looks = 0
-        while self._left and self._looks < LOOKS_PER_TURN:
+    def _list(self) -> Work[None]:
+        while self._left:
+            if self._looks >= LOOKS_PER_TURN:
+                yield None
+                self._looks = 0
             partition, things = self._left.pop()
             found: Answer[list[ItemT] | KafkaError] = self._runtime.read(
                 partition, self._look, lambda error: error, partition, things
@@ -69,10 +73,7 @@ class Listing(Generic[ShardT, ThingT, ItemT]):
                 found.when_done(self._arrived)
             else:
                 self._take(found)
-        if self._left:
-            self._runtime.clock.call_later(0, self._next_turn)
-        else:
-            self._is_last_turn = True
+        self._is_last_turn = True
 
     def _look(self, shard: ShardT, partition: int, things: Sequence[ThingT] | None) -> list[ItemT] | KafkaError:
         if things is None:
@@ -83,10 +84,6 @@ class Listing(Generic[ShardT, ThingT, ItemT]):
         if len(things) > room:
             self._left.append((partition, things[room:]))
         return [item for thing in some if (item := self._item(thing)) is not None]
-
-    def _next_turn(self) -> None:
-        self._list_some()
-        self._complete_if_all_there()
 
     def _arrived(self, found: list[ItemT] | KafkaError) -> None:
         self._waiting -= 1

@@ -6,6 +6,8 @@ Here a request becomes a session and the rows that were read become structs. Mos
 v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 rack and preferred_read_replica (KIP-392) · v12 flexible,
 last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state · v16 node_endpoints (KIP-951) · v18 the follower's
 high watermark. Records leave as views of the mapped segments, never copied here.
+
+    UNKNOWN_SERVER_ERROR  a delayed fetch could not be read when its time came
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class ShareLeaders:
     # -- Sessions ----------------------------------------------------------------------------------------------------
 
     def release_session(self, session: ShareSession) -> None:
-        """The session has ended: what its member holds of its partitions is given back."""
+        """The session has ended: what its member holds of its partitions is released."""
         group_id, member_id = session.key
         for at in session.partitions:
             led = self._led.get(at, {}).get(group_id)

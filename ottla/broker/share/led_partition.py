@@ -1,12 +1,12 @@
 """One share partition at its leader: the pure state (share_partition.py) with its log, its persister, its timer and its fetches.
 
     LOADING    the persister is asked for the state; fetches wait, acknowledgements are refused
-    ACTIVE     records are acquired and given back
+    ACTIVE     records are acquired and released
     ENDED      this broker does not lead the partition in the same epoch any more, or the share coordinator has refused the leader:
                everything is answered with the error, and the next fetch loads the state again
 
 A delayed share fetch watches the share partition; the share partition watches the log while there is one. All are woken when
-records come, when records are given back, and when the state is loaded or ended. One timer runs for all acquisition locks: it
+records come, when records are released, and when the state is loaded or ended. One timer runs for all acquisition locks: it
 expires when the first lock does that was held when it was set, and is set again for the next.
 """
 

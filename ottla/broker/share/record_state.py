@@ -45,7 +45,7 @@ TRANSITIONS: dict[RecordState, dict[RecordState, str]] = {
     RecordState.ACQUIRED: {
         RecordState.AVAILABLE: "released, or its lock timed out, or its member is gone; the delivery count is below the limit",
         RecordState.ACKNOWLEDGED: "accepted",
-        RecordState.ARCHIVING: "rejected, or given back after its last delivery, in a group with a dead-letter topic",
+        RecordState.ARCHIVING: "rejected, or released after its last delivery, in a group with a dead-letter topic",
         RecordState.ARCHIVED: "rejected; or released after its last delivery; or a gap; or of an aborted transaction",
     },
     RecordState.ACKNOWLEDGED: {},
@@ -57,5 +57,5 @@ TRANSITIONS: dict[RecordState, dict[RecordState, str]] = {
 
 
 def released(delivery_count: int, limit: int) -> RecordState:
-    """The state of a record that its member gives back."""
+    """The state of a record that its member releases."""
     return RecordState.AVAILABLE if delivery_count < limit else RecordState.ARCHIVED

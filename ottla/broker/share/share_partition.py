@@ -90,7 +90,7 @@ class SharePartition:
         """`start_offset`: that of the state, or where the group begins if it has none.
 
         Offsets between the written batches were acquired, or read and not yet acquired, under an earlier leader: no member
-        holds them now, and they were never given back, so they are available and count as never delivered.
+        holds them now, and they were never released, so they are available and count as never delivered.
 
         Raises:
             KafkaError: the batches are out of order or begin before the start offset.
@@ -123,7 +123,7 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        """The first record that can be delivered: one that was given back, or the next of the log."""
+        """The first record that can be delivered: one that was released, or the next of the log."""
         available = self.in_flight.first_available()
         return self.in_flight.end if available is None else available
 
@@ -313,7 +313,7 @@ class SharePartition:
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     def release(self, member_id: str) -> Update | None:
-        """The member is gone: everything that it holds is given back."""
+        """The member is gone: everything that it holds is released."""
         held = [run for run in self.in_flight.runs if _is_held(run) and run.member == member_id]
         return self._begin([(run, self._released(run)) for run in held])
 
@@ -359,7 +359,7 @@ class SharePartition:
         flight.drop_finished()
 
     def not_written(self, update: Update, now_ms: int) -> None:
-        """The member holds the records again, unless their locks have timed out meanwhile: those are given back without a write."""
+        """The member holds the records again, unless their locks have timed out meanwhile: those are released without a write."""
         flight = self.in_flight
         for run in update.runs:
             if run.size:

@@ -5,13 +5,14 @@ Every node writes its own. The image is immutable, so a snapshot can be written 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from itertools import islice
 from typing import Any, Protocol
 
 from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.work import Work
+from ottla.server.turns import run_in_turns
 from ottla.server.world import World
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class SnapshotGenerator:
             writer = self._store.create_snapshot(image.offset + 1, image.epoch)
             if writer is None:
                 return
-            await write_snapshot(image, writer)
+            await run_in_turns(self._world.clock, writing_snapshot(image, writer))
             await self._world.workers.run(writer.freeze)
             self._store.snapshot_created(image.offset + 1, image.epoch)
             log.info("Wrote a snapshot of the metadata up to offset %d", image.offset)
@@ -112,8 +113,8 @@ class SnapshotGenerator:
                 writer.abandon()
 
 
-async def write_snapshot(image: MetadataImage, writer: SnapshotWriter) -> None:
+def writing_snapshot(image: MetadataImage, writer: SnapshotWriter) -> Work[None]:
     records = image.to_records()
     while step := list(islice(records, RECORDS_PER_STEP)):
         writer.append(encode_metadata(step, image.features.metadata_version))
-        await asyncio.sleep(0)
+        yield None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import SnapshotReceived
 from ottla.controller.raft.snapshots import Snapshots
-from ottla.server.clock import in_turns
+from ottla.server.turns import run_in_turns
 from ottla.storage.errors import CorruptFile
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ async def check_and_store(
 ) -> SnapshotReceived | None:
     """Checks the whole snapshot, a slice in each turn of the event loop, and makes it durable on a worker. None: it is damaged."""
     try:
-        control = await in_turns(world.clock, snapshots.checking(snapshot))
+        control = await run_in_turns(world.clock, snapshots.checking(snapshot))
     except CorruptFile as fault:
         logger.error("[raft %d] downloaded snapshot is damaged: %s", node_id, fault)
         return None

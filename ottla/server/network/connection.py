@@ -25,7 +25,7 @@ from ottla.server.network.fast_path import FastPath
 from ottla.server.network.foreign_bytes import OTHER_REQUEST_BYTES_MAX, describe_foreign_bytes, why_too_large
 from ottla.server.network.frames import Buffer, FrameProtocol, ReceiveBuffer, read_size
 from ottla.server.network.limits import ConnectionLimits
-from ottla.server.network.turn import SLOW_NS, Turn
+from ottla.server.network.turn import SLOW_NS, RequestTurn
 from ottla.server.principal import ANONYMOUS, Principal
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class Held:
 class Requests(Protocol):
     """The receiver of a connection's frames: the dispatcher or the login."""
 
-    turn: Turn
+    turn: RequestTurn
     mono_ns: Callable[[], int]
 
     def dispatch(self, connection: Connection, buf: Buffer, pos: int, end: int) -> None:

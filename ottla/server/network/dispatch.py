@@ -34,7 +34,7 @@ from ottla.server.network.route import (
     RouteTable,
     make_codec,
 )
-from ottla.server.network.turn import Turn
+from ottla.server.network.turn import RequestTurn
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.service import Spawn
 
@@ -53,7 +53,7 @@ class Dispatcher:
         self.routes = routes
         self.clock = clock
         self.mono_ns = clock.mono_ns
-        self.turn = Turn(clock)
+        self.turn = RequestTurn(clock)
         self.spawn = spawn
         self.quotas = ClientQuotas(clock) if quotas is None else quotas
         self._by_key = routes.by_key

@@ -24,7 +24,7 @@ from typing import Any, cast
 from ottla.server.clock import Clock
 from ottla.server.network.ciphertext import DATALESS_BYTES_MAX, PORTION_BYTES, Ciphertext
 from ottla.server.network.handshakes import Handshakes, ServerSide, not_tls, reason_of, take_step
-from ottla.server.network.turn import SLOW_NS, Turn
+from ottla.server.network.turn import SLOW_NS, RequestTurn
 from ottla.server.transport import NO_LOW_WATER, LowWater, Woken
 
 #: A channel to another node, or of a command, has a buffer of its own.
@@ -79,7 +79,7 @@ class TlsStream(Woken, LowWater, asyncio.Transport):
         on_secured: Callable[[TlsStream], object],
         on_failed: Callable[[str], object],
         handshakes: Handshakes | None = None,
-        turn: Turn | None = None,
+        turn: RequestTurn | None = None,
         server_name: str | None = None,
     ) -> None:
         """Make a client's stream with the name of the server, or a server's with the shared handshakes and the turn of its connections."""

@@ -25,7 +25,7 @@ class Served(Protocol):
     def next_turn(self) -> None: ...
 
 
-class Turn:
+class RequestTurn:
     """The rest of the present turn and the connections that wait for the next one. Each dispatcher has one."""
 
     __slots__ = ("_clock", "_is_set", "_waiting", "left_ns")

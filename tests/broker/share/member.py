@@ -173,7 +173,7 @@ class ShareMember:
         return response
 
     def leave(self) -> None:
-        """The last request of the session: everything that the member holds is given back."""
+        """The last request of the session: everything that the member holds is released."""
         self.epoch = -1
         response = self.acknowledge_response({})
         assert response.error_code == 0, response

@@ -103,7 +103,7 @@ MUTANTS: dict[str, Mistake] = {
     ),
     "offsets that compaction removed stay available": (SharePartition, "_archive_missing", always(None)),
     "the log start offset is not looked at": (SharePartition, "move_log_start", always(None)),
-    "what was given back is not delivered again": (InFlight, "first_available", always(None)),
+    "what was released is not delivered again": (InFlight, "first_available", always(None)),
     "runs are merged whatever their delivery counts": (
         Run,
         "continues",

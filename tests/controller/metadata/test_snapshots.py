@@ -76,7 +76,14 @@ class SnapshotHarness:
 
     def write(self) -> None:
         while self.tasks:
-            asyncio.run(self.tasks.pop())
+            asyncio.run(self._written(self.tasks.pop()))
+
+    async def _written(self, writing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(writing)
+        while not task.done():
+            await asyncio.sleep(0)
+            self.clock.turn()
+        await task
 
     def close(self) -> None:
         """A snapshot that a test did not write is left out as at a stop; a coroutine that is dropped instead warns that none awaited it."""

@@ -8,7 +8,7 @@ import time
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.route import Route
-from ottla.server.network.turn import SLOW_NS, TURN_NS, Turn
+from ottla.server.network.turn import SLOW_NS, TURN_NS, RequestTurn
 from tests.manual_clock import ManualClock
 from tests.server.tiny_node import LIST_GROUPS, request, tiny_node
 
@@ -20,7 +20,7 @@ ONE_NS = TURN_NS * 2 // 3
 class Served:
     """A connection whose requests take a while."""
 
-    def __init__(self, turn: Turn, spent_ns: int) -> None:
+    def __init__(self, turn: RequestTurn, spent_ns: int) -> None:
         self.turn, self.spent_ns, self.served = turn, spent_ns, 0
 
     def next_turn(self) -> None:
@@ -30,7 +30,7 @@ class Served:
 
 def test_who_waits_is_served_in_order_as_far_as_the_budget_of_each_turn_goes() -> None:
     clock = ManualClock()
-    turn = Turn(clock)
+    turn = RequestTurn(clock)
     waiting = [Served(turn, ONE_NS) for _ in range(5)]
     turn.spend(2 * TURN_NS)
     for each in waiting:
@@ -45,7 +45,7 @@ def test_who_waits_is_served_in_order_as_far_as_the_budget_of_each_turn_goes() -
 
 def test_a_connection_that_fails_in_its_turn_costs_no_other_its_own() -> None:
     clock = ManualClock()
-    turn = Turn(clock)
+    turn = RequestTurn(clock)
     good, bad = Served(turn, 0), Served(turn, 0)
     bad.turn = None
     for each in (bad, good):

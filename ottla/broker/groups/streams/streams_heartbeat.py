@@ -38,7 +38,6 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    TaskIds,
 )
 
 log = logging.getLogger(__name__)
