@@ -13,7 +13,7 @@ from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
 from ottla.broker.groups.committed import CommittedOffsets
-from ottla.broker.groups.config import ConsumerGroupSettings, GroupCoordinatorConfig, StreamsGroupSettings
+from ottla.broker.groups.config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.group import Group, GroupType
@@ -54,23 +54,16 @@ class ClusterView(NamedTuple):
     """
 
     topics: Callable[[], TopicsImage]
-    consumer_settings: Callable[[str], ConsumerGroupSettings]
-    share_settings: Callable[[str], ConsumerGroupSettings]
-    streams_settings: Callable[[str], StreamsGroupSettings]
+    settings: Callable[[GroupType, str], GroupSettings]
     version: Callable[[], int]
     topics_created: Callable[[], int]
     resolve: RegexResolver
     compute: TargetWorker
     hashes: TopicHashes
 
-    def settings_of(self, group: AnyModernGroup) -> ConsumerGroupSettings | StreamsGroupSettings:
+    def settings_of(self, group: AnyModernGroup) -> GroupSettings:
         """The timeouts and intervals that each group may override."""
-        of_kind: Callable[[str], ConsumerGroupSettings | StreamsGroupSettings] = self.consumer_settings
-        if group.type is GroupType.SHARE:
-            of_kind = self.share_settings
-        elif group.type is GroupType.STREAMS:
-            of_kind = self.streams_settings
-        return of_kind(group.group_id)
+        return self.settings(group.type, group.group_id)
 
 
 class GroupMetadataManager:

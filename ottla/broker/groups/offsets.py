@@ -5,7 +5,8 @@ Names and ids of topics were resolved before: a request's topics carry both wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
 from ottla.broker.coordinator.sweep import sweep, sweep_soon
@@ -44,6 +45,9 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.protocol.primitives import ZERO_UUID
 
+PartitionT = TypeVar("PartitionT")
+TopicT = TypeVar("TopicT")
+
 # OffsetCommit reports a missing group by an error code that its clients know.
 GROUP_ID_NOT_FOUND_SINCE = 9
 
@@ -54,36 +58,15 @@ GROUP_ID_NOT_FOUND_SINCE = 9
 def commit(
     shard: GroupMetadataManager, now_ms: int, request: OffsetCommitRequest, api_version: int
 ) -> Outcome[OffsetCommitResponse]:
-    """Return one record for each partition whose metadata is not too long."""
     _validate_commit(shard, request, api_version)
     group = shard.find(ClassicGroup, request.group_id)
     if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
         # A commit is as good as a heartbeat; members of other groups send heartbeats anyway.
         rebalance.restart_session(shard, group, group.members[request.member_id])
     expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-    metadata_max = shard.config.offset_metadata_max_bytes
-    group_id = request.group_id
-    records: list[CoordinatorRecord] = []
-    topics = []
-    for topic in request.topics:
-        partitions = []
-        for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            if len(metadata) > metadata_max:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                partitions.append(OffsetCommitResponsePartition(partition.partition_index, error))
-                continue
-            partitions.append(OffsetCommitResponsePartition(partition.partition_index))
-            value = OffsetCommitValue(
-                offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch,
-                metadata=metadata,
-                commit_timestamp=now_ms,
-                expire_timestamp=expire_ms,
-                topic_id=topic.topic_id,
-            )
-            records.append(offset_commit_record(group_id, topic.name, partition.partition_index, value))
-        topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    records, topics = _committed(
+        shard, now_ms, request, OffsetCommitResponsePartition, OffsetCommitResponseTopic, expire_ms
+    )
     shard.counts.offset_commits += len(records)
     return Outcome(records, OffsetCommitResponse(topics=topics))
 
@@ -99,28 +82,45 @@ def commit_transactional(
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     else:
         shard.check_room(request.group_id)
+    records, topics = _committed(
+        shard, now_ms, request, TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic, NO_TIMESTAMP
+    )
+    producer = Producer(request.producer_id, request.producer_epoch)
+    return Outcome(records, TxnOffsetCommitResponse(topics=topics), producer=producer)
+
+
+def _committed(
+    shard: GroupMetadataManager,
+    now_ms: int,
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+    partition_row: Callable[[int, int], PartitionT],
+    topic_row: Callable[[str, bytes, list[PartitionT]], TopicT],
+    expire_ms: int,
+) -> tuple[list[CoordinatorRecord], list[TopicT]]:
+    """Return one record for each partition whose metadata is not too long, and the rows of the response."""
+    metadata_max = shard.config.offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
-            if len(metadata) > shard.config.offset_metadata_max_bytes:
+            if len(metadata) > metadata_max:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index, error))
+                partitions.append(partition_row(partition.partition_index, error))
                 continue
-            partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index))
+            partitions.append(partition_row(partition.partition_index, ErrorCode.NONE))
             value = OffsetCommitValue(
                 offset=partition.committed_offset,
                 leader_epoch=partition.committed_leader_epoch,
                 metadata=metadata,
                 commit_timestamp=now_ms,
+                expire_timestamp=expire_ms,
                 topic_id=topic.topic_id,
             )
             records.append(offset_commit_record(request.group_id, topic.name, partition.partition_index, value))
-        topics.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
-    producer = Producer(request.producer_id, request.producer_epoch)
-    return Outcome(records, TxnOffsetCommitResponse(topics=topics), producer=producer)
+        topics.append(topic_row(topic.name, topic.topic_id, partitions))
+    return records, topics
 
 
 def _validate_commit(shard: GroupMetadataManager, request: OffsetCommitRequest, api_version: int) -> None:

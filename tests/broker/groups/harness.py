@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import Mock
 
-from ottla.broker.groups.config import GroupCoordinatorConfig, StreamsGroupSettings
+from ottla.broker.groups.config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.deletion import GroupDeletion
+from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.group_records import GroupRecordCodec
@@ -46,8 +47,8 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
 
     tp = TP
 
-    def __init__(self, streams_settings: StreamsGroupSettings | None = None, **config: Any) -> None:
-        self.streams_settings = streams_settings or StreamsGroupSettings()
+    def __init__(self, streams_settings: GroupSettings | None = None, **config: Any) -> None:
+        self.streams_settings = streams_settings or GroupSettings()
         self.config = GroupCoordinatorConfig(**config)
         self._uuids = 0
         self.topic_ids: set[bytes] = set()
@@ -60,7 +61,10 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
 
     def _coordinator(self) -> GroupCoordinatorService:
         cluster = cluster_of(self.topics_image, self._version, self._topics_created, self.clock, self.rack_of)
-        cluster = cluster._replace(streams_settings=lambda group_id: self.streams_settings)
+        others = GroupSettings()
+        cluster = cluster._replace(
+            settings=lambda kind, group_id: self.streams_settings if kind is GroupType.STREAMS else others
+        )
         return GroupCoordinatorService(self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster)
 
     def rack_of(self, broker_id: int) -> str | None:

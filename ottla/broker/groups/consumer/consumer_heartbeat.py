@@ -222,7 +222,7 @@ def _subscribe(
 
     def respond(step: Step) -> Decision:
         current, group = step.member.current, step.group
-        interval_ms = shard.cluster.consumer_settings(group.group_id).heartbeat_interval_ms
+        interval_ms = shard.cluster.settings_of(group).heartbeat_interval_ms
         expression = step.member.metadata.subscribed_topic_regex
         is_waiting = step.member.current.is_waiting(group.epoch) or bool(
             expression and is_awaited(shard, group, expression)

@@ -173,7 +173,7 @@ def _step(
         response = ShareGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.current.epoch,
-            heartbeat_interval_ms=shard.cluster.share_settings(group.group_id).heartbeat_interval_ms,
+            heartbeat_interval_ms=shard.cluster.settings_of(group).heartbeat_interval_ms,
         )
         is_full = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
         if is_full or member.current.assigned != held_before:

@@ -139,7 +139,7 @@ def _update(
     assert configured_topology is not None
     _check_tasks(configured_topology, request)
     validated_epoch = topology.epoch if configured_topology.is_ready else -1
-    configs = {STANDBY_REPLICAS: str(shard.cluster.streams_settings(group_id).standby_replicas)}
+    configs = {STANDBY_REPLICAS: str(shard.cluster.settings_of(group).standby_replicas)}
     if is_new_epoch or validated_epoch != group.validated_topology_epoch or configs != group.assignment_configs:
         next_epoch = group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs)
         records.append(bump_epoch(shard, group, next_epoch))
@@ -157,7 +157,7 @@ def _update(
         known = shard.group(StreamsGroup, group_id)
         known.configured, known.seen_topics = configured_topology, topics
         if is_first:
-            _delay_first_assignment(shard, group_id)
+            _delay_first_assignment(shard, known)
         if request.shutdown_application:
             known.request_shutdown(member_id)
         return _assign(shard, now_ms, request, known, before, statuses)
@@ -243,12 +243,12 @@ def _delay_key(group_id: str) -> tuple[str, str]:
     return "streams-initial-rebalance", group_id
 
 
-def _delay_first_assignment(shard: GroupMetadataManager, group_id: str) -> None:
+def _delay_first_assignment(shard: GroupMetadataManager, group: StreamsGroup) -> None:
     """A group without members waits for more of them before its first assignment: applications start many threads at once."""
-    delay_ms = shard.cluster.streams_settings(group_id).initial_rebalance_delay_ms
-    key = _delay_key(group_id)
+    delay_ms = shard.cluster.settings_of(group).initial_rebalance_delay_ms
+    key = _delay_key(group.group_id)
     if delay_ms > 0 and key not in shard.timers:
-        shard.timers.schedule(key, delay_ms, partial(_assign_unasked, shard, group_id))
+        shard.timers.schedule(key, delay_ms, partial(_assign_unasked, shard, group.group_id))
 
 
 def _assign_unasked(shard: GroupMetadataManager, group_id: str) -> Unasked:
@@ -323,7 +323,7 @@ def _step(
     def stepped() -> Decision:
         sessions.keep_alive(shard, group, member.member_id, sessions.remove_one, has_moved=has_moved)
         answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
-        settings = shard.cluster.streams_settings(group.group_id)
+        settings = shard.cluster.settings_of(group)
         answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
             settings.heartbeat_interval_ms, is_waiting=member.current.is_waiting(group.epoch)
         )

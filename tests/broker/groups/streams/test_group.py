@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.config import StreamsGroupSettings
+from ottla.broker.groups.config import GroupSettings
 from ottla.broker.groups.group_records import GroupRecordCodec
 from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED
 from ottla.broker.groups.streams.streams_group import StreamsGroup
@@ -105,7 +105,7 @@ def test_offsets_of_topics_that_the_group_reads_stay() -> None:
 
 
 def test_a_member_whose_session_has_ended_may_still_shut_the_application_down() -> None:
-    harness = GroupCoordinatorHarness(StreamsGroupSettings(initial_rebalance_delay_ms=0))
+    harness = GroupCoordinatorHarness(GroupSettings(initial_rebalance_delay_ms=0))
     harness.topics = {"t": 1}
     first, second = (StreamsMember(harness, name, stateless("t")) for name in "ab")
     first.beat()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.config import StreamsGroupSettings
+from ottla.broker.groups.config import GroupSettings
 from ottla.broker.groups.modern.modern_group import GroupState
 from ottla.broker.groups.modern.topics import TopicHashes
 from ottla.broker.groups.streams import streams_heartbeat, streams_reconcile
@@ -39,7 +39,7 @@ class History:
         if seed % 2:
             # Every other history begins where the application ran before.
             self.harness.topics |= {"app-repartition": 3, "app-changelog": 3}
-            self.harness.streams_settings = StreamsGroupSettings(initial_rebalance_delay_ms=0)
+            self.harness.streams_settings = GroupSettings(initial_rebalance_delay_ms=0)
         self.members: list[StreamsMember] = []
         self.epochs: dict[str, int] = {}
         self.group_epoch = 0
