@@ -16,7 +16,7 @@ WITHOUT_HIDDEN_CIRCLES = ("protocol", "storage", "server", "controller", "broker
 
 #: Folders whose contents need each other, with the imports that lie on circles. The numbers may only fall.
 IN_CIRCLES = {
-    "ottla.broker.groups": 152,  # the group types and the shard
+    "ottla.broker.groups": 97,  # the group types and the shard
     "ottla.broker.replication": 11,  # a partition and its purgatory
 }
 

@@ -8,14 +8,13 @@ from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Response, Unasked
 from ottla.broker.coordinator.sweep import sweep
-from ottla.broker.groups import expiry, offsets
+from ottla.broker.groups import expiry, member_sessions, offsets
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import ClassicGroup
 from ottla.broker.groups.classic.classic_states import CAN_REBALANCE, DEAD
 from ottla.broker.groups.consumer.removal import keep_alive as keep_consumer_alive
 from ottla.broker.groups.group import Group, GroupType
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.modern.modern_group import AnyModernGroup, ModernMember
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
@@ -28,7 +27,7 @@ SESSION_LOOKS = 4
 
 
 def _keep_alive(shard: GroupMetadataManager, group: AnyModernGroup, member: ModernMember) -> None:
-    sessions.keep_alive(shard, group, member.member_id, sessions.remove_one)
+    member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one)
 
 
 #: How a member of a group of each type gets its session.

@@ -14,6 +14,7 @@ import logging
 from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups import member_sessions
 from ottla.broker.groups.consumer import downgrade, embedded
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer.consumer_member import EMPTY_METADATA, Member, partitions_of
@@ -21,7 +22,6 @@ from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
 from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.modern.assignment import assignment_of
 from ottla.broker.groups.modern.member_state import UNRELEASED, UNREVOKED
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -80,7 +80,7 @@ def join(
     is_downgrade = not former.is_classic and downgrade.is_due(shard, group, {former.member_id}, joining=1)
 
     def replaced() -> Outcome[JoinGroupResponse]:
-        sessions.forget(shard, group, former.member_id)
+        member_sessions.forget(shard, group, former.member_id)
         return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=is_downgrade)
 
     return Outcome(replacement_records(group, former, member_id), then=replaced)
@@ -126,9 +126,9 @@ def _subscribe(
         if is_downgrade:
             reason = "static member replacement with different subscription" if step.is_other_subscription else None
             return downgrade.downgraded(shard, step.group, frozenset(), reason, response)
-        shard.timers.cancel(sessions.timer_key(sessions.JOIN, group, member_id))
+        shard.timers.cancel(member_sessions.timer_key(member_sessions.JOIN, group, member_id))
         shard.timers.schedule(
-            sessions.timer_key(sessions.SYNC, group, member_id),
+            member_sessions.timer_key(member_sessions.SYNC, group, member_id),
             request.rebalance_timeout_ms,
             partial(_fence_if_classic, shard, group_id, member_id, "the member failed to sync within timeout"),
         )
@@ -170,7 +170,7 @@ def sync(shard: GroupMetadataManager, group: ConsumerGroup, request: SyncGroupRe
     if group.epoch > member.current.epoch and member.current.state is not UNREVOKED:
         _wait_for_join(shard, group, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    shard.timers.cancel(sessions.timer_key(sessions.SYNC, group, member.member_id))
+    shard.timers.cancel(member_sessions.timer_key(member_sessions.SYNC, group, member.member_id))
     keep_alive(shard, group, member)
     assigned = partitions_of(member.current.assigned)
     return Outcome(
@@ -218,7 +218,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, gener
 
 
 def _wait_for_join(shard: GroupMetadataManager, group: ConsumerGroup, member: Member) -> None:
-    key = sessions.timer_key(sessions.JOIN, group, member.member_id)
+    key = member_sessions.timer_key(member_sessions.JOIN, group, member.member_id)
     if key not in shard.timers:
         why = "the classic member failed to join within the rebalance timeout"
         callback = partial(_fence_if_classic, shard, group.group_id, member.member_id, why)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.broker.groups import modern_describe as modern
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer.consumer_member import Member as GroupMember
 from ottla.broker.groups.consumer.consumer_member import partitions_of
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern import modern_describe as modern
 from ottla.broker.groups.modern.assignment import Assignment as Partitions
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.consumer_group_describe import DescribedGroup, Member

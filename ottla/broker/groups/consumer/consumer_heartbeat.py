@@ -29,10 +29,10 @@ from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.consumer.upgrade import new_group
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.member_sessions import forget
 from ottla.broker.groups.modern.assignment import Assignment, assignment_of, structs_of
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
-from ottla.broker.groups.modern.modern_heartbeat import check_size, fenced
-from ottla.broker.groups.modern.sessions import forget
+from ottla.broker.groups.modern_heartbeat import check_size, fenced
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages import consumer_group_heartbeat as messages

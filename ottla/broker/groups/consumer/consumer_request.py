@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
-from ottla.broker.groups.modern.modern_heartbeat import check, check_ids
 from ottla.broker.groups.modern.topics import check_subscription
+from ottla.broker.groups.modern_heartbeat import check, check_ids
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 

@@ -11,8 +11,8 @@ from ottla.broker.groups.consumer.consumer_member import ResolvedRegex, topics_o
 from ottla.broker.groups.consumer.consumer_records import RECORDS, target_record
 from ottla.broker.groups.modern import range, uniform
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Assignor, Subscriber
-from ottla.broker.groups.modern.target import WORK_ON_LOOP_MAX, changed_targets
 from ottla.broker.groups.modern.topics import partition_counts, topic_ids
+from ottla.broker.groups.target import WORK_ON_LOOP_MAX, changed_targets
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 

@@ -7,6 +7,7 @@ from collections.abc import Set
 from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups import member_sessions
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, select_protocol
 from ottla.broker.groups.classic.classic_member import Member as ClassicMember
@@ -15,7 +16,6 @@ from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer.consumer_member import Member
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.group_records import group_metadata_record
-from ottla.broker.groups.modern import sessions
 from ottla.broker.groups.modern.assignment import Assignment, without_empty
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def downgraded(
     def replayed() -> Outcome[T]:
         log.info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
         for member_id in members:
-            sessions.forget(shard, group, member_id)
+            member_sessions.forget(shard, group, member_id)
         known = shard.group(ClassicGroup, group_id)
         for before in staying:
             # The record has one protocol of each member.

@@ -6,11 +6,11 @@ from collections.abc import Set
 from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups import member_sessions
 from ottla.broker.groups.consumer import downgrade, regexes
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer.consumer_member import Member
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern import sessions
 
 T = TypeVar("T")
 
@@ -24,15 +24,15 @@ def remove(shard: GroupMetadataManager, group: ConsumerGroup, member_ids: Set[st
     records: list[CoordinatorRecord] = []
     for expression in dict.fromkeys(leaving):
         records.extend(regexes.tombstones(group, expression, leaving.count(expression)))
-    return sessions.removal(shard, group, member_ids, response, records)
+    return member_sessions.removal(shard, group, member_ids, response, records)
 
 
 def keep_alive(shard: GroupMetadataManager, group: ConsumerGroup, member: Member, *, has_moved: bool = False) -> None:
-    sessions.keep_alive(shard, group, member.member_id, _remove_one, has_moved=has_moved)
+    member_sessions.keep_alive(shard, group, member.member_id, _remove_one, has_moved=has_moved)
 
 
 def fence(shard: GroupMetadataManager, group: ConsumerGroup, member_id: str, why: str) -> Unasked:
-    return sessions.fence(shard, group, member_id, _remove_one, why)
+    return member_sessions.fence(shard, group, member_id, _remove_one, why)
 
 
 def _remove_one(shard: GroupMetadataManager, group: ConsumerGroup, member_id: str) -> Unasked:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.broker.groups import modern_describe as modern
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern import modern_describe as modern
 from ottla.broker.groups.share.share_group import ShareGroup
 from ottla.broker.groups.share.share_member import Member as GroupMember
 from ottla.controller.metadata.topics import TopicsImage

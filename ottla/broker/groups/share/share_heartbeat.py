@@ -13,13 +13,13 @@ from functools import partial
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups import member_sessions, target
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern import sessions, target
 from ottla.broker.groups.modern.assignment import Assignment, structs_of
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH
-from ottla.broker.groups.modern.modern_heartbeat import bump_epoch, check, check_ids, check_size, fenced
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
+from ottla.broker.groups.modern_heartbeat import bump_epoch, check, check_ids, check_size, fenced
 from ottla.broker.groups.share import initialize
 from ottla.broker.groups.share.share_group import ShareGroup, new_share_group
 from ottla.broker.groups.share.share_member import EMPTY_METADATA, CurrentAssignment
@@ -78,7 +78,7 @@ def _leave(shard: GroupMetadataManager, request: ShareGroupHeartbeatRequest) -> 
     member = group.member(request.member_id)
     log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_EPOCH)
-    return sessions.removal(shard, group, [member.member_id], response)
+    return member_sessions.removal(shard, group, [member.member_id], response)
 
 
 # ---- 1: what the member wants
@@ -169,7 +169,7 @@ def _step(
         records.append(current_record(group.group_id, member, epoch, aim))
 
     def stepped() -> Decision:
-        sessions.keep_alive(shard, group, member.member_id, sessions.remove_one)
+        member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one)
         response = ShareGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.current.epoch,

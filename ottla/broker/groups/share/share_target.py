@@ -8,9 +8,9 @@ from typing import NamedTuple
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber
 from ottla.broker.groups.modern.simple import assign
-from ottla.broker.groups.modern.target import changed_targets
 from ottla.broker.groups.modern.topics import topic_ids
 from ottla.broker.groups.share.share_records import RECORDS, target_record
+from ottla.broker.groups.target import changed_targets
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 

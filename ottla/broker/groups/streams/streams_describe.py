@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ottla.broker.groups import modern_describe as modern
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern import modern_describe as modern
 from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.streams_member import Member as GroupMember
 from ottla.broker.groups.streams.tasks import Tasks, structs_of

@@ -14,12 +14,12 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups import member_sessions, target
 from ottla.broker.groups.classic.classic_group import ClassicGroup
 from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern import sessions, target
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
-from ottla.broker.groups.modern.modern_heartbeat import bump_epoch, check_size, fenced
+from ottla.broker.groups.modern_heartbeat import bump_epoch, check_size, fenced
 from ottla.broker.groups.streams import answer
 from ottla.broker.groups.streams.answer import Before, StreamsAnswer
 from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
@@ -107,7 +107,7 @@ def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -
     log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
 
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    return sessions.removal(shard, group, [member_id], StreamsAnswer(response))
+    return member_sessions.removal(shard, group, [member_id], StreamsAnswer(response))
 
 
 # ---- 1: the member, the topology, and the group's epoch
@@ -321,7 +321,7 @@ def _step(
     records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Decision:
-        sessions.keep_alive(shard, group, member.member_id, sessions.remove_one, has_moved=has_moved)
+        member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one, has_moved=has_moved)
         answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.settings_of(group)
         answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.modern.target import changed_targets
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
 from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.streams_records import RECORDS, target_record
 from ottla.broker.groups.streams.tasks import Tasks
+from ottla.broker.groups.target import changed_targets
 
 STANDBY_REPLICAS = "num.standby.replicas"
 
