@@ -7,6 +7,7 @@ v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch · v11 r
 last_fetched_epoch and diverging_epoch · v13 topic ids · v15 replica_state · v16 node_endpoints (KIP-951) · v18 the follower's
 high watermark. Records leave as views of the mapped segments, never copied here.
 
+Errors:
     UNKNOWN_SERVER_ERROR  a delayed fetch could not be read when its time came
 """
 
