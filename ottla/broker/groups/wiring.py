@@ -26,15 +26,25 @@ from ottla.protocol.primitives import new_uuid
 from ottla.server.config.group import effective_group_values
 from ottla.server.world import World
 
-TIMINGS = "session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"
 #: The names of a kind's group configurations, in the order of GroupSettings.
 SETTINGS = {
-    kind: tuple(f"group.{kind.value}.{name}" for name in names)
-    for kind, names in {
-        GroupType.CONSUMER: TIMINGS,
-        GroupType.SHARE: TIMINGS,
-        GroupType.STREAMS: (*TIMINGS, "initial.rebalance.delay.ms", "num.standby.replicas"),
-    }.items()
+    GroupType.CONSUMER: (
+        "group.consumer.session.timeout.ms",
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.assignment.interval.ms",
+    ),
+    GroupType.SHARE: (
+        "group.share.session.timeout.ms",
+        "group.share.heartbeat.interval.ms",
+        "group.share.assignment.interval.ms",
+    ),
+    GroupType.STREAMS: (
+        "group.streams.session.timeout.ms",
+        "group.streams.heartbeat.interval.ms",
+        "group.streams.assignment.interval.ms",
+        "group.streams.initial.rebalance.delay.ms",
+        "group.streams.num.standby.replicas",
+    ),
 }
 
 
