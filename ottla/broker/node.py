@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from ottla.broker.all_topics import AllTopics
+from ottla.broker.api.metadata import encoder_of_topics
 from ottla.broker.cluster.assumed_fencing import AssumedFencing
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.controller_channel import ControllerChannel
@@ -26,7 +27,6 @@ from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.full_disks import FullDisks
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.wiring import group_coordinator, share_group_coordinator
-from ottla.broker.handlers.metadata import encoder_of_topics
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers

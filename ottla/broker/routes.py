@@ -3,7 +3,7 @@
 A row has the handler and who may use the API, as Kafka's KafkaApis asks its authorizer; or it says that the request is forwarded
 to the active controller, which authorizes it for the client. Messages, versions and listeners of each API are Kafka's
 and are in protocol/api.py. ApiVersions is answered by the server from exactly these rows, and needs no permission.
-A request that is one call is answered in its row or above the table; a handler that does more is a file in handlers/.
+A request that is one call is answered in its row or above the table; a handler that does more is a file in api/.
 CONTRIBUTING.md has the steps of a new API; tests/rules name what is missing.
 """
 
@@ -13,26 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.authorization.actions import (
-    describe_config_resource,
-    on_cluster,
-    on_each_group,
-    on_each_transactional_id,
-    on_group,
-    on_topic,
-    on_topic_or_id,
-    on_transactional_id,
-    read_valid_topic,
-    sync_with_protocol,
-)
-from ottla.broker.authorization.guard import Each, Every, InHandler, Made, Rule, Whole, guarded
-from ottla.broker.cluster.forwarding import forward
-from ottla.broker.components import BrokerComponents
-from ottla.broker.encoded_metadata import metadata_encoder
-from ottla.broker.fetch import handler as fetch
-from ottla.broker.fetch.repeated import RepeatedFetches
-from ottla.broker.handlers import (
-    _produce_guard,
+from ottla.broker.api import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_replica_log_dirs,
@@ -74,9 +55,28 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.handlers._groups import check_consumer_groups, check_share_groups, client_of
-from ottla.broker.handlers._own_configs import forward_checked
+from ottla.broker.api._groups import check_consumer_groups, check_share_groups, client_of
+from ottla.broker.api._own_configs import forward_checked
+from ottla.broker.authorization.actions import (
+    describe_config_resource,
+    on_cluster,
+    on_each_group,
+    on_each_transactional_id,
+    on_group,
+    on_topic,
+    on_topic_or_id,
+    on_transactional_id,
+    read_valid_topic,
+    sync_with_protocol,
+)
+from ottla.broker.authorization.guard import Each, Every, InHandler, Rule, Whole, guarded
+from ottla.broker.cluster.forwarding import forward
+from ottla.broker.components import BrokerComponents
+from ottla.broker.encoded_metadata import metadata_encoder
+from ottla.broker.fetch import handler as fetch
+from ottla.broker.fetch.repeated import RepeatedFetches
 from ottla.broker.many_names import (
+    COMMITS_AT_ONCE,
     RESOURCES_AT_ONCE,
     ManyNames,
     config_resource,
@@ -192,7 +192,7 @@ def _no_topology_descriptions(
 
 
 ROUTES: tuple[Answered | Forwarded, ...] = (
-    Answered(ApiKey.PRODUCE, produce.handle, (Made(_produce_guard.guard),), fast_path=RepeatedProduces),
+    Answered(ApiKey.PRODUCE, produce.handle, IN_HANDLER, fast_path=RepeatedProduces),
     Answered(ApiKey.FETCH, fetch.handle, IN_HANDLER, fast_path=RepeatedFetches),
     Answered(ApiKey.LIST_OFFSETS, list_offsets.handle, (Each("topics", "topics", on_topic(DESCRIBE)),)),
     Answered(ApiKey.METADATA, metadata.handle, IN_HANDLER, encoder=metadata_encoder),
@@ -200,6 +200,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         ApiKey.OFFSET_COMMIT,
         offset_commit.handle,
         (Whole((on_group(READ),)), Each("topics", "topics", on_topic_or_id(READ))),
+        names=topics(at_once=COMMITS_AT_ONCE),
     ),
     Answered(
         ApiKey.OFFSET_FETCH,
@@ -282,6 +283,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
             Whole((on_group(READ),)),
             Each("topics", "topics", on_topic_or_id(READ)),
         ),
+        names=topics(at_once=COMMITS_AT_ONCE),
     ),
     Answered(
         ApiKey.DESCRIBE_ACLS,

@@ -145,5 +145,5 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def short_name(path: str) -> str:
-    """Return the last two parts of a path, as in `handlers/metadata.py`."""
+    """Return the last two parts of a path, as in `api/metadata.py`."""
     return "/".join(path.rsplit("/", 2)[-2:])

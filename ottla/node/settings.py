@@ -13,9 +13,9 @@ from ottla.controller.raft.config import NO_VOTERS, RaftConfig
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.server.authorization.authorizer import AllowAll, StandardAuthorizer, make_authorizer
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.key import LONG_MAX
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.load import NodeConfig
+from ottla.server.config.settings import read
 from ottla.server.network.detours import Detours, read_ways
 from ottla.server.principal import ANONYMOUS
 from ottla.server.quotas.clients import ClientQuotas
@@ -50,11 +50,6 @@ def registered(endpoint: Endpoint, bound_port: int) -> RegisteredEndpoint:
     )
 
 
-def unlimited(limit: int) -> int:
-    """-1 means no limit."""
-    return LONG_MAX if limit < 0 else limit
-
-
 def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> RaftConfig:
     listener = config.controller_names[0]
     voters = NO_VOTERS
@@ -66,7 +61,9 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
     if not config.voters and not config.bootstrap_servers:
         # A node without configured voters is a quorum of one.
         voters = VoterSet.of([Voter(ReplicaKey(config.node_id), endpoints[:1])])
-    return RaftConfig(
+    return read(
+        RaftConfig,
+        config.__getitem__,
         node_id=config.node_id,
         directory_id=directory_id,
         cluster_id=cluster_id,
@@ -74,43 +71,26 @@ def raft_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Raf
         static_voters=voters,
         bootstrap_servers=tuple(QuorumEndpoint(listener, a.host, a.port) for a in config.bootstrap_servers),
         can_vote=config.is_controller,
-        auto_join=config["controller.quorum.auto.join.enable"],
-        election_timeout_ms=config["controller.quorum.election.timeout.ms"],
-        election_backoff_ms_max=config["controller.quorum.election.backoff.max.ms"],
-        fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
-        request_timeout_ms=config["controller.quorum.request.timeout.ms"],
-        retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
         segment_bytes=config["internal.metadata.log.segment.bytes"] or config["metadata.log.segment.bytes"],
-        segment_ms=config["metadata.log.segment.ms"],
-        retention_bytes=unlimited(config["metadata.max.retention.bytes"]),
-        retention_ms=unlimited(config["metadata.max.retention.ms"]),
         **{field: config[name] for field, name in OWN_RAFT_DEFAULTS.items() if name in config.static},
     )
 
 
 def control_settings(config: NodeConfig, cluster_id: str) -> ControlSettings:
-    return ControlSettings(
+    other = config.own[OTHER_KEY]
+    tokens = read(
+        DelegationTokenSettings,
+        config.__getitem__,
+        secret_key=config[KEY] or "",
+        other_keys=(other,) if other else (),
+    )
+    return read(
+        ControlSettings,
+        lambda name: config.own[name] if name in config.own else config[name],
         node_id=config.node_id,
         cluster_id=cluster_id,
-        default_replication_factor=config["default.replication.factor"],
-        num_partitions=config["num.partitions"],
-        min_insync_replicas=config["min.insync.replicas"],
-        unclean_leader_election_enable=config["unclean.leader.election.enable"],
-        delete_topic_enable=config["delete.topic.enable"],
-        auto_leader_rebalance_enable=config["auto.leader.rebalance.enable"],
-        unclean_leader_election_interval_ms=config["unclean.leader.election.interval.ms"],
-        leader_imbalance_check_interval_ms=config["leader.imbalance.check.interval.seconds"] * 1000,
-        broker_session_timeout_ms=config["broker.session.timeout.ms"],
-        metadata_max_idle_interval_ms=config["metadata.max.idle.interval.ms"],
-        lost_connection_grace_ms=config.own["ottla.lost.connection.grace.ms"],
         advertised=config.advertised,
-        delegation_tokens=DelegationTokenSettings(
-            config[KEY] or "",
-            (other,) if (other := config.own[OTHER_KEY]) else (),
-            config["delegation.token.max.lifetime.ms"],
-            config["delegation.token.expiry.time.ms"],
-            config["delegation.token.expiry.check.interval.ms"],
-        ),
+        delegation_tokens=tokens,
         properties=config.static,
     )
 

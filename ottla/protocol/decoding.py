@@ -50,7 +50,8 @@ _SCOPE: dict[str, object] = {
 #: (broker/many_names.py) does it in one turn of the event loop. Numbers and ids count as an eighth, but for those of partitions: each
 #: of these has its part in the answer.
 ELEMENTS_MAX = 10_000
-#: Of what is about topics or partitions: 10,000 topics of a partition each.
+#: Of what is about topics or partitions: 10,000 topics of a partition each. Members of groups that work with Apache Kafka stay below it:
+#: an OffsetCommit of more than some 13,000 partitions is a batch that it does not take.
 TOPIC_ELEMENTS_MAX = 20_000
 OTHER_LIMITS = {
     # What nodes send, who are not served without it: a follower asks a leader for all of its partitions when its session begins, and

@@ -48,7 +48,7 @@ LOGGERS = {
     "kafka.network": "ottla.server.network",
     "kafka.server": "ottla.server",
     "kafka.server.ControllerServer": "ottla.controller",
-    "kafka.server.KafkaApis": "ottla.broker.handlers",
+    "kafka.server.KafkaApis": "ottla.broker.api",
     "kafka.server.ReplicaManager": "ottla.broker.replication",
     "org.apache.kafka": "ottla",
     "org.apache.kafka.controller": "ottla.controller",

@@ -308,3 +308,12 @@ def test_internal_settings_that_a_topic_was_created_with_are_described(node: Nod
 def test_unregister_controller_reaches_the_controller(wire: Wire) -> None:
     answer = wire.request(UnregisterControllerRequest(controller_id=9))
     assert answer.error_code == ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+
+
+def test_records_are_deleted_for_a_client_that_does_not_want_to_wait(node: Node, wire: Wire) -> None:
+    """librdkafka's operation timeout is 0 by default: with one replica nothing is waited for but this broker's disk."""
+    node.create("purged")
+    append(wire, "purged", batch([b"x"] * 3))
+    asked = DeleteRecordsTopic(name="purged", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
+    found = wire.request(DeleteRecordsRequest(topics=[asked], timeout_ms=0)).topics[0].partitions[0]
+    assert (found.error_code, found.low_watermark) == (0, 2)

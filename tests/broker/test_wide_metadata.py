@@ -61,8 +61,8 @@ def test_topics_that_take_more_than_a_turn_are_answered_as_others_are(
     with node.wire() as wire:
         ids = () if version < 12 else (named(wire, 12, "other")[0].topic_id, b"?" * 16)
         at_once = named(wire, version, *names, ids=ids)
-        monkeypatch.setattr("ottla.broker.handlers.metadata.PARTITIONS_PER_TURN", 2)
-        monkeypatch.setattr("ottla.broker.handlers._metadata_topics.PARTITIONS_PER_TURN", 2)
+        monkeypatch.setattr("ottla.broker.api.metadata.PARTITIONS_PER_TURN", 2)
+        monkeypatch.setattr("ottla.broker.api._metadata_topics.PARTITIONS_PER_TURN", 2)
         monkeypatch.setattr("ottla.broker.all_topics.PARTITIONS_PER_TURN", 2)
         assert named(wire, version, *names, ids=ids) == at_once
         found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in at_once}

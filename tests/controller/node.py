@@ -38,6 +38,8 @@ from tests.controller.raft.nodes import kill
 from tests.ports import free_ports
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+#: For an election and what follows it: three nodes in one process need more than a second for that while other tests are running.
+SECONDS_MAX = 30
 
 
 class Node:
@@ -89,7 +91,14 @@ class Node:
             TimerWheel(world.clock),
         )
 
-    def broker(self, node_id: int = 1, channel: ControllerChannel | None = None, **identity: Any) -> BrokerLifecycle:
+    def broker(
+        self,
+        node_id: int = 1,
+        channel: ControllerChannel | None = None,
+        *,
+        registration_timeout_ms: int = SECONDS_MAX * 1_000,
+        **identity: Any,
+    ) -> BrokerLifecycle:
         """Another broker process, sharing only the metadata."""
         given: dict[str, Any] = {
             "cluster_id": CLUSTER_ID,
@@ -101,7 +110,7 @@ class Node:
             BrokerIdentity(node_id, **given | identity),
             channel or self.channel,
             lambda: self.metadata.last_applied_offset,
-            registration_timeout_ms=1_000,
+            registration_timeout_ms=registration_timeout_ms,
         )
         self.metadata.loader.add_publisher(lifecycle)
         return lifecycle
@@ -122,7 +131,7 @@ class Node:
         await self.metadata.raft.begin()
         self.lifecycle.ready_to_unfence()
         self.lifecycle.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(SECONDS_MAX):
             await self.lifecycle.unfenced
 
     async def stop_metadata(self) -> None:
@@ -152,7 +161,7 @@ class Node:
         await self.listener.stop()
 
     async def wait(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(SECONDS_MAX):
             while not condition():  # noqa: ASYNC110  the image has no events
                 await asyncio.sleep(0.002)
 

@@ -12,7 +12,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.server.network.client import Channel
 from tests.controller.images import same_content
-from tests.controller.node import Node, create, running
+from tests.controller.node import SECONDS_MAX, Node, create, running
 from tests.ports import free_ports
 
 
@@ -78,7 +78,7 @@ async def test_a_snapshot_stands_for_the_log_before_it(tmp_path: Path) -> None:
 async def test_the_next_controller_goes_on_where_the_lost_one_stopped(tmp_path: Path) -> None:
     ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     nodes = {node_id: Node(tmp_path / str(node_id), node_id=node_id, ports=ports) for node_id in ports}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(2 * SECONDS_MAX):
         await asyncio.gather(*(node.start() for node in nodes.values()))
         lost = nodes.pop(next(node.node_id for node in nodes.values() if node.node.controller.is_active))
         one, other = nodes.values()

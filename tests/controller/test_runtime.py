@@ -32,7 +32,7 @@ from ottla.server.network.reply import Reply
 from tests.controller.harness import CLUSTER_ID
 from tests.manual_clock import ManualClock
 
-GRACE_MS = ControlSettings.__dataclass_fields__["lost_connection_grace_ms"].default
+GRACE_MS = ControlSettings(1, CLUSTER_ID).lost_connection_grace_ms
 
 
 class Batch:

@@ -21,9 +21,9 @@ from tests.rules.sources import ROOT, Source, sources, text_of, tree_of
 ANSWERING = ("storage", "server", "controller", "broker")
 #: Tests that go through all codes, or hold lists of what clients may meet, expect none of them in particular.
 NOT_EXPECTING = ("tests/protocol/test_errors.py", "tests/sim/clients/", "tests/chaos/", "tests/compat/", "tests/rules/")
-HANDLERS = ("broker/handlers/", "controller/handlers/")
+HANDLERS = ("broker/api/", "controller/handlers/")
 #: Folders whose files name the errors that they answer with in their docstrings.
-NAMING = ("broker/handlers/", "broker/produce/handler.py", "broker/fetch/handler.py")
+NAMING = ("broker/api/", "broker/produce/handler.py", "broker/fetch/handler.py")
 
 
 def codes(root: ast.AST) -> Iterator[ast.Attribute]:

@@ -9,7 +9,7 @@ from tests.rules.sources import ROOT, sources
 #: Folders without tests of their own name, and where the tests of what they hold lie.
 COVERED_IN = {
     "broker/groups/classic": "tests/broker/groups",
-    "broker/handlers": "tests/broker",
+    "broker/api": "tests/broker",
     "protocol/messages": "tests/protocol",
     "server/config/tables": "tests/server/config",
 }

@@ -47,7 +47,7 @@ def test_handlers_of_a_broker_are_named_as_their_apis_and_are_routed() -> None:
     routed_names = {key.name.lower() for key in ROUTED["broker/routes.py"]}
     for source in sources():
         folder, _, name = source.module.rpartition(".")
-        if folder == "ottla.broker.handlers" and not name.startswith("_"):
+        if folder == "ottla.broker.api" and not name.startswith("_"):
             assert name in routed_names, f"{source.path} is named after no API that has a row in broker/routes.py"
 
 

@@ -17,7 +17,8 @@ from ottla.storage.directories.logs import Logs
 from ottla.storage.log import log_files
 from ottla.storage.log.cleaning import Cleaning
 from ottla.storage.log.log import Log
-from ottla.storage.segment.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX
 from tests.effort import seeds
 from tests.sim.directed_histories import cleaner_histories_of
 from tests.sim.noticed import seeds_for

@@ -175,7 +175,7 @@ def test_metadata_of_all_topics_that_cannot_be_encoded_is_an_error_of_the_broker
             raise ZeroDivisionError
 
         with monkeypatch.context() as patched:
-            patched.setattr("ottla.broker.handlers.metadata.encode_topic", broken)
+            patched.setattr("ottla.broker.api.metadata.encode_topic", broken)
             assert (await cluster.ask(1, MetadataRequest(topics=None), 13)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         answer = await cluster.ask(1, MetadataRequest(topics=None), 13)
         assert (answer.error_code, [topic.name for topic in answer.topics]) == (ErrorCode.NONE, [TOPIC])

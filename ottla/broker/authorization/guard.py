@@ -4,7 +4,6 @@
     Every      a list of topics, one answer: the request is rejected if one of them is not allowed
     Each       a list of resources: the handler gets a request without those not allowed, whose errors are added to the response
     InHandler  the handler asks the authorizer itself (checks.py): about lists in lists, or about what its response shows
-    Made       Produce and Fetch, whose guards are written by hand
 
 A node without an authorizer has no guards at all: `guarded` then returns the handler, and nothing is paid per request.
 Rejections are made by server/network/error_reply.py, so that they look exactly like the API's other errors.
@@ -134,15 +133,6 @@ class InHandler(NamedTuple):
 
     def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
         return handler
-
-
-class Made(NamedTuple):
-    """`make(broker, handler)` returns the handler that checks the request first."""
-
-    make: Callable[[BrokerComponents, Any], Handler]
-
-    def guard(self, broker: BrokerComponents, api_key: int, handler: Handler) -> Handler:
-        return self.make(broker, handler)
 
 
 def guarded(broker: BrokerComponents, api_key: int, rules: Sequence[Rule], handler: Handler) -> Handler:

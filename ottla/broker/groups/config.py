@@ -1,38 +1,65 @@
-"""The broker configs that the group coordinator reads, with Kafka's defaults."""
+"""The broker configs that the group coordinator reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.server.config.errors import ConfigError
+from ottla.server.config.settings import read, setting
 from ottla.server.quotas.bounds import GROUPS, Bound
 
 MINUTE_MS = 60_000
 
 
+#: Kafka's own assignors, which it takes by their classes, too.
+ASSIGNORS = {
+    "uniform": "uniform",
+    "range": "range",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+#: Groups of these kinds have one assignor, by its name or its class.
+ONE_ASSIGNOR = {
+    "group.share.assignors": ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"),
+    "group.streams.assignors": ("sticky", "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"),
+}
+
+
+def _assignor(setting: str, known: Mapping[str, str], name: str) -> str:
+    if name not in known:
+        usable = " or ".join(dict.fromkeys(known.values()))
+        raise ConfigError(setting, name, "this assignor is unknown", f"use {usable}")
+    return known[name]
+
+
+def _consumer_assignors(names: Sequence[str]) -> Sequence[str]:
+    return [_assignor("group.consumer.assignors", ASSIGNORS, name) for name in names]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
-    group_initial_rebalance_delay_ms: int = 3_000
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_max_size: int = 2**31 - 1
-    offset_metadata_max_bytes: int = 4_096
-    offsets_retention_ms: int = 10_080 * MINUTE_MS
-    offsets_retention_check_interval_ms: int = 600_000
-    offsets_commit_timeout_ms: int = 5_000
-    consumer_group_max_size: int = 2**31 - 1
-    consumer_regex_refresh_interval_ms: int = 600_000
-    consumer_group_assignors: Sequence[str] = ("uniform", "range")
-    consumer_migration_policy: str = "BIDIRECTIONAL"
-    share_group_max_size: int = 200
-    share_initialize_retry_interval_ms: int = 30_000
-    streams_group_max_size: int = 2**31 - 1
+    group_initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms")
+    group_min_session_timeout_ms: int = setting("group.min.session.timeout.ms")
+    group_max_session_timeout_ms: int = setting("group.max.session.timeout.ms")
+    group_max_size: int = setting("group.max.size")
+    offset_metadata_max_bytes: int = setting("offset.metadata.max.bytes")
+    offsets_retention_ms: int = setting("offsets.retention.minutes", lambda minutes: minutes * MINUTE_MS)
+    offsets_retention_check_interval_ms: int = setting("offsets.retention.check.interval.ms")
+    offsets_commit_timeout_ms: int = setting("offsets.commit.timeout.ms")
+    consumer_group_max_size: int = setting("group.consumer.max.size")
+    consumer_regex_refresh_interval_ms: int = setting("group.consumer.regex.refresh.interval.ms")
+    consumer_group_assignors: Sequence[str] = setting("group.consumer.assignors", _consumer_assignors)
+    consumer_migration_policy: str = setting("group.consumer.migration.policy")
+    share_group_max_size: int = setting("group.share.max.size")
+    share_initialize_retry_interval_ms: int = setting("group.share.initialize.retry.interval.ms")
+    streams_group_max_size: int = setting("group.streams.max.size")
     # The limit of groups per partition, which Kafka does not have.
-    groups: Bound = field(default_factory=lambda: Bound(GROUPS, 100_000))
-    # The heartbeat interval of a member that waits for its assignment; Kafka has none.
-    waiting_heartbeat_interval_ms: int = 2**31 - 1
+    groups: Bound = setting(GROUPS, partial(Bound, GROUPS))
+    # The heartbeat interval of a member that waits for its assignment; Kafka has none, and only a broker sets it.
+    waiting_heartbeat_interval_ms: int = setting("ottla.group.waiting.heartbeat.interval.ms", default=2**31 - 1)
     # The limit of a delayed JoinGroup without a member id, which is a constant in Kafka.
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
 
@@ -58,27 +85,6 @@ class GroupCoordinatorConfig:
         return self.consumer_migration_policy.upper() == "DISABLED"
 
 
-# Field -> Kafka's name, and what one unit of that is in the field's.
-PROPERTIES = {
-    "group_initial_rebalance_delay_ms": ("group.initial.rebalance.delay.ms", 1),
-    "group_min_session_timeout_ms": ("group.min.session.timeout.ms", 1),
-    "group_max_session_timeout_ms": ("group.max.session.timeout.ms", 1),
-    "group_max_size": ("group.max.size", 1),
-    "offset_metadata_max_bytes": ("offset.metadata.max.bytes", 1),
-    "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
-    "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
-    "offsets_commit_timeout_ms": ("offsets.commit.timeout.ms", 1),
-    "consumer_group_max_size": ("group.consumer.max.size", 1),
-    "consumer_migration_policy": ("group.consumer.migration.policy", 1),
-    "consumer_regex_refresh_interval_ms": ("group.consumer.regex.refresh.interval.ms", 1),
-    "consumer_group_assignors": ("group.consumer.assignors", 1),
-    "share_group_max_size": ("group.share.max.size", 1),
-    "share_initialize_retry_interval_ms": ("group.share.initialize.retry.interval.ms", 1),
-    "streams_group_max_size": ("group.streams.max.size", 1),
-    "waiting_heartbeat_interval_ms": ("ottla.group.waiting.heartbeat.interval.ms", 1),
-}
-
-
 class GroupSettings(NamedTuple):
     """The settings that a group may override; the last two are of streams groups alone."""
 
@@ -90,37 +96,10 @@ class GroupSettings(NamedTuple):
 
 
 def from_properties(value_of: Callable[[str], Any]) -> GroupCoordinatorConfig:
-    """Reads the settings from parsed broker properties."""
-    values = {field: value_of(name) * unit for field, (name, unit) in PROPERTIES.items()}
-    values["consumer_group_assignors"] = [
-        _assignor("group.consumer.assignors", ASSIGNORS, name) for name in values["consumer_group_assignors"]
-    ]
-    for setting, known in ONE_ASSIGNOR.items():
-        names = value_of(setting)
+    """Reads the settings, and checks those that have one possible value."""
+    for name, known in ONE_ASSIGNOR.items():
+        names = value_of(name)
         if len(names) != 1:
-            raise ConfigError(
-                setting, ",".join(names), f"{setting} must contain exactly one assignor", f"use {known[0]}"
-            )
-        _assignor(setting, dict.fromkeys(known, known[0]), names[0])
-    return GroupCoordinatorConfig(**values, groups=Bound(GROUPS, value_of(GROUPS)))
-
-
-#: Kafka's own assignors, which it takes by their classes, too.
-ASSIGNORS = {
-    "uniform": "uniform",
-    "range": "range",
-    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
-    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
-}
-#: Groups of these kinds have one assignor, by its name or its class.
-ONE_ASSIGNOR = {
-    "group.share.assignors": ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"),
-    "group.streams.assignors": ("sticky", "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"),
-}
-
-
-def _assignor(setting: str, known: Mapping[str, str], name: str) -> str:
-    if name not in known:
-        usable = " or ".join(dict.fromkeys(known.values()))
-        raise ConfigError(setting, name, "this assignor is unknown", f"use {usable}")
-    return known[name]
+            raise ConfigError(name, ",".join(names), f"{name} must contain exactly one assignor", f"use {known[0]}")
+        _assignor(name, dict.fromkeys(known, known[0]), names[0])
+    return read(GroupCoordinatorConfig, value_of)

@@ -2,6 +2,8 @@
 
 A batch whose topic needs the records, and that is too large for one turn of the loop, goes on in `prepared.py`.
 
+WRITE is needed on each topic, and on the transactional id where records belong to a transaction.
+
     acks 0     no reply; if any partition failed the connection is closed, the only way to notify such a client
     acks 1     answered after the local append, and its flush if flush.messages asks for one
     acks -1    answered when the high watermark passed, or with REQUEST_TIMED_OUT after timeout_ms
@@ -17,6 +19,7 @@ Errors:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 
@@ -42,19 +45,24 @@ from ottla.broker.transactions.admission import (
     keep_records,
 )
 from ottla.broker.transactions.verify import Verdicts
+from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
 from ottla.protocol.records.compression import ZSTD
 from ottla.protocol.schema import maker
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
+from ottla.server.authorization.authorizer import Authorizer
+from ottla.server.authorization.operations import TOPIC, TRANSACTIONAL_ID, WRITE
 from ottla.server.network.context import RequestContext
-from ottla.server.network.reply import Reply
+from ottla.server.network.error_reply import error_reply
+from ottla.server.network.reply import Reply, then
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
 
@@ -66,11 +74,64 @@ new_partition_response = maker(PartitionProduceResponse)
 
 
 def handle(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
+    denied = _take_denied(broker, request, context) if broker.authorizer.enabled else []
+    if not denied:
+        return _serve(broker, request, context)
+    if request.acks == 0:
+        if request.topic_data:
+            _serve(broker, request, context)
+        context.connection.close("a produce request with acks=0 failed")
+        return None
+    only_denied = copy.copy(request)
+    only_denied.topic_data = denied
+    error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    rejection: ProduceResponse = error_reply(ApiKey.PRODUCE, context.api_version, only_denied, error)
+    if not request.topic_data:
+        return rejection
+
+    def merge(answer: ProduceResponse | None) -> ProduceResponse | None:
+        if answer is not None:
+            answer.responses.extend(rejection.responses)
+        return answer
+
+    return then(_serve(broker, request, context), merge)
+
+
+def may_write(authorizer: Authorizer, context: RequestContext, topic: str) -> bool:
+    return authorizer.allows(context, WRITE, TOPIC, topic)
+
+
+def _take_denied(broker: BrokerComponents, request: ProduceRequest, context: RequestContext) -> list[TopicProduceData]:
+    """Takes the topics out of the request that its client may not write to. An unknown topic id gets its own error later.
+
+    Raises:
+        KafkaError: it has records of a transaction, and its client may not use the transactional id.
+    """
+    authorizer, transactional_id = broker.authorizer, request.transactional_id
+    if is_transactional(request) and (
+        transactional_id is None or not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id)
+    ):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    allowed: list[TopicProduceData] = []
+    denied: list[TopicProduceData] = []
+    for topic in request.topic_data:
+        name = topic.name or broker.metadata.topic_name(topic.topic_id)
+        (allowed if not name or may_write(authorizer, context, name) else denied).append(topic)
+    request.topic_data = allowed
+    return denied
+
+
+def _serve(
+    broker: BrokerComponents,
+    request: ProduceRequest,
+    context: RequestContext,
+    prepared: PreparedBatches = NONE_PREPARED,
+) -> ProduceAnswer:
     if not -1 <= request.acks <= 1:
         return reject_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     if is_transactional(request):
-        return _append_admitted(broker, request, context, NONE_PREPARED)
-    return _append(broker, request, context, NO_REJECTIONS, NONE_PREPARED)
+        return _append_admitted(broker, request, context, prepared)
+    return _append(broker, request, context, NO_REJECTIONS, prepared)
 
 
 def _append_admitted(
@@ -96,15 +157,6 @@ def _append_admitted(
         return answer
 
     return verdicts.then(admitted)
-
-
-def _append_rest(broker: BrokerComponents, rest: ProduceRequest, context: RequestContext) -> ProduceAnswer:
-    def append(prepared: PreparedBatches) -> ProduceAnswer:
-        if is_transactional(rest):
-            return _append_admitted(broker, rest, context, prepared)
-        return _append(broker, rest, context, NO_REJECTIONS, prepared)
-
-    return append_prepared(broker, rest, context, append)
 
 
 def _append(
@@ -146,35 +198,38 @@ def _append(
                 failed = True
                 partitions.append(rejected(broker, topic_data, data.index, failure, context.api_version))
                 continue
-            response = new_partition_response(
+            written = new_partition_response(
                 index=data.index,
                 base_offset=appended.first_offset,
                 log_append_time_ms=appended.log_append_time,
                 log_start_offset=appended.log_start_offset,
             )
-            partitions.append(response)
+            partitions.append(written)
             if acks == -1 and not partition.is_committed(appended.last_offset):
-                waits.append((partition.when_committed, appended.last_offset, _fails(response)))
+                waits.append((partition.when_committed, appended.last_offset, _fails(written)))
             if partition.flush_messages != NEVER and partition.wants_flush:
-                waits.append((partition.when_flushed, appended.last_offset, _fails(response)))
+                waits.append((partition.when_flushed, appended.last_offset, _fails(written)))
         responses.append(
             new_topic_response(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
         )
         if rest is not None:
             break
-    if acks == 0:
-        if failed:
-            context.connection.close("a produce request with acks=0 failed")
-        return None if rest is None else joined(rest, context, None, _append_rest(broker, rest, context))
-    answer = new_response(responses=responses)
-    if failed and context.api_version >= 10:
-        add_endpoints(broker, answer, context)
-    if not waits:
-        return answer if rest is None else joined(rest, context, answer, _append_rest(broker, rest, context))
-    reply: Reply[ProduceResponse | None] = Reply()
-    waiting = DelayedProduce(waits, request.timeout_ms, broker.wheel, lambda: reply.complete(answer))
-    reply.on_cancel = waiting.cancel
-    return reply if rest is None else joined(rest, context, reply, _append_rest(broker, rest, context))
+    first: ProduceAnswer = None
+    if acks != 0:
+        response = first = new_response(responses=responses)
+        if failed and context.api_version >= 10:
+            add_endpoints(broker, response, context)
+        if waits:
+            reply: Reply[ProduceResponse | None] = Reply()
+            first = reply
+            reply.on_cancel = DelayedProduce(
+                waits, request.timeout_ms, broker.wheel, lambda: reply.complete(response)
+            ).cancel
+    elif failed:
+        context.connection.close("a produce request with acks=0 failed")
+    if rest is None:
+        return first
+    return joined(rest, context, first, append_prepared(broker, rest, context, partial(_serve, broker, rest, context)))
 
 
 def _admit_to_internal_topic(broker: BrokerComponents, partition: Partition, context: RequestContext) -> None:

@@ -26,7 +26,7 @@ Proposer = TypeVar("Proposer", contravariant=True)
 
 
 class AwaitsLogStarts(Protocol):
-    """A delayed DeleteRecords, which waits for the replicas' log start offsets (purgatory/delayed_delete_records.py)."""
+    """A delayed DeleteRecords, which waits for the replicas' log start offsets (delayed_delete_records.py)."""
 
     def look(self) -> None: ...
 

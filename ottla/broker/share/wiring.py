@@ -12,7 +12,7 @@ from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.share.coordinator.config import from_properties
+from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
 from ottla.broker.share.coordinator.service import TOPIC, ShareCoordinator
 from ottla.broker.share.no_persister import NoPersister
 from ottla.broker.share.persister import Persister
@@ -24,6 +24,7 @@ from ottla.protocol.messages.initialize_share_group_state import InitializeShare
 from ottla.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
 from ottla.protocol.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from ottla.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
+from ottla.server.config.settings import read
 from ottla.server.network.reply import Reply
 from ottla.server.world import World
 
@@ -51,7 +52,7 @@ def share_coordinator(
             log.delete_records(offset)
 
     return ShareCoordinator(
-        from_properties(configs.setting),
+        read(ShareCoordinatorConfig, configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
         partition_counter(metadata, configs, TOPIC, "share.coordinator.state.topic.num.partitions"),

@@ -13,12 +13,13 @@ from ottla.broker.groups.group_coordinator_service import GroupCoordinatorServic
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.transactions.config import from_properties
+from ottla.broker.transactions.config import TransactionConfig
 from ottla.broker.transactions.markers import MarkerRoutes
 from ottla.broker.transactions.service import TOPIC, TransactionCoordinator
 from ottla.broker.transactions.verify import AppendVerifier
 from ottla.broker.transactions.write_markers import MarkerWriter
 from ottla.protocol.features import TRANSACTION_VERSION
+from ottla.server.config.settings import read
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 
@@ -54,7 +55,7 @@ def transactions(
     writer = MarkerWriter(replicas, groups, world.clock, wheel, configs["request.timeout.ms"])
     routes = MarkerRoutes(configs.node_id, leader_of, writer.write, channels.request, world.spawn, world.clock)
     coordinator = TransactionCoordinator(
-        from_properties(configs.setting),
+        read(TransactionConfig, configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         routes,
         producer_ids,

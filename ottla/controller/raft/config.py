@@ -10,8 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, STATIC_VOTERS, QuorumEndpoints, ReplicaKey, Voter, VoterSet
+from ottla.server.config.key import LONG_MAX
+from ottla.server.config.settings import setting
 
 NO_VOTERS = VoterSet()
+
+
+def unlimited(limit: int) -> int:
+    """-1 means no limit."""
+    return LONG_MAX if limit < 0 else limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +34,13 @@ class RaftConfig:
     bootstrap_servers: QuorumEndpoints = ()
     #: True if the node runs a controller. A broker only follows: it never votes, even if its node id is in the set.
     can_vote: bool = True
-    #: controller.quorum.auto.join.enable: a controller that is no voter asks to be one.
-    auto_join: bool = False
-    election_timeout_ms: int = 1000
-    election_backoff_ms_max: int = 1000
-    fetch_timeout_ms: int = 2000
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 20
+    #: A controller that is no voter asks to be one.
+    auto_join: bool = setting("controller.quorum.auto.join.enable")
+    election_timeout_ms: int = setting("controller.quorum.election.timeout.ms")
+    election_backoff_ms_max: int = setting("controller.quorum.election.backoff.max.ms")
+    fetch_timeout_ms: int = setting("controller.quorum.fetch.timeout.ms")
+    request_timeout_ms: int = setting("controller.quorum.request.timeout.ms")
+    retry_backoff_ms: int = setting("controller.quorum.retry.backoff.ms")
     append_linger_ms: int = 0
     fetch_wait_ms_max: int = 500
     fetch_bytes_max: int = 8 * 1024 * 1024
@@ -44,9 +51,9 @@ class RaftConfig:
     #: twice this, so that voters do not collide. A wrong suspicion is harmless, because pre-votes do not change any epoch.
     leader_loss_grace_ms: int = 50
     segment_bytes: int = 1024 * 1024 * 1024
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    retention_bytes: int = 100 * 1024 * 1024
-    retention_ms: int = 7 * 24 * 3600 * 1000
+    segment_ms: int = setting("metadata.log.segment.ms")
+    retention_bytes: int = setting("metadata.max.retention.bytes", unlimited)
+    retention_ms: int = setting("metadata.max.retention.ms", unlimited)
 
     @property
     def key(self) -> ReplicaKey:

@@ -30,7 +30,8 @@ from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log import log_files
 from ottla.storage.log.log import Log
-from ottla.storage.segment.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX
 
 logger = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files, MappedFile
 from ottla.storage.segment.mappings import Mappings
-from ottla.storage.segment.segment import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, Segment, segment_path
-from ottla.storage.segment.segment_file import REACH_BYTES
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, REACH_BYTES, segment_path
 from ottla.storage.segment.txn_index import AbortedTxn
 from ottla.storage.segment.walk import walk
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ottla.storage.files import Files
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
-from ottla.storage.segment.segment import (
+from ottla.storage.segment.segment_file import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,

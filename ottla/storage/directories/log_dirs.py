@@ -41,6 +41,10 @@ class LogDir:
         assert self.meta is not None and self.meta.directory_id is not None, f"{self.path} is not formatted"
         return self.meta.directory_id
 
+    def fail(self, failure: StorageFailure) -> None:
+        """Takes the directory offline."""
+        self.failure = failure
+
     @property
     def online(self) -> bool:
         return self.failure is None

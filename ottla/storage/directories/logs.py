@@ -7,7 +7,6 @@ or `set_aside`. The metadata log (`__cluster_metadata-0`) is not one of these lo
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterable
 
 from ottla.storage import checkpoint
@@ -182,8 +181,7 @@ class Logs(FutureLogs):
         directory = preferred if preferred is not None and preferred.online else self._choose(directory_id)
         path, jitter = f"{directory.path}/{topic}-{partition}", self._rng.random()
         log = new_log(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms=now_ms, jitter=jitter)
-        log.without_files = self._without_files.setdefault((topic_id, directory.path), log.without_files)
-        log.without_files.append(log)
+        log.create_with(self._without_files.setdefault((topic_id, directory.path), log.without_files))
         self._add(directory, log)
         return log
 
@@ -277,7 +275,7 @@ class Logs(FutureLogs):
             if log is not grown or (config.flush_ms == config.flush_messages == NEVER):
                 # Only an append can make it due, and the next one asks for room. Most of 10,000 logs get none: a look at all took 3.4 ms.
                 del self._grown[grown]
-                grown.segments.active.room = 0
+                grown.segments.active.close_room()
             if log is not grown or log.failure is not None or log.recovery_point >= log.log_end_offset:
                 continue
             if log.unflushed_bytes >= RECOVERY_BYTES_MAX:
@@ -324,7 +322,7 @@ class Logs(FutureLogs):
     def begin_close(self) -> list[Log]:
         """Returns all logs; each must be passed to `close_some`."""
         # Threads that close logs must not unmap each other's segments.
-        self.mappings.limit = sys.maxsize
+        self.mappings.lift_limit()
         return [*self, *self.futures()]
 
     def close_some(self, logs: Iterable[Log]) -> None:

@@ -102,13 +102,15 @@ class LogsState:
 
     def _add_to(self, directory: LogDir, log: Log) -> None:
         self._in[directory.path][(log.topic_id, log.partition)] = log
-        log.grown = self._grown
-        log.grown[log] = None
-        log.on_failure = lambda failure: self.directory_failed(directory, failure)
-        log.partition_dir.before_files = lambda: self._checkpoints.forget(
-            directory.path, (log.topic, log.partition), lambda: not (log.partition_dir.exists or log.closed)
+        name = (log.topic, log.partition)
+        log.join(
+            self._grown,
+            on_failure=lambda failure: self.directory_failed(directory, failure),
+            before_files=lambda: self._checkpoints.forget(
+                directory.path, name, lambda: not (log.partition_dir.exists or log.closed)
+            ),
+            before_truncation=lambda offset, start: self._lower_checkpoints(directory, log, offset, start),
         )
-        log.before_truncation = lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
 
     def _take_out(self, log: Log) -> LogDir:
         key = (log.topic_id, log.partition)
@@ -120,9 +122,6 @@ class LogsState:
             del self._logs[key]
             del self._by_name[(log.topic, log.partition)]
         log.leave()
-        log.on_failure = (
-            None  # a search that still reads it must not take the directory offline, because the files are renamed
-        )
         directory = self.directory_of(log)
         del self._in[directory.path][key]
         return directory
@@ -137,7 +136,7 @@ class LogsState:
         """Takes the directory offline; its logs stay readable as far as the disk can read them. Workers may call it."""
         if directory.failure is not None:
             return
-        directory.failure = failure
+        directory.fail(failure)
         logger.error("log directory %s is offline: %s", directory.path, failure)
         for log in self.in_directory(directory):
             if log.failure is None:
@@ -220,7 +219,7 @@ class LogsState:
         return collected.offsets
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
-        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.before_truncation`).
+        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.join`).
 
         A log that this one has just replaced loses its name before, or it would be the longer of the two after a crash.
         """

@@ -34,8 +34,9 @@ from ottla.storage.log.partition_dir import TRUNCATION, rewrite_topic_id
 from ottla.storage.producers import snapshot_format
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.mappings import Mappings
-from ottla.storage.segment.segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, Segment
+from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_check import Valid, check_segment, clean_end
+from ottla.storage.segment.segment_file import LOG_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.storage.segment.segments import Segments
 from ottla.storage.segment.walk import DamagedLog
 
@@ -277,8 +278,7 @@ def _mend(segment: Segment, valid: Valid) -> None:
     segment.cut_back(valid.position, valid.offset, valid.zeros)
     segment.rewrite(valid.checked_from)
     if not segment.active:
-        segment.active = True
-        segment.seal(indexes_must_be_saved=False)
+        segment.seal_again()
     if valid.remade and not (segment.indexes.loaded and not segment.active):
         segment.sync_indexes()
 
@@ -299,7 +299,7 @@ def _read_epochs(log: Log) -> None:
         DamagedLog: an epoch decreases; the CRC does not cover it, so it is unknown which of the two is wrong.
     """
     history = log.epochs
-    history.entries, history.latest = [], -1
+    history.forget_from(0)
     for segment in log.segments.from_offset(log.log_start_offset):
         for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
             epoch = HEADER.unpack_from(segment.view(), position)[PARTITION_LEADER_EPOCH]

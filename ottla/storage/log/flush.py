@@ -162,6 +162,7 @@ def close(log: LogState, clean: bool, entry: bool) -> bool:
             logger.warning("%s is not closed cleanly: %s", log, failure)
     log.stop()
     for segment in log.segments:
-        segment.removed = not clean
+        if not clean:
+            segment.mark_removed()
         segment.unmap()
     return saved

@@ -372,10 +372,14 @@ class Log(LogState):
         return flush.end(job, now_ms)
 
     def leave(self) -> None:
-        """Stops all writes, also of a running flush, because the log is deleted or set aside."""
+        """Stops all writes, also of a running flush, because the log is deleted or set aside.
+
+        A search that still reads it must not take the directory offline, because the files are renamed.
+        """
         self.stop()
+        self.on_failure = None
         for segment in self.segments:
-            segment.removed = True
+            segment.mark_removed()
 
     def unmap(self) -> None:
         """Unmaps the segments, on any thread. Only a running flush may still use the log."""

@@ -6,7 +6,8 @@ from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.partition_dir import write_topic_id
-from ottla.storage.segment.segment import DELETED_SUFFIX, Segment
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import DELETED_SUFFIX
 
 
 def create_files(log: LogState) -> None:
@@ -48,7 +49,7 @@ def new_segment(log: LogState, base_offset: int, now_ms: int, allocate: bool = T
 
 
 def remove_files(log: LogState, segment: Segment) -> None:
-    segment.removed = True
+    segment.mark_removed()
     segment.unmap()
     for name in segment.file_names():
         log.files.remove(name)
@@ -76,7 +77,7 @@ def relocate(log: LogState, directory: str) -> None:
 def delete_segments(log: LogState, gone: list[Segment]) -> None:
     """Renames the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
     for segment in gone:
-        segment.removed = True
+        segment.mark_removed()
         segment.unmap()
         for name in segment.file_names():
             if (renamed := rename_deleted(log.files, name)) is not None:

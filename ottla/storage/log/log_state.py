@@ -76,11 +76,10 @@ class LogState:
         self.snapshots = ProducerSnapshots(files, directory, self.partition_dir.lock)
         self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
-        # Called before a truncation (with the new log start, if any), to lower the checkpoints.
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaning = Cleaning()
         for segment in segments:
-            segment.cold.epoch_at = epochs.epoch_of
+            segment.cold.know_epochs(epochs.epoch_of)
         self._jitter = jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
         self.update_config(config)
@@ -216,6 +215,38 @@ class LogState:
         """Writes a producer snapshot at the log end offset (`ProducerSnapshots.take`)."""
         self.snapshots.take(self.producers, self.log_end_offset, self.segments.bases, self.recovery_point, at_once)
 
+    def join(
+        self,
+        grown: dict[LogState, None],
+        *,
+        on_failure: Callable[[StorageFailure], None],
+        before_files: Callable[[], None],
+        before_truncation: Callable[[int, int | None], None],
+    ) -> None:
+        """Takes the log into the logs of a node.
+
+        `grown` is the set of logs that the next flush check looks at. `before_truncation` is called with the new log end, and the new
+        log start if there is one, to lower the checkpoints.
+        """
+        self.grown = grown
+        self.grown[self] = None
+        self.on_failure, self.before_truncation = on_failure, before_truncation
+        self.partition_dir.call_before_files(before_files)
+
+    def create_with(self, without_files: deque[LogState]) -> None:
+        """The files of the log are created with those of these logs, of the same topic and disk, which had no files either."""
+        self.without_files = without_files
+        without_files.append(self)
+
+    def retired(self, job: Retiring | None) -> None:
+        """Retention has taken segments out of the log, or has ended that."""
+        self.retiring = job
+
+    def room_was_made(self) -> None:
+        """An append has its room: the disk is not full any more, and the next flush check looks at the log."""
+        self.append_failure = None
+        self.grown[self] = None
+
     def stop(self) -> None:
         """From now on no thread creates files of the log."""
         with self.partition_dir.lock:
@@ -229,7 +260,7 @@ class LogState:
     def fail(self, failure: StorageFailure) -> None:
         """Takes the log offline after a failure of the disk. A full disk is not such a failure, because nothing was changed."""
         self.append_failure = failure
-        self.segments.active.room = 0  # the next append calls make_room, which raises
+        self.segments.active.close_room()  # `make_room` raises
         if not isinstance(failure, DiskFull | LogDirectoryOffline):
             self.failure = failure
             if self.on_failure is not None:

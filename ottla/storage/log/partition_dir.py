@@ -35,8 +35,11 @@ class PartitionDir:
         self.exists = True  # False for a log without appends
         self.lock = Lock()  # held while the first files or a snapshot are created, on any thread
         self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
-        # Called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name.
         self.before_files: Callable[[], None] | None = None
+
+    def call_before_files(self, before_files: Callable[[], None]) -> None:
+        """It is called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name."""
+        self.before_files = before_files
 
     def is_not_made(self) -> None:
         """The log is new: `is_made` follows, before its first append."""

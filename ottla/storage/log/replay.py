@@ -48,7 +48,7 @@ def rebuild_producers(log: LogState, decoded: Decoded | None = None) -> None:
             if aborted is not None:
                 # After a crash the entry may be missing although the marker is in the log.
                 segment.txn_index.append_if_missing(log.files, aborted)
-    log.producers.end_offset = log.log_end_offset
+    log.producers.replayed_to(log.log_end_offset)
     log.producers.on_high_watermark(log.high_watermark)
 
 

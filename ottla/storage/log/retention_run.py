@@ -72,7 +72,7 @@ class RetentionJob:
             return  # a truncation has ended it
         failure = None if log.closed else self._failure  # a deleted log's directory has another name
         if not isinstance(failure, DiskFull):
-            log.retiring = None
+            log.retired(None)
             for path in self._renamed:
                 log.partition_dir.add_deleted(path)
         if failure is not None:
@@ -125,7 +125,7 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
     snapshots = log.snapshots.leave(lambda taken: taken < log.segments[0].base_offset)
     names = []
     for segment, why in zip(gone, whys, strict=False):
-        segment.removed = True
+        segment.mark_removed()
         segment.unmap()
         names += segment.file_names()
         logger.info(
@@ -138,8 +138,9 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
         )
     log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
     # Taken from their ends: the oldest segment is renamed first, and of each its `.log` file.
-    log.retiring = RetentionJob(log, count, names[::-1], snapshots)
-    return log.retiring
+    job = RetentionJob(log, count, names[::-1], snapshots)
+    log.retired(job)
+    return job
 
 
 def apply_retention(log: LogState, now_ms: int) -> int:

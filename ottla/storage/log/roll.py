@@ -54,8 +54,7 @@ def make_room(
     except StorageFailure as failure:
         log.fail(failure)
         raise
-    log.append_failure = None
-    log.grown[log] = None
+    log.room_was_made()
     return segment
 
 
@@ -136,4 +135,4 @@ def sync_lengths(log: LogState) -> None:
     active = log.segments.active
     allocated = active.allocated
     log.files.sync_dir(log.directory)
-    active.on_disk = allocated
+    active.length_is_synced(allocated)

@@ -322,6 +322,10 @@ class ProducerStates:
         for pid in [p for p, v in self._verifications.items() if now_ms - v.started_ms >= expiration_ms]:
             del self._verifications[pid]
 
+    def replayed_to(self, end_offset: int) -> None:
+        """The state includes every batch below `end_offset`."""
+        self.end_offset = end_offset
+
     def load(self, states: list[ProducerState], end_offset: int) -> None:
         """Replaces the state by that of a snapshot."""
         self.clear()

@@ -24,9 +24,12 @@ class ColdBytes:
 
     def __init__(self, until: int) -> None:
         self.until = until
-        # Returns the leader epoch of an offset, or -1 if unknown. The CRC does not cover the epoch in the batch.
         self.epoch_at: Callable[[int], int] | None = None
         self._from = self._to = 0
+
+    def know_epochs(self, epoch_at: Callable[[int], int]) -> None:
+        """`epoch_at` returns the leader epoch of an offset, or -1 if unknown. The CRC does not cover the epoch in the batch."""
+        self.epoch_at = epoch_at
 
     def mark_checked(self, start: int, end: int) -> None:
         """Marks [start, end), which contains complete batches, as checked and valid."""

@@ -151,15 +151,18 @@ class IndexedSegment(SegmentFile):
     def largest_timestamp(self) -> TimestampAndOffset:
         """Returns the largest max timestamp of all batches, and the last offset of the first batch that has it."""
         indexes = self.indexes
-        if indexes.largest is None:
-            if not self.active and not indexes.loaded:
-                indexes.largest = self._largest_on_disk()
-            if indexes.largest is None:
-                self.load_indexes()
-                indexes.largest = self._find_largest()
-                if not self.active:
-                    indexes.unload()
-        return indexes.largest
+        largest = indexes.largest
+        if largest is not None:
+            return largest
+        if not self.active and not indexes.loaded:
+            largest = self._largest_on_disk()
+        if largest is None:
+            self.load_indexes()
+            largest = self._find_largest()
+            if not self.active:
+                indexes.unload()
+        indexes.found_largest(largest)
+        return largest
 
     def _largest_on_disk(self) -> TimestampAndOffset | None:
         found = self.indexes.last_timestamp_on_disk()
@@ -260,9 +263,8 @@ class IndexedSegment(SegmentFile):
                 self.indexes.add(position, following - position, last, timestamp)
         except DamagedLog as damage:
             self._report(damage)
-            self.indexes.largest = (
-                None  # the largest timestamp of a part would let retention remove the segment too early
-            )
+            # The largest timestamp of a part would let retention remove the segment too early.
+            self.indexes.found_largest(None)
         if self.active:
             return
         self.indexes.complete()

@@ -6,6 +6,7 @@ readers hold views of a mapping, it ends with the last of these.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from typing import Protocol
 
@@ -48,6 +49,10 @@ class Mappings:
         for _ in range(max(len(self._open) // 2, 1)):
             if self._open:
                 self._open.popitem(last=False)[1].unmap()
+
+    def lift_limit(self) -> None:
+        """From now on no segment is unmapped for another one's sake."""
+        self.limit = sys.maxsize
 
     def closed(self, segment: Mapped) -> None:
         self._open.pop(id(segment), None)

@@ -27,12 +27,8 @@ from ottla.storage.files import Files
 from ottla.storage.segment.indexed_segment import IndexedSegment
 from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment_file import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
-    LOG_SUFFIX,
     SUFFIXES,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     segment_path,
@@ -40,18 +36,6 @@ from ottla.storage.segment.segment_file import (
 from ottla.storage.segment.txn_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
-
-__all__ = [
-    "CLEANED_SUFFIX",
-    "DELETED_SUFFIX",
-    "INDEX_SUFFIX",
-    "LOG_SUFFIX",
-    "SWAP_SUFFIX",
-    "TIME_INDEX_SUFFIX",
-    "TXN_INDEX_SUFFIX",
-    "Segment",
-    "segment_path",
-]
 
 # The file is allocated ahead of the data: a small partition stays small, a busy one grows rarely (fallocate takes 10 us).
 ALLOCATE_BYTES_MIN = 16 << 10
@@ -94,7 +78,7 @@ class Segment(IndexedSegment):
         self.created_ms = now_ms
         self.txn_index = TransactionIndex(self._named(TXN_INDEX_SUFFIX))
         self.trimmed = False  # True if it was trimmed since the last flush
-        self.removed = False  # its files are renamed or unlinked: a flush that runs meanwhile skips it
+        self.removed = False  # see `mark_removed`
         # An append may write up to this position without make_room; with 0 it must call make_room.
         self.room = 0
         # The length of the active segment's file, now and at its last sync: the file grows ahead of the batches.
@@ -185,6 +169,14 @@ class Segment(IndexedSegment):
             mapped.prefault(self.size, ahead)
             self.room = ahead
 
+    def close_room(self) -> None:
+        """The next append calls `make_room`."""
+        self.room = 0
+
+    def length_is_synced(self, length: int) -> None:
+        """The file had this length when it was synced."""
+        self.on_disk = length
+
     @property
     def length_synced(self) -> bool:
         """Returns True if the file keeps its length in a power loss."""
@@ -192,7 +184,7 @@ class Segment(IndexedSegment):
 
     def update_config(self, config: LogConfig) -> None:
         self._config = config
-        self.indexes.interval_bytes = config.index_interval_bytes
+        self.indexes.update_config(config.index_interval_bytes)
         self.room = 0
 
     # Changing the end
@@ -247,6 +239,11 @@ class Segment(IndexedSegment):
         self.active = False
         self.room = 0
 
+    def seal_again(self) -> None:
+        """Seals a sealed segment whose batches recovery has cut back."""
+        self.active = True
+        self.seal(indexes_must_be_saved=False)
+
     def reopen(self) -> None:
         """Makes a sealed segment active again, after the segments behind it were truncated."""
         self.unmap()
@@ -256,6 +253,10 @@ class Segment(IndexedSegment):
         self.largest_timestamp()
 
     # Files
+
+    def mark_removed(self) -> None:
+        """Its files are renamed or unlinked: a flush that runs meanwhile skips it."""
+        self.removed = True
 
     def create_file(self) -> None:
         """Creates the `.log` file. The first flush, or sealing, creates the index files: most of 10,000 logs have no index entry."""
@@ -294,8 +295,7 @@ class Segment(IndexedSegment):
         return self.txn_index.flush(self._files) or names
 
     def unmap(self) -> None:
-        """Closes the mapping, which ends with its last view. The next access opens it again."""
-        self._close_map()
+        super().unmap()
         self.room = 0
         self._hints.clear()
         if self.removed:

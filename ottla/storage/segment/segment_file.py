@@ -221,7 +221,11 @@ class SegmentFile:
             raise StorageFailure(self.log_path, f"the last {missing} bytes of the file have disappeared")
         if self.active:
             self.in_memory_from = self.fresh_from = self.size
-        self._mappings.opened(self)  # type: ignore[arg-type]  # `unmap` is in Segment
+        self._mappings.opened(self)
+
+    def unmap(self) -> None:
+        """Closes the mapping, which ends with its last view. The next access opens it again."""
+        self._close_map()
 
     def _close_map(self) -> None:
         """Closes the mapping, which ends with its last view."""
@@ -233,7 +237,7 @@ class SegmentFile:
         if mapped is not None:
             mapped.close()
             self._closed = [each for each in (*self._closed, mapped) if each.shown]
-            self._mappings.closed(self)  # type: ignore[arg-type]  # `unmap` is in Segment
+            self._mappings.closed(self)
 
     # Changing
 

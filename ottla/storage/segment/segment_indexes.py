@@ -52,6 +52,13 @@ class SegmentIndexes:
         # Flushes write the files on another thread, and so do rolls and truncations on the log's own.
         self._lock = Lock()
 
+    def update_config(self, interval_bytes: int) -> None:
+        self.interval_bytes = interval_bytes
+
+    def found_largest(self, largest: TimestampAndOffset | None) -> None:
+        """The caller has computed the largest timestamp; None: the log is damaged, and it is unknown."""
+        self.largest = largest
+
     @property
     def full(self) -> bool:
         return self.loaded and (self.offsets.full or self.times.full)

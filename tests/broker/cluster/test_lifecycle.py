@@ -86,7 +86,7 @@ async def test_a_broker_whose_connection_breaks_is_fenced_long_before_its_sessio
 
 async def test_a_second_process_with_the_same_id_is_refused_with_the_reason(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
-        impostor = node.broker(1, node.new_channel())
+        impostor = node.broker(1, node.new_channel(), registration_timeout_ms=1_000)
         impostor.ready_to_unfence()
         impostor.start()
         with pytest.raises(RegistrationRejected, match="another live broker has the same node id"):

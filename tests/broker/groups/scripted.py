@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
+from ottla.broker.api.streams_group_heartbeat import check_topic_names
 from ottla.broker.groups.config import GroupSettings
 from ottla.broker.groups.group_metadata_manager import Client
-from ottla.broker.handlers.streams_group_heartbeat import check_topic_names
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse

@@ -6,6 +6,7 @@ budget took 100 ms to 20 s here.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from ottla.broker import many_names
 from ottla.broker.coordinator import batches
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.consumer import consumer_records as consumer
@@ -23,6 +25,8 @@ from ottla.broker.groups.modern import topics
 from ottla.broker.groups.share import share_records as share
 from ottla.broker.groups.share.share_member import Member as ShareMember
 from ottla.broker.groups.streams import streams_records as streams
+from ottla.broker.long_work import LongWork
+from ottla.broker.many_names import COMMITS_AT_ONCE, in_parts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
@@ -34,6 +38,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.records.batch import BatchView
 from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.consumer.member import ConsumerMember
@@ -214,6 +219,32 @@ def test_a_member_commits_offsets_of_5_000_partitions(harness: GroupCoordinatorH
     clock.run(lambda: harness.coordinator.commit_offsets(request, 9))
     assert harness.shard.offsets.count("g") == 5_000
     assert clock.longest_ns < TURN_MAX_NS
+
+
+async def test_a_commit_of_more_partitions_is_several_batches_and_one_answer(harness: GroupCoordinatorHarness) -> None:
+    """In one turn 20,000 took 110 ms, and the batch was larger than a batch may be."""
+    spawned: list[asyncio.Task[Any]] = []
+    world: Any = Mock(spawn=lambda work, name: spawned.append(asyncio.get_running_loop().create_task(work)))
+    commit = in_parts(
+        LongWork(world),
+        many_names.topics(at_once=COMMITS_AT_ONCE),
+        lambda request, context: harness.coordinator.commit_offsets(request, 9),
+    )
+    count = 4 * COMMITS_AT_ONCE - 1
+    partitions = [OffsetCommitRequestPartition(partition, 1) for partition in range(count)]
+    answer: Any = commit(
+        OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic("t", bytes(16), partitions)]), Mock()
+    )
+    await asyncio.gather(*spawned)
+    (topic,) = answer.take().topics
+    assert [(row.partition_index, row.error_code) for row in topic.partitions] == [(each, 0) for each in range(count)]
+    assert harness.shard.offsets.count("g") == count
+    assert [batch.count for batch in map(BatchView, map(memoryview, harness.log.batches[TP]))] == [
+        5_000,
+        5_000,
+        5_000,
+        4_999,
+    ]
 
 
 # ---- topics that the coordinator has not hashed yet

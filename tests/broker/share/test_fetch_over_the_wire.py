@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from ottla.broker.handlers._share_members import MEMBER_ID_MAX
+from ottla.broker.api._share_members import MEMBER_ID_MAX
 from ottla.broker.share.session import PARTITIONS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

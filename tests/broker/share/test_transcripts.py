@@ -26,9 +26,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.api import share_acknowledge as acknowledge_handler
+from ottla.broker.api import share_fetch as fetch_handler
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.handlers import share_acknowledge as acknowledge_handler
-from ottla.broker.handlers import share_fetch as fetch_handler
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
 from ottla.broker.share.counts import ShareCounts

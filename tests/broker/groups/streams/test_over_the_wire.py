@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.streams_group_heartbeat import NAMED_ERRORS_MAX
+from ottla.broker.api.streams_group_heartbeat import NAMED_ERRORS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import STREAMS_VERSION
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -24,10 +24,10 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from ottla.broker.all_topics import PARTITIONS_PER_TURN, Rows, View
+from ottla.broker.api._metadata_topics import TopicsOfMetadata, take_out_denied, with_denied
 from ottla.broker.authorization.checks import operations_on_cluster
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import EncodedMetadata, Metadata, encode_in_pieces, encode_topic
-from ottla.broker.handlers._metadata_topics import TopicsOfMetadata, take_out_denied, with_denied
 from ottla.broker.metadata_cache import NodeAddress
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.topics import TopicImage

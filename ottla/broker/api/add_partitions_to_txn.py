@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ottla.broker.api._producer_fenced import as_known
 from ottla.broker.authorization.checks import require, split
 from ottla.broker.components import BrokerComponents
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.handlers._producer_fenced import as_known
 from ottla.broker.transactions.state import EPOCH_BUMP_SINCE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.broker.api._groups import check_share_groups
 from ottla.broker.authorization.checks import require, split
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._groups import check_share_groups
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,

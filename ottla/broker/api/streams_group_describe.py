@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.broker.api._groups import add_authorized_operations, check_streams_groups, without_hidden_topics
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._groups import add_authorized_operations, check_streams_groups, without_hidden_topics
 from ottla.protocol.messages.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,

@@ -16,9 +16,9 @@ Errors:
 
 from __future__ import annotations
 
+from ottla.broker.api._groups import has_share_groups
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._groups import has_share_groups
 from ottla.broker.metadata_cache import NodeAddress
 from ottla.broker.share.state import parse_coordinator_key
 from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC

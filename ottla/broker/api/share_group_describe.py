@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.broker.api._groups import add_authorized_operations, check_share_groups, without_hidden_topics
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._groups import add_authorized_operations, check_share_groups, without_hidden_topics
 from ottla.protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,

@@ -6,7 +6,7 @@ Errors:
     INVALID_TOPIC_EXCEPTION  the topic is internal
     POLICY_VIOLATION         the topic has no cleanup.policy=delete
     OFFSET_OUT_OF_RANGE      the offset is negative, or above the high watermark
-    REQUEST_TIMED_OUT        a replica has not moved its log start offset in timeout_ms
+    REQUEST_TIMED_OUT        a replica has not moved its log start offset in timeout_ms, or this broker's disk hangs
     KAFKA_STORAGE_ERROR      the log start offset could not be written
 """
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.components import BrokerComponents
+from ottla.broker.replication.delayed_delete_records import DelayedDelete, DelayedDeleteRecords
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.delayed_delete_records import DelayedDelete, DelayedDeleteRecords
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -31,6 +31,9 @@ from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.errors import StorageFailure
 
 HIGH_WATERMARK = -1
+#: The write of the log start offsets takes milliseconds. Clients that ask for no waiting (librdkafka's operation timeout 0) want to be
+#: answered at once about other replicas, and not before this broker's own disk, which Apache Kafka does not wait for.
+DISK_MS_MIN = 2_000
 
 
 def handle(
@@ -82,7 +85,7 @@ class _Durable:
         self._open: set[str] = set()
         clock = broker.world.clock
         self._until_ms = clock.mono_ms() + timeout_ms
-        self._timer = clock.call_later(max(0, timeout_ms), self._expire)  # a disk may hang
+        self._timer = clock.call_later(max(DISK_MS_MIN, timeout_ms), self._expire)  # a disk may hang
         reply.on_cancel = self._timer.cancel
 
     def wait(self, directories: dict[str, LogDir]) -> None:

@@ -12,9 +12,9 @@ Errors:
 
 from __future__ import annotations
 
+from ottla.broker.api._producer_fenced import as_known
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._producer_fenced import as_known
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.server.authorization.operations import (

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.api._share_members import check_size, error_of, leader_of, may_read, member_of
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._share_members import check_size, error_of, leader_of, may_read, member_of
 from ottla.broker.share.acknowledging import Outcomes, acknowledge
 from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession

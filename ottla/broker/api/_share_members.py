@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.broker.api._groups import check_share_groups
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._groups import check_share_groups
 from ottla.broker.metadata_cache import LEADER_MOVED, NodeAddress
 from ottla.broker.share.acknowledging import MayRead, TopicOf
 from ottla.broker.share.session import SessionKey, check_count

@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ottla.broker.api._share_members import check_size, error_of, leader_of, may_read, member_of
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._share_members import check_size, error_of, leader_of, may_read, member_of
 from ottla.broker.share.acknowledging import MayRead, Outcomes, acknowledge
 from ottla.broker.share.fetching import Limits, Results, ShareFetching, failed
 from ottla.broker.share.led_partition import LedSharePartition

@@ -5,8 +5,8 @@ v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch,
 
 from __future__ import annotations
 
+from ottla.broker.api._producer_fenced import as_known
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._producer_fenced import as_known
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then

@@ -5,8 +5,8 @@ v3 authorized operations (KIP-430) · v4 instance ids · v6 unknown groups get G
 
 from __future__ import annotations
 
+from ottla.broker.api._groups import add_authorized_operations
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._groups import add_authorized_operations
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then

@@ -6,8 +6,8 @@ v5 group_instance_id (KIP-345) · v7 protocol_type, null protocol_name · v8 rea
 
 from __future__ import annotations
 
+from ottla.broker.api._groups import client_of
 from ottla.broker.components import BrokerComponents
-from ottla.broker.handlers._groups import client_of
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then

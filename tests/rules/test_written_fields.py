@@ -1,0 +1,88 @@
+"""A field is written by the class that has it: no module of storage stores into the public fields of another module's objects."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.rules.sources import Source, sources
+
+#: The folders whose classes own their fields.
+OWNERS = ("storage/log/", "storage/producers/", "storage/segment/", "storage/epochs.py")
+#: The folder whose modules work on these objects.
+WRITERS = "storage/"
+
+#: Fields that other modules write, and the reason.
+WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    # An append is the hot path, and a call takes longer than a store.
+    "log_end_offset": ("storage/log/trusted_append.py",),
+    # The offsets that a segment may have depend on the one behind it.
+    "limit": ("storage/segment/segments.py",),
+    # `ProducerState` is a row of `ProducerStates` and of a snapshot file.
+    "coordinator_epoch": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
+    "current_txn_first_offset": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
+    "generation": ("storage/producers/producer_states.py",),
+    "last_timestamp": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
+}
+
+
+def stored_attributes(tree: ast.AST) -> Iterator[ast.Attribute]:
+    """Yields the attributes that are assigned to anywhere in the tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node
+
+
+def is_of_self(attribute: ast.Attribute) -> bool:
+    return isinstance(attribute.value, ast.Name) and attribute.value.id == "self"
+
+
+def fields_of(source: Source) -> set[str]:
+    """Returns the public fields that the classes of a module have."""
+    found: set[str] = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef):
+            found |= {each.attr for each in stored_attributes(node) if is_of_self(each)}
+            found |= {
+                each.target.id
+                for each in node.body
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            }
+    return {name for name in found if not name.startswith("_")}
+
+
+def written_elsewhere() -> dict[str, set[str]]:
+    """Returns the modules that write fields of other modules' classes, by field."""
+    owners: defaultdict[str, set[str]] = defaultdict(set)
+    for source in sources():
+        for name in fields_of(source):
+            owners[name].add(source.path)
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for source in sources():
+        if source.path.startswith(WRITERS):
+            for attribute in stored_attributes(source.tree):
+                having = owners[attribute.attr]
+                if (
+                    not is_of_self(attribute)
+                    and source.path not in having
+                    and any(path.startswith(OWNERS) for path in having)
+                ):
+                    found[attribute.attr].add(source.path)
+    return found
+
+
+def test_a_field_of_a_log_is_written_by_its_owner() -> None:
+    allowed = {name: set(paths) for name, paths in WRITTEN_ELSEWHERE.items()}
+    wrong = [
+        f"{path} writes {name}: give its class a verb for that"
+        for name, paths in sorted(written_elsewhere().items())
+        for path in sorted(paths - allowed.get(name, set()))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_each_exception_is_needed() -> None:
+    found = written_elsewhere()
+    idle = [f"{name}: {path}" for name, paths in WRITTEN_ELSEWHERE.items() for path in paths if path not in found[name]]
+    assert not idle, f"nothing is written there any more: {idle}"
