@@ -20,7 +20,7 @@ _COUNT = Struct(">i").pack
 
 
 class EncodedMetadata:
-    """`head` is the response without its topics."""
+    """An encoded Metadata response; `head` is the part before its topics."""
 
     __slots__ = ("head", "rows")
 

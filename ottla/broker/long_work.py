@@ -43,7 +43,7 @@ class LongWork:
     def run(
         self, context: RequestContext, work: Work[T], then: Callable[[T], Answer[S]], *, is_search: bool
     ) -> Answer[S]:
-        """`then(result)`, which may be a reply itself; later, when the work takes more than this turn.
+        """Calls `then(result)`, which may return a reply itself; later, if the work takes more than this turn.
 
         A search is given up when the connection goes. What was sent to be appended is appended all the same.
         """

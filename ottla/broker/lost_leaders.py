@@ -60,7 +60,7 @@ class HeldAnswers:
         return self._clock.mono_ns() - connection.opened_ns > OLD_CONNECTION_NS
 
     def hold(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
-        """`answer` as soon as a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
+        """Holds `answer` back until a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
         held = _Held(names_lost_leader, answer, self._release)
         self._wait(held, HOLD_MS)
         return held.reply

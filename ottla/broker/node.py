@@ -71,7 +71,7 @@ class BrokerNode:
         security: PeerSecurity = PLAINTEXT,
         check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
     ) -> None:
-        """`security` of the connections to other brokers."""
+        """Takes the `security` of the connections to other brokers."""
         self.world = world
         self.configs = configs
         self.logs = logs

@@ -1,4 +1,4 @@
-"""`kafka-storage format --add-scram`: SCRAM users in the metadata of a new cluster (KIP-900).
+"""Kafka's `kafka-storage format --add-scram`: SCRAM users in the metadata of a new cluster (KIP-900).
 
 SCRAM-SHA-512=[name=alice,password=secret]
 SCRAM-SHA-256=[name=alice,iterations=8192,salt="MWx2...",saltedpassword="mT0y..."]

@@ -174,7 +174,7 @@ def wait_ready(nodes: Sequence[Node]) -> str | None:
 
 
 def why_it_ended(node: Node, lines_max: int = 15) -> str:
-    """The sentence the node itself has for it, or the end of its log where it had none."""
+    """The line with which the node itself explains its end; without such a line, the last lines of its log."""
     if node.process is not None:
         with suppress(subprocess.TimeoutExpired):
             # The node closes its pipe before it exits, and Python writes the traceback of a failure at the exit.

@@ -67,7 +67,7 @@ CREDENTIAL_NAMES = frozenset([*CREDENTIAL_FILES, *CREDENTIAL_CONTENTS])
 
 
 def derive_listeners(resolution: Resolution) -> None:
-    """Without listeners, a broker listens on the advertised ones' ports, on all addresses."""
+    """The listeners of a broker whose file names none: the advertised ones' ports, on all addresses."""
     advertised = resolution.get("advertised.listeners")
     roles = resolution.get("process.roles") or ""
     if advertised is not None and roles.strip() == "controller":

@@ -79,7 +79,7 @@ class MetadataNode:
         security: PeerSecurity = PLAINTEXT,
         advertised: Advertised = DEFAULT,
     ) -> None:
-        """`security` of the connections to other controllers."""
+        """Takes the `security` of the connections to other controllers."""
         self.supported_levels = supported_levels(advertised)
         self.world = world
         self.directory = directory
@@ -182,7 +182,7 @@ class ControllerNode:
         quotas: ClientQuotas | None = None,
         static_configs: Mapping[str, str] | None = None,
     ) -> None:
-        """`endpoints`: the advertised endpoints of this controller's listeners. `static_configs`: the texts of the properties file."""
+        """Takes the advertised `endpoints` of this controller's listeners, and `static_configs`, the texts of the properties file."""
         self.world = world
         self.metadata = metadata
         tokens = settings.delegation_tokens

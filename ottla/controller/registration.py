@@ -38,7 +38,7 @@ class ControllerRegistrar:
         connect: Callable[[], Channel | None],
         features: Mapping[str, tuple[int, int]],
     ) -> None:
-        """`connect` returns a channel to the active controller, or None if that is unknown."""
+        """Takes `connect`, which returns a channel to the active controller, or None if that is unknown."""
         self._world = world
         self._controller = controller
         self._incarnation_id = incarnation_id

@@ -145,7 +145,7 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest there is: uncommitted on the active controller."""
+        """The newest image; on the active controller it has uncommitted records, too."""
         return self.loader.image if self._state is None else self._state.image
 
     def not_controller(self) -> KafkaError:

@@ -80,7 +80,7 @@ class Node(NodeState):
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """`where`: the origin of each property, for messages."""
+        """Takes in `where` the origin of each property, for messages."""
         config = NodeConfig(properties, where)
         super().__init__(config, detoured(world, config))
         log_ignored(self.config)

@@ -1,4 +1,4 @@
-"""`python -m ottla.pipeline` is `ottla-pipeline`."""
+"""The entry point `python -m ottla.pipeline`, which is `ottla-pipeline`."""
 
 from ottla.pipeline.main import main
 

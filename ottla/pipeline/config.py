@@ -229,7 +229,7 @@ DURATION_UNITS_MS = {"second": 1_000, "minute": 60_000, "hour": 3_600_000, "day"
 
 
 def duration_ms(text: str, name: str) -> int:
-    """`10 minutes` in ms: the part of Spark's intervals that watermarks and triggers need."""
+    """Spark's interval in ms, `10 minutes` for example: the part of its language that watermarks and triggers need."""
     number, _, unit = text.partition(" ")
     factor = DURATION_UNITS_MS.get(unit.strip().lower().removesuffix("s"))
     if factor is None or not number.isdigit():

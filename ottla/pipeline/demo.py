@@ -1,4 +1,4 @@
-"""`make demo`: a cluster of its own, the generator and all stages for a minute, then the checks and the report.
+"""The target `make demo`: a cluster of its own, the generator and all stages for a minute, then the checks and the report.
 
 Everything is another program to this one, started by its command line like a user would. Each has a process group of
 its own: Ctrl-C reaches this program only, which ends the others in order, and whatever is left of a group is killed.

@@ -1,4 +1,4 @@
-"""`ottla-pipeline`: run the stages, make events, check the results, show them. `spark-submit pipeline/main.py run all` is the same."""
+"""The command `ottla-pipeline`: run the stages, make events, check the results, show them. `spark-submit pipeline/main.py run all` is the same."""
 
 from __future__ import annotations
 

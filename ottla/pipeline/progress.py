@@ -41,7 +41,7 @@ def offsets_behind(end: str | None, latest: str | None) -> int | None:
 
 
 def parsed(text: str | None) -> dict[str, dict[str, int]] | None:
-    """`{"topic":{"0":12}}`, the offsets of the Kafka source; None for those of other sources."""
+    """The offsets of the Kafka source, `{"topic":{"0":12}}`; None for those of other sources."""
     try:
         found = json.loads(text or "null")
     except ValueError:

@@ -57,7 +57,7 @@ def options(config: Config, *, batch: bool = False) -> dict[str, str]:
 
 
 def client_options(config: Config) -> dict[str, str]:
-    """`kafka.*`, for source and sink alike."""
+    """The options `kafka.*`, for source and sink alike."""
     for name in config.kafka.options:
         if name.removeprefix("kafka.") in FORBIDDEN:
             raise PipelineError(

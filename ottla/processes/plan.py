@@ -126,7 +126,7 @@ def _without_empty(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _own_voter(config: NodeConfig, where: Mapping[str, str]) -> str:
-    """The quorum of a machine alone: its brokers reach the controller through the address on which it listens."""
+    """The only voter, for a cluster on one machine: its brokers reach the controller through the address on which it listens."""
     (endpoint,) = (each for each in config.controller_endpoints if each.name == config.controller_names[0])
     if endpoint.port == 0:
         raise _refusal(

@@ -125,7 +125,7 @@ class Supervisor:
             self._tasks[process] = loop.create_task(self._keep(process))
         readiness = loop.create_task(self._say_ready(ready_fd))
         stopping = loop.create_task(self.stop.wait())
-        # A task that ends before is a bug: it has an exception, and its process has no keeper.
+        # A task that ends before is a bug: it has an exception, and nothing supervises its process any more.
         await asyncio.wait([stopping, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
         self.stop.set()
         log.info("Stopping %d processes", len(self.processes))

@@ -98,7 +98,7 @@ class _Encoding(Source):
         self.where = outer
 
     def value(self, wire_type: WireType, value: str, nullable: bool, may_be_none: bool) -> None:
-        """`may_be_none`: the field is nullable in another version, so that this version must reject None."""
+        """Code of a value. `may_be_none`: the field is nullable in another version, so that this version must reject None."""
         kind = wire_type.name
         if kind in FIXED:
             self.run.append((FIXED[kind], value))

@@ -22,7 +22,7 @@ STREAMS_VERSION = "streams.version"
 
 
 class MetadataVersion(NamedTuple):
-    """`changed`: this level changed the records' format, so that a downgrade to a lower level loses metadata."""
+    """A level of metadata.version. `changed`: it changed the records' format, so that a downgrade to a lower level loses metadata."""
 
     level: int
     name: str
@@ -69,7 +69,7 @@ assert list(_BY_LEVEL) == list(range(METADATA_VERSION_MIN, METADATA_VERSIONS[-1]
 
 
 class Feature(NamedTuple):
-    """`since[n]`: from this metadata.version on, level n + 1 is the default of new clusters.
+    """A feature; `since[n]`: from this metadata.version on, level n + 1 is the default of new clusters.
 
     `needs[n]`: the lowest metadata.version at which level n + 1 can be set, or 0 if any will do.
     """

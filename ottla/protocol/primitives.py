@@ -121,7 +121,7 @@ _PACK_SMALL = {code: [small.pack for small in structs] for code, structs in _SMA
 
 
 def read_numbers(code: str, size: int, buf: Buffer, pos: int, count: int) -> tuple[list[int], int]:
-    """`count` numbers of struct code `code`; the caller has checked `count` against the bytes that are there."""
+    """Reads `count` numbers of struct code `code`; the caller has checked `count` against the bytes that are there."""
     if count < _FEW:
         return list(_READ_SMALL[code][count](buf, pos)), pos + size * count
     return list(unpack_from(f">{count}{code}", buf, pos)), pos + size * count
@@ -136,7 +136,7 @@ def numbers(code: str, values: list[int]) -> bytes:
 
 
 def read_uuids(buf: Buffer, pos: int, count: int) -> tuple[list[bytes], int]:
-    """`count` UUIDs; the caller has checked `count` against the bytes that are there."""
+    """Reads `count` UUIDs; the caller has checked `count` against the bytes that are there."""
     stop = pos + 16 * count
     return [bytes(buf[start : start + 16]) for start in range(pos, stop, 16)], stop
 

@@ -14,7 +14,7 @@ from ottla.protocol.api import Api, ApiKey
 
 
 class Release(NamedTuple):
-    """`metadata_version`: the level of new clusters, and the highest; `unstable_metadata_version` with unstable features."""
+    """A release of Apache Kafka. `metadata_version`: the level of new clusters, and the highest; `unstable_metadata_version` with unstable features."""
 
     name: str
     metadata_version: int

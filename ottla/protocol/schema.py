@@ -85,7 +85,7 @@ def v(
 
 
 class WireType(NamedTuple):
-    """`name` is a key of FIXED, "str", "bytes", "Records", "list" (of `item`) or "struct" (then `struct` is it)."""
+    """The type of a field on the wire: `name` is a key of FIXED, "str", "bytes", "Records", "list" (of `item`) or "struct" (then `struct` is it)."""
 
     name: str
     item: WireType | None = None

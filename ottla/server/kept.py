@@ -23,7 +23,7 @@ class Kept(dict[K, V]):
     __slots__ = ("bytes", "bytes_max", "overflows", "store")
 
     def __init__(self, store: str, bytes_max: int) -> None:
-        """`store`: the name of this cache in the metrics."""
+        """Takes in `store` the name of this cache in the metrics."""
         super().__init__()
         self.store = store
         self.bytes = 0
@@ -32,7 +32,7 @@ class Kept(dict[K, V]):
         self.overflows = 0
 
     def keep(self, key: K, value: V, name: str) -> V:
-        """`name` is the part of the key that a client chose. Returns the value."""
+        """Keeps the value, and returns it; `name` is the part of the key that a client chose."""
         if len(name) <= NAME_LENGTH_MAX:
             size = ENTRY_BYTES + len(name)
             if self.bytes + size > self.bytes_max:

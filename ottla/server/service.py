@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Spawn(Protocol):
-    """`Tasks.spawn`."""
+    """The signature of `Tasks.spawn`."""
 
     def __call__(self, coroutine: Coroutine[object, Never, T], name: str) -> asyncio.Task[T]: ...
 

@@ -25,7 +25,7 @@ class Expiring(Hashable, Protocol):
 
 
 class TimerWheel:
-    """`add` returns a slot, which is an argument of `remove`."""
+    """Time-outs of a node; `add` returns a slot, which is an argument of `remove`."""
 
     def __init__(self, clock: Clock, tick_ms: int = TICK_MS) -> None:
         self._clock = clock

@@ -19,7 +19,7 @@ from ottla.storage.files import Files, OsFiles
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`spawn(coroutine, name)` runs a task that belongs to the node."""
+    """What a node has of the outside. `spawn(coroutine, name)` runs a task that belongs to the node."""
 
     clock: Clock
     rng: random.Random

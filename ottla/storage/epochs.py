@@ -24,7 +24,7 @@ class LeaderEpochs:
     __slots__ = ("_files", "_lock", "_outdated", "_unsynced", "assigned", "entries", "latest", "path", "stored")
 
     def __init__(self, files: Files, path: str, *, stored: bool = True) -> None:
-        """`stored` is False while the log has no directory (not yet, or no longer): the epochs are then in memory only."""
+        """Takes `stored`, which is False while the log has no directory (not yet, or no longer): the epochs are then in memory only."""
         self._files = files
         self._lock = Lock()  # guards the file: flushes write it on another thread, truncations on the log's own
         self._outdated = False  # the next flush writes the file

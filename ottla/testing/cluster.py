@@ -46,7 +46,7 @@ class Cluster:
         secure: bool = False,
         **properties: str,
     ) -> None:
-        """`properties` for every node, with underscores for the dots of their names; `per_node` by their own names.
+        """Takes the `properties` of every node, with underscores for the dots of their names, and `per_node` by their own names.
         `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`: with TLS, logins by
         SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others."""
         self._temporary = directory is None

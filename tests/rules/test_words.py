@@ -1,17 +1,18 @@
 """Words that are retired: they say in an English of our own what Kafka, Raft or asyncio has a term for (docs/dev/GLOSSARY.md).
 
 They are looked for as whole words, and as parts of snake_case and CamelCase names, in everything that is read: comments,
-docstrings, messages, names, paths and documents.
+docstrings, messages, names, paths and documents. First sentences of docstrings have a subject.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.rules.sources import ROOT
+from tests.rules.sources import ROOT, sources
 
 #: The word in all its forms, and what is to be said in its place.
 RETIRED = {
@@ -53,6 +54,9 @@ LISTS = ("docs/dev/GLOSSARY.md", "tests/rules/test_words.py", "CHANGELOG.md")
 
 #: How many are left in each folder. A number may only fall.
 LEFT: dict[str, int] = {}
+
+#: First sentences that begin so have no subject: what is it that is "of a member", or "without a value"?
+NO_SUBJECT = re.compile(r"\s*(?:(?:Of|Also|As|Without|Only)\b|`)")
 
 SUFFIXES = (".py", ".md", ".sh", ".toml", ".txt", ".yaml", ".yml")
 SKIPPED = frozenset(("build", "node_modules", "data", "golden", "__pycache__"))
@@ -99,6 +103,17 @@ def test_retired_words_become_less() -> None:
         "Among these are the new ones:\n" + "\n".join(line for folder in more for line in places[folder])
     )
     assert counts == LEFT, f"retired words have become fewer: set LEFT in tests/rules/test_words.py to {counts}"
+
+
+def test_first_sentences_name_what_they_are_about() -> None:
+    wrong = [
+        f"{source.path}:{node.body[0].lineno}"
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and NO_SUBJECT.match(ast.get_docstring(node) or "")
+    ]
+    assert not wrong, "these docstrings begin without a noun or a verb of what they describe:\n" + "\n".join(wrong)
 
 
 def test_words_are_found_in_names_and_sentences() -> None:

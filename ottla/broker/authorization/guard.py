@@ -57,7 +57,7 @@ class Whole(NamedTuple):
 
 
 class Every(NamedTuple):
-    """`operation` on every topic whose name `source` lists. The list may be null."""
+    """Rule for an API whose request lists topics: `operation` on each topic that `source` names. The list may be null."""
 
     source: str
     operation: int
@@ -72,7 +72,7 @@ class Every(NamedTuple):
 
 
 class Each(NamedTuple):
-    """`source` lists the resources in the request, `target` their answers in the response."""
+    """Rule for an API whose request lists resources: `source` names them in the request, `target` their rows in the response."""
 
     source: str
     target: str

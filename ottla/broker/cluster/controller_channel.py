@@ -53,7 +53,7 @@ class ControllerChannel:
         locate: Callable[[], ControllerAddress | None],
         security: PeerSecurity = PLAINTEXT,
     ) -> None:
-        """`locate` returns the quorum's leader as known to this node, or None."""
+        """Takes `locate`, which returns the quorum's leader as known to this node, or None."""
         self._world = world
         self._client_id = f"broker-{node_id}"
         self._locate = locate

@@ -77,7 +77,7 @@ async def request_for(
 
 
 class Requests(Protocol):
-    """What is needed of a channel to the controller here."""
+    """The part of a channel to the controller that forwarding needs."""
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]: ...

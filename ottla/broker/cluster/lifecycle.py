@@ -54,7 +54,7 @@ class BrokerLifecycle:
         heartbeat_interval_ms: int = 2_000,
         registration_timeout_ms: int = 60_000,
     ) -> None:
-        """`metadata_offset`: the last metadata offset that this broker has applied."""
+        """Takes `metadata_offset`, the last metadata offset that this broker has applied."""
         self.state = BrokerState.NOT_RUNNING
         self.incarnation_id = new_uuid(world.rng)
         self.broker_epoch = -1

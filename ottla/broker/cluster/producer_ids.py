@@ -44,7 +44,7 @@ class ProducerIds:
         self._waiters: deque[Receive] = deque()
 
     def take(self, receive: Receive) -> None:
-        """`receive(producer_id, error)`, at once if there is a block."""
+        """Calls `receive(producer_id, error)`, at once if there is a block."""
         if self._next >= self._end and self._reserve is not None:
             self._begin_block(*self._reserve)
             self._reserve = None

@@ -58,7 +58,7 @@ class BrokerIdentity:
 def registration_request(
     identity: BrokerIdentity, incarnation_id: bytes, offline_directories: Iterable[bytes], broker_epoch: int
 ) -> BrokerRegistrationRequest:
-    """`broker_epoch` is that of this process's registration before, or -1."""
+    """The request of a registration; `broker_epoch` is that of this process's registration before, or -1."""
     return BrokerRegistrationRequest(
         broker_id=identity.node_id,
         cluster_id=identity.cluster_id,

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Coordinator(Generic[ShardT]):
-    """`partition_count()` is that of the runtime's topic, or the number that it will be created with."""
+    """Base of the coordinators. `partition_count()` is that of the runtime's topic, or the number that it will be created with."""
 
     def __init__(self, runtime: CoordinatorRuntime[ShardT], partition_count: Callable[[], int]) -> None:
         self.runtime = runtime
@@ -72,7 +72,7 @@ class Replica(Protocol):
 
 
 class CoordinatorLeadership:
-    """`LeadershipListener` of replicas: a coordinator's broker becomes or stops being leader of partitions of the topic."""
+    """The `LeadershipListener` of a coordinator: this broker becomes or stops being leader of partitions of its topic."""
 
     def __init__(self, topic: str, coordinator: Coordinator[ShardT]) -> None:
         self._topic = topic

@@ -33,7 +33,7 @@ P = ParamSpec("P")
 
 
 class CoordinatorRuntime(Generic[ShardT]):
-    """`shard_factory(timers)` makes an empty shard; an answer waits `commit_timeout_ms` at most to be committed.
+    """The runtime of one coordinator. `shard_factory(timers)` makes an empty shard; a response waits `commit_timeout_ms` at most to be committed.
 
     Runtimes of one broker share `turns`, so that they share the budget of a turn.
     """

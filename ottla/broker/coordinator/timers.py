@@ -25,7 +25,7 @@ class _Timer:
 
 
 class Timers:
-    """`now_ms` is monotonic; `changed` is called when the earliest wake-up has become earlier."""
+    """The timers of a shard. `now_ms` is monotonic; `changed` is called when the earliest wake-up has become earlier."""
 
     def __init__(self, now_ms: Callable[[], int], changed: Callable[[int], None]) -> None:
         self._now_ms = now_ms

@@ -63,7 +63,7 @@ class RepeatedFetch(SessionReader):
         session: FetchSession,
         form: tuple[bytes, bytes],
     ) -> None:
-        """`request`: one of those that are served here, for all fields that do not differ."""
+        """Takes a `request` that is served here, for all fields that do not differ."""
         super().__init__(broker, request, context, session)
         self.route, self.request = route, request
         self._prefix, self._tail = form

@@ -71,7 +71,7 @@ FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 
 class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
-    """`cluster` has the newest metadata; `new_uuid()` gives text for member ids."""
+    """The group coordinator of a broker. `cluster` has the newest metadata; `new_uuid()` gives text for member ids."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 EXPIRY_KEY = "expire-group-metadata"
 SESSIONS_KEY = "sessions-after-load"
-#: To begin a session schedules a timer, which takes as long as this many looks of a sweep.
+#: A sweep looks at its items until its time is over; beginning a session schedules a timer, and counts as this many looks.
 SESSION_LOOKS = 4
 
 

@@ -67,7 +67,7 @@ class ClusterView(NamedTuple):
 
 
 class GroupMetadataManager:
-    """`wall_ms` is for what timers set off; requests bring their own time."""
+    """The groups and offsets of one partition. `wall_ms` is for what timers set off; requests bring their own time."""
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ def removal(
 
 
 def remove_one(shard: GroupMetadataManager, group: AnyModernGroup, member_id: str) -> Unasked:
-    """`Remove` of the kinds in which nothing else follows when a member is removed."""
+    """The `Remove` of those kinds of groups in which nothing else follows when a member is removed."""
     outcome: Unasked = removal(shard, group, [member_id], None)
     return outcome
 

@@ -20,7 +20,7 @@ def describe(
     described: Callable[[GroupMetadataManager, G], T],
     failed: Callable[[int, str | None, str], T],
 ) -> list[T]:
-    """`failed` is given error code, message and group id."""
+    """The groups' descriptions; `failed` makes one of error code, message and group id."""
     found = []
     for group_id in group_ids:
         try:

@@ -184,7 +184,7 @@ def _append(
                     _admit_to_internal_topic(broker, partition, context)
                 if rejections and (partition.topic, partition.index) in rejections:
                     raise rejections[partition.topic, partition.index]
-                # In place of null: no batch, which the log rejects like every other number of batches but one.
+                # Null stands for no batch. The log rejects it, because a Produce has exactly one batch for each partition.
                 records = data.records or b""
                 if not may_be_zstd:
                     _reject_zstd(records)

@@ -162,7 +162,7 @@ class LeaderFetcher:
         self._in_flight += 1
 
     def _answered(self, protocol: ChannelProtocol, number: int, response: Any, failure: ChannelClosed | None) -> None:
-        """`response`: a FetchResponse, or what `one_answer` gives."""
+        """The leader's `response` is a FetchResponse, or what `one_answer` gives."""
         if protocol is not self._protocol:
             return  # of a connection that was given up
         if failure is not None:
@@ -345,7 +345,7 @@ class LeaderFetcher:
             self._delay(key, self._settings.backoff_ms)
 
     async def _flush(self, key: Key, own_log: Log) -> None:
-        """flush.messages=1: only what is on the disk here may count there, so the next fetch says so after the flush."""
+        """With flush.messages=1 a record counts at the leader when it is on this disk: the next fetch, which acknowledges it, comes after the flush."""
         while True:
             try:
                 if await flush_log(self._world, own_log) or own_log.closed:

@@ -389,7 +389,7 @@ class Partition(PartitionState):
         return 0 if self.node_id in self.isr else throttle.pause_ms()
 
     def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
-        """`decoded`: what `Log.truncation_errand` gave."""
+        """Truncates to the leader's log; `decoded` is what `Log.truncation_errand` gave."""
         log = self.log
         assert log is not None and not self.is_leader
         if offset < log.log_end_offset:

@@ -14,7 +14,7 @@ from ottla.server.metrics import Histogram
 
 @dataclass(slots=True)
 class ShareCounts:
-    """`acknowledged`: records by acknowledge type, renewed locks among them; dead letters by group."""
+    """Counts of share groups. `acknowledged`: records by acknowledge type, renewed locks among them; dead letters by group."""
 
     acknowledged: Counter[int] = field(default_factory=Counter)
     #: Committed dead letters, the batches that were to be produced, and those that have failed for good.

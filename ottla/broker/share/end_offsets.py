@@ -20,7 +20,7 @@ Offsets = Mapping[Partition, int | KafkaError]
 
 
 class EndOffsets:
-    """`local` gives the high watermark of a partition that this broker leads; KafkaError if it does not."""
+    """End offsets, here or at other brokers; `local` gives the high watermark of a partition that this broker leads, and raises KafkaError if it does not."""
 
     def __init__(
         self,

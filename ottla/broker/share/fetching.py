@@ -33,7 +33,7 @@ class Limits(NamedTuple):
 
 
 def failed(index: int, error: KafkaError) -> PartitionData:
-    """Without a text, as in Kafka."""
+    """A failed partition of the response; it has no text, as in Kafka."""
     return PartitionData(partition_index=index, error_code=error.code)
 
 
@@ -51,7 +51,7 @@ class ShareFetching:
         wheel: TimerWheel,
         answered: Callable[[int], None],
     ) -> None:
-        """`errors` of the partitions that are not `led`; `answered` is given the percentage of all that records were acquired of."""
+        """Takes the `errors` of the partitions that are not `led`; `answered` is given the percentage of all that records were acquired of."""
         self._member_id = member_id
         self._led = led
         self._errors = errors

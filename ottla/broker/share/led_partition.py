@@ -121,7 +121,7 @@ class LedSharePartition:
     # -- Life --------------------------------------------------------------------------------------------------------
 
     def load(self, reset: Callable[[Log, str, Callable[[int | KafkaError], None]], None]) -> None:
-        """`reset` finds the offset of share.auto.offset.reset, for a group that has none yet."""
+        """Loads the state; `reset` finds the offset of share.auto.offset.reset, for a group that has none yet."""
 
         begun_ms = self._leadership.clock.mono_ms()
 
@@ -274,7 +274,7 @@ class LedSharePartition:
     # -- Giving back -------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Written) -> None:
-        """`done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.
+        """Acknowledges records. `done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.
 
         Raises:
             KafkaError: nothing is changed.

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NoPersister:
-    """`Persister`."""
+    """The `Persister` that keeps nothing."""
 
     clock: Clock
 

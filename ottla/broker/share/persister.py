@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Persister(Protocol):
-    """`Reply[None]`: `when_done` is called with None when the state is committed, else with the KafkaError."""
+    """Keeps share state. A `Reply[None]` is completed with None when the state is committed, else with the KafkaError."""
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Reply[ShareState]:
         """The state, from now on written by a leader of this epoch or a later one only."""

@@ -44,7 +44,7 @@ class Connection(Protocol):
 
 
 class ShareSession:
-    """`partitions`: True where the next response must have the partition, even if there is nothing new in it."""
+    """A share session of a member; `partitions` is True where the next response must have the partition, even if there is nothing new in it."""
 
     __slots__ = ("connection_id", "epoch", "key", "partitions")
 
@@ -91,7 +91,7 @@ class ShareSessions:
     def __init__(
         self, limit: Callable[[], int], on_left: Callable[[ShareSession], None], on_unused: Callable[[str], None]
     ) -> None:
-        """`on_left`: the session has ended with its connection. `on_unused`: a group has no session left."""
+        """Takes two callbacks. `on_left`: the session has ended with its connection. `on_unused`: a group has no session left."""
         self._limit = limit
         self._on_left = on_left
         self._on_unused = on_unused

@@ -107,7 +107,7 @@ class Call:
 
 @dataclass(slots=True)
 class StatePersister:
-    """`coordinator_of` gives the broker that coordinates a share partition, -1 while there is none, None if the topic is missing;
+    """The persister of a broker. `coordinator_of` gives the broker that coordinates a share partition, -1 while there is none, None if the topic is missing;
     `send` asks a broker, this one too; `create_topic` has `__share_group_state` created.
     """
 

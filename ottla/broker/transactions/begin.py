@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def init_producer_id(
     shard: TransactionShard, now_ms: int, request: InitProducerIdRequest, new_producer_id: int | None
 ) -> Outcome[InitProducerIdResponse]:
-    """`new_producer_id` is used when the id is new here, or its producer id's epochs are used up."""
+    """InitProducerId; `new_producer_id` is used when the id is new here, or its producer id's epochs are used up."""
     assert request.transactional_id
     transaction = shard.find(request.transactional_id)
     if transaction is None:

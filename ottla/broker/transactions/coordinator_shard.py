@@ -18,7 +18,7 @@ class TransactionCoordinatorShard(TransactionShard):
     """A shard of transaction coordination with its timers."""
 
     def on_loaded(self, now_ms: int) -> Unasked:
-        """Finish what was prepared, once it is certain that the preparation is committed."""
+        """Completes the prepared transactions, once it is certain that the preparation is committed."""
         self._schedule_abort()
         self._schedule_expiry()
         prepared = [transaction for transaction in self.transactions.values() if transaction.state in PREPARED]

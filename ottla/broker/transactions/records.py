@@ -19,7 +19,7 @@ from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECOR
 
 
 class TransactionRecordCodec:
-    """`transaction_version()` is the cluster's finalized level."""
+    """Codec of the transactions' records; `transaction_version()` is the cluster's finalized level."""
 
     def __init__(self, transaction_version: Callable[[], int]) -> None:
         self._transaction_version = transaction_version

@@ -54,7 +54,7 @@ class LastEpoch(NamedTuple):
 
 
 class TransactionShard:
-    """`wall_ms` is for what timers set off; requests bring their own time."""
+    """The transactions of one partition. `wall_ms` is for what timers set off; requests bring their own time."""
 
     def __init__(
         self, timers: Timers, config: TransactionConfig, wall_ms: Callable[[], int], coordinating: Coordinating

@@ -80,7 +80,7 @@ Expectations = Mapping[TopicPartition, Expectation]
 
 
 class AppendVerifier:
-    """`coordinator_of(transactional_id)` returns the coordinator's broker id, or -1."""
+    """Verifies appends at the coordinator (KIP-890). `coordinator_of(transactional_id)` returns the coordinator's broker id, or -1."""
 
     def __init__(
         self,

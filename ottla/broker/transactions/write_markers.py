@@ -38,7 +38,7 @@ GROUP_ERRORS = {
 
 
 class MarkerWriter:
-    """`timeout_ms` is how long a marker waits to be committed."""
+    """Writes transaction markers; `timeout_ms` is how long a marker waits to be committed."""
 
     def __init__(
         self, replicas: Replicas, groups: GroupCoordinatorService, clock: Clock, wheel: TimerWheel, timeout_ms: int

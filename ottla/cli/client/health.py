@@ -18,7 +18,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`place` is where, `problem` what."""
+    """A problem of the cluster: `place` is where it is, `problem` what it is."""
 
     place: str
     problem: str

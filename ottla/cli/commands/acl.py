@@ -1,4 +1,4 @@
-"""`ottla acl`: list, add, remove, why."""
+"""The commands of `ottla acl`: list, add, remove, why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla bench`: what this cluster does from here, in three rows: produce, consume, and the delay of single records.
+"""The command `ottla bench`: what this cluster does from here, in three rows: produce, consume, and the delay of single records.
 
 A look, not a verdict: the client is Python too and is soon the slower half. `make bench` compares servers.
 """

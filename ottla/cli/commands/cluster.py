@@ -1,4 +1,4 @@
-"""`ottla cluster`: info, health."""
+"""The commands of `ottla cluster`: info, health."""
 
 from __future__ import annotations
 

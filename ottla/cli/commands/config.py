@@ -1,4 +1,4 @@
-"""`ottla config`: get, set, unset."""
+"""The commands of `ottla config`: get, set, unset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla consume TOPIC`: records to standard output."""
+"""The command `ottla consume TOPIC`: records to standard output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla container`: the entry point of the image. Environment in, a running node out, or one line that says why not.
+"""The command `ottla container`, the entry point of the image. Environment in, a running node out, or one line that says why not.
 
 run         all of it; arguments VAR=value count as environment
 configure   write the properties to a file, for images whose users put a step between this and the next

@@ -1,4 +1,4 @@
-"""`ottla dev`: a cluster of child processes in the foreground, for developing against. It prints how to use it, and stops cleanly."""
+"""The command `ottla dev`: a cluster of child processes in the foreground, for developing against. It prints how to use it, and stops cleanly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla group`: list, describe, reset, delete."""
+"""The commands of `ottla group`: list, describe, reset, delete."""
 
 from __future__ import annotations
 

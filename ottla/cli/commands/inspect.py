@@ -1,4 +1,4 @@
-"""`ottla inspect PATH ...`: what is in the files of a log directory, without a broker."""
+"""The command `ottla inspect PATH ...`: what is in the files of a log directory, without a broker."""
 
 from __future__ import annotations
 

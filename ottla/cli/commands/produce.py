@@ -1,4 +1,4 @@
-"""`ottla produce TOPIC`: records from standard input or a file, one per line, to a topic."""
+"""The command `ottla produce TOPIC`: records from standard input or a file, one per line, to a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla quota`: list, set, unset."""
+"""The commands of `ottla quota`: list, set, unset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla secure`: init."""
+"""The command `ottla secure`: init."""
 
 from __future__ import annotations
 

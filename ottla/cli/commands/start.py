@@ -1,4 +1,4 @@
-"""`ottla start [server.properties] [--override k=v ...] [--processes N]`: one node in the foreground, until SIGTERM or SIGINT.
+"""The command `ottla start [server.properties] [--override k=v ...] [--processes N]`: one node in the foreground, until SIGTERM or SIGINT.
 
 Without a file it is a complete cluster of one node with Kafka's ports. With one, the file alone counts, as in Kafka. With
 `--processes` it is a controller and N brokers, a process each (ottla/processes/).

@@ -1,4 +1,4 @@
-"""`ottla topic`: list, create, describe, delete, add-partitions, delete-records."""
+"""The commands of `ottla topic`: list, create, describe, delete, add-partitions, delete-records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla transaction`: forget, which gives up what a record of `__transaction_state` says that no broker can read."""
+"""The command `ottla transaction`: forget, which gives up what a record of `__transaction_state` says that no broker can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m ottla.cli.shims kafka-topics ...`: which tool, by its name in Kafka's bin directory."""
+"""The entry point `python -m ottla.cli.shims kafka-topics ...`: which tool, by its name in Kafka's bin directory."""
 
 from __future__ import annotations
 

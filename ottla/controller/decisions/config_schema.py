@@ -28,7 +28,7 @@ NAMED: Mapping[int, str] = {ResourceType.TOPIC: "topic", ResourceType.GROUP: "gr
 
 
 class TableSchema:
-    """`broker_values`: the node's parsed configs by name, defaults included; `set_names`: those its file sets."""
+    """The schema by the tables. `broker_values`: the node's parsed configs by name, defaults included; `set_names`: those its file sets."""
 
     def __init__(
         self, node_id: int, broker_values: Values, set_names: Collection[str] = (), release: Release = KAFKA_4_4

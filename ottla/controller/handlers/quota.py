@@ -8,6 +8,6 @@ from ottla.server.quotas.mutations import MutationQuota
 
 
 def mutation_quota(components: ControllerComponents, context: RequestContext, *, strict_since: int) -> MutationQuota:
-    """`strict_since`: the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+    """The quota of a request; `strict_since` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
     principal = context.connection.principal
     return components.quotas.mutations(principal.name, context.client_id, strict=context.api_version >= strict_since)

@@ -38,7 +38,7 @@ class ClientQuotasImage:
 
 
 class ClientQuotasDelta:
-    """`changes[entity]` maps quota keys to new values, None if the key was removed."""
+    """Changes of client quotas: `changes[entity]` maps quota keys to new values, None if the key was removed."""
 
     __slots__ = ("changes", "image")
 

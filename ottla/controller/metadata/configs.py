@@ -57,7 +57,7 @@ class ConfigsImage:
 
 
 class ConfigsDelta:
-    """`changes[resource]` maps config names to new values, None if the config was removed."""
+    """Changes of configs: `changes[resource]` maps config names to new values, None if the config was removed."""
 
     __slots__ = ("changes", "image")
 

@@ -24,7 +24,7 @@ def new_turn() -> Turn:
 
 class Publisher(Protocol):
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> Work[None] | None:
-        """`delta.image` is the image before, `image` the one after. It is called in log order, for committed metadata only.
+        """Metadata has changed: `delta.image` is the image before, `image` the one after. It is called in log order, for committed metadata only.
 
         If it returns work, that is completed before the next publisher is called.
         """

@@ -126,7 +126,7 @@ class TopicDelta:
 
 
 class TopicsDelta:
-    """`changed` has created and altered topics by id, `deleted` the topics that were in the image and are deleted."""
+    """Changes of topics: `changed` has created and altered topics by id, `deleted` the topics that were in the image and are deleted."""
 
     __slots__ = ("_created_ids", "_seen", "changed", "deleted", "image")
 

@@ -65,7 +65,7 @@ class RaftNode(RaftStatus):
         security: PeerSecurity = PLAINTEXT,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`directory` is the metadata log directory, the parent of `__cluster_metadata-0`."""
+        """Takes the metadata log `directory`, the parent of `__cluster_metadata-0`."""
         self.config = config
         self.failure: BaseException | None = None
         self._world = world

@@ -54,7 +54,7 @@ VALID = Valid()
 
 @dataclass(slots=True)
 class LogState:
-    """`epochs` are (epoch, start offset), both strictly ascending; `snapshots` ascend too."""
+    """Ends and epochs of the log. `epochs` are (epoch, start offset), both strictly ascending; `snapshots` ascend too."""
 
     start_offset: int = 0
     end_offset: int = 0

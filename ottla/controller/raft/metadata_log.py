@@ -164,7 +164,7 @@ class MetadataLog:
             voters.reset_to_snapshot(latest.offset, control.voters, control.kraft_version)
 
     def _start_at_oldest_snapshot(self, snapshots: dict[OffsetAndEpoch, ControlRecords]) -> None:
-        """Only complete segments are deleted, so the log on disk starts before the snapshot that is its logical start.
+        """The log starts at the oldest snapshot: only complete segments are deleted, so on disk it starts before that.
 
         Older snapshots, which a crash kept from being removed after the segments, are dropped: a leader that takes one for the
         start of its log would send a follower at that start the same snapshot for ever.

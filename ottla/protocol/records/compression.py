@@ -63,7 +63,7 @@ _GROWTH_FACTOR = 4
 
 
 class Codec(NamedTuple):
-    """`level_min <= level <= level_max`; `compress(data, level)`; `decompress(data, max_bytes)` raises _TooLarge or _Corrupt."""
+    """A compression codec: `level_min <= level <= level_max`; `compress(data, level)`; `decompress(data, max_bytes)` raises _TooLarge or _Corrupt."""
 
     name: str
     compress: Callable[[Buffer, int], bytes]

@@ -19,7 +19,7 @@ _new_tuple = tuple.__new__
 
 
 class EncodedRecord(NamedTuple):
-    """`start` and `end` are positions in the payload, the length in front of the record included."""
+    """Place of an encoded record: `start` and `end` are positions in the payload, the length in front of the record included."""
 
     offset_delta: int
     key: bytes | None

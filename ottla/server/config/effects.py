@@ -175,7 +175,7 @@ def effect_of(name: str) -> Effect:
 
 
 def check_effect(name: str, value: Any, where: str = "") -> None:
-    """`value` is parsed; `where` is the file or option that set it.
+    """Checks that a property may be set; `value` is parsed, `where` is the file or option that set it.
 
     Raises:
         ConfigError: the property would have no effect, but must not be ignored.

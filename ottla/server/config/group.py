@@ -106,7 +106,7 @@ def group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
 
 
 def effective_group_values(overrides: Mapping[str, str], broker_values: Values) -> Values:
-    """As `group_values`, with each value that a group has of its own within the broker's bounds, which may be newer."""
+    """Values of a group like `group_values`, but each value that a group has of its own lies within the broker's bounds, which may be newer."""
     values = dict(group_values(overrides, broker_values))
     for name in overrides:
         low, high = (broker_values.get(_bound(name, which)) for which in ("min", "max"))

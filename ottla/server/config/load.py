@@ -40,7 +40,7 @@ class NodeConfig:
     """The configuration of a node. Dynamic configurations change it while the node runs."""
 
     def __init__(self, static: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
-        """`where`: the place where a property is set, for error messages."""
+        """Takes in `where` the place where a property is set, for error messages."""
         self.own = own_values(static)
         self.static = with_both_ids({name: text for name, text in static.items() if name not in OWN_CONFIGS})
         self.unknown = sorted(name for name in self.static if key_of(name) is None and name not in AUTHORIZER_CONFIGS)

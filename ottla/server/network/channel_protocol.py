@@ -110,7 +110,7 @@ class ChannelProtocol(FrameProtocol):
     def call_encoded(
         self, request: bytes, api: Api, version: int, timeout_ms: int, answered: Answered, read: Read
     ) -> None:
-        """As `call`, with a request that is encoded from its client id on."""
+        """Calls like `call`, with a request that is encoded from its client id on."""
         assert self._transport is not None
         correlation_id = self._register(api, version, timeout_ms, answered, read)
         self._transport.write(pack_start(len(request) + 8, api.key, version, correlation_id) + request)

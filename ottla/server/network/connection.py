@@ -78,7 +78,7 @@ class Pause:
 
 
 class Held:
-    """A response that is not due: the parts of its frame, or None while there are none (`pending_reply.PendingReply`)."""
+    """A pending response, whose turn has not come: the parts of its frame, or None while there are none (`pending_reply.PendingReply`)."""
 
     __slots__ = ("nbytes", "parts")
 

@@ -86,7 +86,7 @@ class Listener:
         inter_broker: bool = False,
         logins: Logins | None = None,
     ) -> None:
-        """`logins`: how clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
+        """Takes in `logins` how clients authenticate, if the listener's protocol is SASL_PLAINTEXT or SASL_SSL."""
         self.name = endpoint.name
         self.endpoint = endpoint
         self.limits = limits

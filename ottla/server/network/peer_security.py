@@ -39,7 +39,7 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class PeerSecurity:
-    """`tls` None: bytes go in the clear. `login` None: the listener has no SASL."""
+    """Security of a connection to a peer. `tls` None: bytes go in the clear. `login` None: the listener has no SASL."""
 
     tls: ClientTls | None = None
     login: ClientLogin | None = None

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Serving(Protocol):
-    """What a reply needs of the dispatcher (dispatch.py)."""
+    """The part of the dispatcher that a reply needs (dispatch.py)."""
 
     clock: Clock
     mono_ns: Callable[[], int]

@@ -29,7 +29,7 @@ class Receiver(Protocol[ResponseT]):
 
 
 class Reply(Generic[T]):
-    """`complete` is called exactly once; after `cancel` the response is dropped.
+    """A response that comes later: `complete` is called exactly once; after `cancel` the response is dropped.
 
     A KafkaError is a response too: `on_error` makes the API's response of it. Without that it goes to the receiver, and the
     connection answers in the form that the API gives to errors (server/network/error_reply.py).
@@ -141,7 +141,7 @@ Answer: TypeAlias = T | Reply[T]
 
 
 def then(answer: T | Reply[T], step: Callable[[T], S | Reply[S]]) -> S | Reply[S]:
-    """`step(response)`, now or when the response comes."""
+    """Calls `step(response)`, now or when the response comes."""
     if not isinstance(answer, Reply):
         return step(answer)
     if not answer.done:

@@ -67,7 +67,7 @@ class Route:
         takes_frame: bool = False,
         fast_path: Callable[..., Any] | None = None,
     ) -> None:
-        """`encoder` makes the encoder of a version where answers may be something else than the API's response.
+        """Takes an `encoder` for each version where responses may be something else than the API's response.
 
         `fast_path(dispatcher, route, request, context, frame)` makes the fast path of a connection (fast_path.py).
         """

@@ -20,7 +20,7 @@ class ConnectionQuotas:
     def __init__(
         self, rate_of: Callable[[str], float | None] = lambda host: None, windows: Windows = DEFAULT_WINDOWS
     ) -> None:
-        """`rate_of`: the quota of an address, None where it has none."""
+        """Takes in `rate_of` the quota of an address, None where it has none."""
         self._rate_of = rate_of
         self._window_ms = windows.size_ms
         self._buckets: dict[str, Bucket] = {}

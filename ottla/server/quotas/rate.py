@@ -2,7 +2,7 @@
 
 Kafka decides by the rate itself: the sum over eleven windows of a second. Ten seconds' worth then passes at once, nothing for the next ten,
 and clients that share a quota each wait as if they were alone; over 30 s twenty of them reach 1.2 to 2.3 times the quota (simulated with 16 KiB
-and 1 MiB requests). The bucket keeps the time until which everything that came is paid for, so that the wait of one counts for all.
+and 1 MiB requests). The bucket keeps the time at which the rate will have made up for all bytes so far, so the wait of one client counts for all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Windows(NamedTuple):
-    """`quota.window.num` samples of `quota.window.size.seconds`."""
+    """The windows of a rate: `quota.window.num` samples of `quota.window.size.seconds`."""
 
     num: int = 11
     size_ms: int = 1_000
@@ -28,7 +28,7 @@ class Bucket:
     __slots__ = ("_burst_ms", "_paid_ms")
 
     def __init__(self, burst_ms: float) -> None:
-        """`burst_ms`: the bucket holds the tokens of this time."""
+        """Takes `burst_ms`: the bucket holds the tokens of this time."""
         self._burst_ms = burst_ms
         self._paid_ms = float("-inf")
 

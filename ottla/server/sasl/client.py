@@ -61,7 +61,7 @@ class ScramClient:
     """SCRAM (RFC 5802). scram.py is the server's side."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, token: bool = False) -> None:
-        """`token`: the user is the id of a delegation token, and the password its HMAC."""
+        """Takes in `token` whether the user is the id of a delegation token, and the password its HMAC."""
         self._mechanism = mechanism
         self._digest = HASHES[mechanism]
         self._password = password.encode()

@@ -27,7 +27,7 @@ class EndpointTokens(ABC):
     """Gets a token from the identity provider, and keeps it for most of its life."""
 
     def __init__(self, world: World, values: Values, options: Mapping[str, str]) -> None:
-        """`values`: the configuration; `options` of the JAAS entry, which has Kafka's older names."""
+        """Takes the configuration as `values`, and the `options` of the JAAS entry, which has Kafka's older names."""
         self._world = world
         self._url: str = values[ENDPOINT]
         self._headers = {"Content-Type": "application/x-www-form-urlencoded"}

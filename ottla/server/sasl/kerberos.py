@@ -118,7 +118,7 @@ class Initiating(Context):
     """This node's side of a login at another node. Each node proves its identity to the other (mutual authentication)."""
 
     def __init__(self, keys: Keys | None, service: str, host: str) -> None:
-        """`keys` of None: the tickets that kinit has got (KRB5CCNAME)."""
+        """Takes `keys`; None means the tickets that kinit has got (KRB5CCNAME)."""
         super().__init__(library())
         self._keys = keys
         self._target = f"{service}@{host}"

@@ -91,7 +91,7 @@ class Logins:
     """The rules and credentials that the connections of one SASL listener share."""
 
     def __init__(self, rules: LoginRules, requests: Dispatcher, world: World, wheel: TimerWheel) -> None:
-        """`requests`: the dispatcher of authenticated connections."""
+        """Takes in `requests` the dispatcher of authenticated connections."""
         self.rules = rules
         self.requests = requests
         self.clock = world.clock

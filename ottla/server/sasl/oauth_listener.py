@@ -37,7 +37,7 @@ class OAuthTokens:
         self._key_sets: dict[tuple[object, ...], KeySet] = {}
 
     def validator(self, listener: str, values: Values, options: Mapping[str, str], handler: str | None) -> Validator:
-        """`options` of the JAAS entry; `handler`: sasl.server.callback.handler.class.
+        """The validator by the `options` of the JAAS entry; `handler` is sasl.server.callback.handler.class.
 
         Raises:
             ConfigError: no issuer of valid tokens is configured.

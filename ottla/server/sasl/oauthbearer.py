@@ -88,7 +88,7 @@ class UnsecuredTokens:
     """Accepts tokens without a signature, as Kafka's OAuthBearerUnsecuredValidatorCallbackHandler: for development only."""
 
     def __init__(self, options: Mapping[str, str], wall_ms: Callable[[], int]) -> None:
-        """`options`: those of the JAAS entry. Raises ConfigError."""
+        """Takes the `options` of the JAAS entry. Raises ConfigError."""
         prefix = "unsecuredValidator"
         self._wall_ms = wall_ms
         self._subject = options.get(f"{prefix}PrincipalClaimName", "").strip() or "sub"

@@ -51,7 +51,7 @@ class SignedTokens:
         expected: Expected,
         wall_ms: Callable[[], int],
     ) -> None:
-        """`missing` is called for a key that is not among `keys`: the provider may have a new one."""
+        """Takes `missing`, which is called for a key that is not among `keys`: the provider may have a new one."""
         self._keys = keys
         self._missing = missing
         self._expected = expected

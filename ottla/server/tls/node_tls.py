@@ -74,7 +74,7 @@ class NodeTls:
         self._look_later()
 
     def properties(self, listener: str, config: NodeConfig | None = None) -> TlsProperties:
-        """`config`: another than the present one."""
+        """The properties of TLS; `config` is another than the present one."""
         config, name = config or self._config, listener.lower()
         return TlsProperties(
             config.values, self._world.files.read, config.of_listener(listener), f"listener.name.{name}."

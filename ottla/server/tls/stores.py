@@ -159,7 +159,7 @@ def pem_blocks(text: str) -> list[tuple[str, bytes]]:
 
 
 def _pem_key_store(properties: TlsProperties, key_text: str, chain_text: str, file: str | None = None) -> KeyStore:
-    """`file`: the property that names the file, where the texts are not properties themselves."""
+    """The key store of a PEM file or text; `file` is the property that names the file, where the texts are not properties themselves."""
     key_name, chain_name = file or "ssl.keystore.key", file or "ssl.keystore.certificate.chain"
     try:
         keys = [der for label, der in pem_blocks(key_text) if label.endswith(PRIVATE_KEY)]

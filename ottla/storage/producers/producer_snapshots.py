@@ -39,7 +39,7 @@ class ProducerSnapshots:
     """The snapshots of one log. Only `write_frozen`, and what `decoding` returns, run on another thread than the log's own."""
 
     def __init__(self, files: Files, directory: str, files_lock: Lock) -> None:
-        """`files_lock` is held while a file is written: a flush may be writing what was truncated at the same offset."""
+        """Takes `files_lock`, which is held while a file is written: a flush may be writing what was truncated at the same offset."""
         self._files = files
         self._files_lock = files_lock
         self._directory = directory

@@ -18,7 +18,7 @@ BATCHES_MAX = 2000
 
 
 class ColdBytes:
-    """`until`: bytes from this position on were written by this process. Below it, one range is known to be valid."""
+    """Bytes that may be cold: those from position `until` on were written by this process. Below it, one range is known to be valid."""
 
     __slots__ = ("_from", "_to", "epoch_at", "until")
 
@@ -28,7 +28,7 @@ class ColdBytes:
         self._from = self._to = 0
 
     def know_epochs(self, epoch_at: Callable[[int], int]) -> None:
-        """`epoch_at` returns the leader epoch of an offset, or -1 if unknown. The CRC does not cover the epoch in the batch."""
+        """Sets the lookup of the leader epoch of an offset (-1 if unknown), because the CRC does not cover the epoch in the batch."""
         self.epoch_at = epoch_at
 
     def mark_checked(self, start: int, end: int) -> None:

@@ -31,7 +31,7 @@ class DamagedLog(KafkaError):
     """
 
     def __init__(self, path: str, position: int, reason: str, *, order: bool = False, remedy: str = REMEDY) -> None:
-        """`order`: the offsets or epochs are out of order, so that the previous batch may be the damaged one."""
+        """Takes `order`: the offsets or epochs are out of order, so that the previous batch may be the damaged one."""
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged at byte {position}: {reason}")
         self.path = path
         self.position = position

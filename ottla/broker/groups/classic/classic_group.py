@@ -161,7 +161,7 @@ class ClassicGroup:
         self.pending_sync_members.discard(member_id)
 
     def rename(self, old_member_id: str, new_member_id: str) -> Member:
-        """Give a static member the id of its new incarnation; its place, leader or not, stays its own."""
+        """Give a static member the id of its new process. It keeps its assignment, and stays the leader if it was."""
         member = self.members.pop(old_member_id)
         assert member.group_instance_id is not None
         member.member_id = new_member_id

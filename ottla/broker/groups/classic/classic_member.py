@@ -55,5 +55,5 @@ class Member:
         self.awaiting_sync = known.awaiting_sync
 
     def has_satisfied_heartbeat(self) -> bool:
-        """A parked request is as good as a heartbeat, but not a new member's: its connection may be long gone."""
+        """True while the member's JoinGroup or SyncGroup waits, which counts as a heartbeat; not for a new member, whose connection may be gone."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

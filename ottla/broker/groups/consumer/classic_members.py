@@ -236,7 +236,7 @@ def _fence_if_classic(shard: GroupMetadataManager, group_id: str, member_id: str
 
 
 def leave(shard: GroupMetadataManager, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
-    """Also of members by the consumer protocol, which an administrator removes."""
+    """Members leave, also members by the consumer protocol that an administrator removes."""
     leaving: dict[str, None] = {}
     answers = []
     for identity in request.members:

@@ -89,7 +89,7 @@ def _beat(
     group: ConsumerGroup,
     records: list[CoordinatorRecord],
 ) -> Decision:
-    """`records` make the group, if it is not there yet."""
+    """A heartbeat of a member; `records` make the group, if it is not there yet."""
     is_joining = request.member_epoch == JOINING_EPOCH
     if is_joining:
         check_size(group, request.member_id, shard.config.consumer_group_max_size)

@@ -21,7 +21,7 @@ ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform.assign, "range": range.a
 
 
 class Input(NamedTuple):
-    """Of a new target for `epoch`: nothing of it changes, so that a worker may read it."""
+    """The input of a new target for `epoch`: nothing of it changes, so a worker may read it."""
 
     group_id: str
     epoch: int

@@ -57,7 +57,7 @@ def change(group: ConsumerGroup, before: str, after: str) -> list[CoordinatorRec
 
 
 def tombstones(group: ConsumerGroup, expression: str, given_up: int = 1) -> list[CoordinatorRecord]:
-    """Of the expression, if so many members give it up, and no others are subscribed to it."""
+    """The tombstones of an expression that so many members give up, if no others are subscribed to it."""
     return [regex_record(group.group_id, expression, None)] if group.expressions.get(expression) == given_up else []
 
 
@@ -100,7 +100,7 @@ def refresh_if_due(shard: GroupMetadataManager, group: ConsumerGroup, now_ms: in
 
 
 def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> Unasked:
-    """`found` is empty if the resolution failed: a later heartbeat starts it again."""
+    """The resolution has ended; `found` is empty if it failed, and a later heartbeat starts it again."""
     if shard.groups.get(group.group_id) is not group:
         return Outcome()
     regexes = dict(group.regexes)

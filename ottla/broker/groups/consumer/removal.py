@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def remove(shard: GroupMetadataManager, group: ConsumerGroup, member_ids: Set[str], response: T | None) -> Outcome[T]:
-    """Tombstones of the members, and the group's next epoch; or a classic group, if only its members stay."""
+    """Removes the members: their tombstones and the group's next epoch; a classic group instead, if only its members stay."""
     if downgrade.is_due(shard, group, member_ids):
         reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
         return downgrade.downgraded(shard, group, member_ids, reason, response)

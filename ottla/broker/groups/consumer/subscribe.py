@@ -52,7 +52,7 @@ def subscribe(
     records: list[CoordinatorRecord],
     respond: Callable[[Step], Outcome[T]],
 ) -> Outcome[T]:
-    """`group` is not the shard's yet if `records` make it."""
+    """The member's new subscription; `group` is not the shard's yet if `records` make it."""
     member = group.members.get(wish.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
     metadata = wish.metadata

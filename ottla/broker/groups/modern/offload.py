@@ -23,7 +23,7 @@ OnComputed: TypeAlias = Callable[[Sequence[CoordinatorRecord] | None], None]
 
 
 class TargetWorker:
-    """`worker(compute, found)` calls `found` on the loop, later."""
+    """Computes targets on a worker: `worker(compute, found)` calls `found` on the loop, later."""
 
     def __init__(self, workers: Workers, spawn: Spawn) -> None:
         self._workers = workers

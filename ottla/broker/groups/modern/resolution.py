@@ -27,7 +27,7 @@ OnFound: TypeAlias = Callable[[Mapping[str, Set[str]] | None], None]
 
 
 class RegexResolver:
-    """`resolve(expressions, names, may_describe, found)` calls `found` on the loop, later."""
+    """Resolves regular expressions: `resolve(expressions, names, may_describe, found)` calls `found` on the loop, later."""
 
     def __init__(self, workers: Workers, spawn: Spawn) -> None:
         self._workers = workers

@@ -19,7 +19,7 @@ Partition: TypeAlias = tuple[bytes, int]
 
 
 def assign(members: Mapping[str, Subscriber], assignable: Mapping[bytes, Collection[int]]) -> dict[str, Assignment]:
-    """`assignable` are the partitions whose share state is initialized."""
+    """The simple assignor of share groups; `assignable` are the partitions whose share state is initialized."""
     owned: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in members}
     subscriptions = {member.topics for member in members.values()}
     topics = sorted(topic_id for topic_id in frozenset[bytes]().union(*subscriptions) if assignable.get(topic_id))

@@ -124,7 +124,7 @@ class Racks(dict[tuple[int, ...], bytes]):
 
 
 def topic_hash(topic: TopicImage, racks: Racks) -> int:
-    """Of its id, name, and the racks of each partition's replicas."""
+    """The hash of a topic: of its id, its name, and the racks of each partition's replicas."""
     parts = [MAGIC, topic.id[7::-1], topic.id[:7:-1], _text(topic.name), _int(len(topic.partitions))]
     for index, partition in topic.sorted_partitions():
         parts += index.to_bytes(4, "little"), racks[partition.replicas]

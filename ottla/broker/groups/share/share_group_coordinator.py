@@ -42,7 +42,7 @@ P = ParamSpec("P")
 
 
 class Cluster(NamedTuple):
-    """`topics()` are the newest; `end_offsets` asks the leaders of partitions, by topic name and index, where their logs end."""
+    """The cluster for the coordinator: `topics()` are the newest; `end_offsets` asks the leaders of partitions, by name and index."""
 
     topics: Callable[[], TopicsImage]
     end_offsets: Callable[[Iterable[tuple[str, int]]], Reply[Mapping[tuple[str, int], int | KafkaError]]]
@@ -169,7 +169,7 @@ class ShareGroupCoordinator:
     def describe_offsets(
         self, group: DescribeShareGroupOffsetsRequestGroup
     ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
-        """Without topics, those of all partitions that have state, which the group's coordinator knows.
+        """The start offsets of the topics asked for; if there are none, of all partitions that have state, which the group's coordinator knows.
 
         Offsets of named partitions are the share coordinator's alone: any broker describes them, also while the group has no coordinator.
         """

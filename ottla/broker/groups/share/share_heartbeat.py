@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: a member joins, changes its subscription, takes its assignment, or says that it lives (KIP-932).
+"""ShareGroupHeartbeat: a member joins, changes its subscription, takes its assignment, or keeps its session (KIP-932).
 
 A heartbeat is up to four decisions, each appended and replayed before the next: the member's metadata and the group's epoch; the
 target of that epoch; the member's step to it; share partitions that have no state yet. Each leaves a state that the next heartbeat
@@ -92,7 +92,7 @@ def _subscribe(
     group: ShareGroup,
     on_begun: Initialize,
 ) -> Decision:
-    """`group` is not the shard's yet if this is its first member."""
+    """The member's new subscription; `group` is not the shard's yet if this is its first member."""
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
     names = request.subscribed_topic_names

@@ -16,7 +16,7 @@ from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberM
 
 
 class Input(NamedTuple):
-    """Of a new target for `epoch`: nothing of it changes, so that a worker may read it."""
+    """The input of a new target for `epoch`: nothing of it changes, so a worker may read it."""
 
     group_id: str
     epoch: int

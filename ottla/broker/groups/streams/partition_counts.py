@@ -23,7 +23,7 @@ class IncorrectlyPartitioned(Exception):
 
 
 class PartitionCounts:
-    """`existing(name)` is the number of partitions of a topic that exists, or None. KafkaError for a topology that is none."""
+    """Number of partitions of each topic. `existing(name)` is that of a topic that exists, or None. KafkaError for a topology that is none."""
 
     def __init__(self, topology: Topology, existing: Callable[[str], int | None]) -> None:
         self._existing = existing

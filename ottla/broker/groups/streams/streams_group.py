@@ -1,4 +1,4 @@
-"""A streams group: what its records in the log say, and what follows from that.
+"""A streams group: the hard state that its records in the log make, and the soft state that is derived from it.
 
 Hard state is changed by replay alone, which takes records in any order, as compaction leaves them. Soft state is at the end of the
 list of fields: it is lost when the coordinator moves, as in Kafka.
@@ -111,7 +111,7 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
         return any(self.members[member_id].metadata.process_id == process_id for member_id in member_ids)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A group without members reads nothing, so that its offsets may expire."""
+        """False without members: such a group reads nothing, so its offsets may expire."""
         return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of
 
     # ---- requests of members

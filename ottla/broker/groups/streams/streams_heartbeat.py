@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: a member joins with its topology, takes a step towards its target, or says that it lives.
+"""StreamsGroupHeartbeat: a member joins with its topology, takes a step towards its target, or keeps its session.
 
 A heartbeat is up to three decisions, each appended and replayed before the next: the member's metadata, the topology and the
 group's epoch; the target of that epoch; the member's next step. Each leaves a state that the next heartbeat can go on from.
@@ -121,7 +121,7 @@ def _update(
     group: StreamsGroup,
     records: list[CoordinatorRecord],
 ) -> Decision:
-    """`group` is not the shard's yet if this is its first member."""
+    """The member's new subscription; `group` is not the shard's yet if this is its first member."""
     group_id, member_id = request.group_id, request.member_id
     member = group.members.get(member_id)
     metadata = _updated(NEW_METADATA if member is None else member.metadata, request, client)
@@ -244,7 +244,7 @@ def _delay_key(group_id: str) -> tuple[str, str]:
 
 
 def _delay_first_assignment(shard: GroupMetadataManager, group: StreamsGroup) -> None:
-    """A group without members waits for more of them before its first assignment: applications start many threads at once."""
+    """The first member of a group waits before its first assignment, because applications start many threads, and so members, at once."""
     delay_ms = shard.cluster.settings_of(group).initial_rebalance_delay_ms
     key = _delay_key(group.group_id)
     if delay_ms > 0 and key not in shard.timers:

@@ -25,7 +25,7 @@ def reconciled(
     is_free_copy: IsFree,
     owned: Tasks | None,
 ) -> CurrentAssignment:
-    """`owned` is what the member says it has, None if its heartbeat does not say; gives `current` itself if nothing changes.
+    """The member's next assignment: `owned` is what the member says it has, None if its heartbeat does not say; gives `current` itself if nothing changes.
 
     `is_free_active` and `is_free_copy` say whether a task may be given to this member: as an active one, or as standby or warm-up.
     """

@@ -16,7 +16,7 @@ STANDBY_REPLICAS = "num.standby.replicas"
 
 
 class Input(NamedTuple):
-    """Of a new target for `epoch`: nothing of it changes, so that a worker may read it."""
+    """The input of a new target for `epoch`: nothing of it changes, so a worker may read it."""
 
     group_id: str
     epoch: int
@@ -49,7 +49,7 @@ def work_of(group: Input) -> int:
 
 
 def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
-    """The records of the target of the group's epoch: without tasks for anyone as long as the topology is not ready."""
+    """The records of the target of the group's epoch: no member has tasks as long as the topology is not ready."""
     if group.subtopologies is None:
         targets = dict.fromkeys(group.members, Tasks())
     else:

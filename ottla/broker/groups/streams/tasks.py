@@ -72,7 +72,7 @@ def task_set(structs: Iterable[TaskIds]) -> TaskSet:
 
 
 def structs_of(tasks: Mapping[str, Iterable[int]], struct: Callable[[str, list[int]], StructT]) -> list[StructT]:
-    """In the order of subtopologies and partitions, so that equal tasks have equal bytes."""
+    """The tasks as structs, in the order of subtopologies and partitions: equal tasks have equal bytes."""
     return [struct(subtopology, sorted(tasks[subtopology])) for subtopology in sorted(tasks)]
 
 

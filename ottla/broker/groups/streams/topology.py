@@ -65,7 +65,7 @@ def copartition_groups(subtopology: Subtopology) -> list[set[str]]:
 
 
 def _at(items: Sequence[T], index: int) -> T:
-    """Without Python's negative indexes."""
+    """The item at the index; a negative index is out of range here, unlike in Python."""
     if index < 0:
         raise IndexError(index)
     return items[index]

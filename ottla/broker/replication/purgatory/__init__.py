@@ -1,1 +1,1 @@
-"""Delayed operations (Kafka's purgatory): Produce that waits for an offset, DeleteRecords that waits for replicas, and waking."""
+"""Delayed operations (Kafka's purgatory): Produces that wait for an offset, DeleteRecords that wait for replicas, and their wake-ups."""

@@ -73,7 +73,7 @@ class Rounds:
 
 
 class NoGathering:
-    """Of internal topics: their records are not waited for, and end the hold of the fetch that carries them."""
+    """Internal topics have no batching: their records are not waited for, and end the hold of the fetch that carries them."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ class Gathering:
     __slots__ = ("_clock", "_held", "_timer", "_wake", "rounds")
 
     def __init__(self, clock: Clock, wake: Callable[[DelayedOperation], None]) -> None:
-        """`wake` wakes a fetch after the present turn of the loop, so that it carries the Produces of all connections of that turn."""
+        """Takes `wake`, which wakes a fetch after the present turn of the loop, so that it carries the Produces of all connections of that turn."""
         self._clock = clock
         self._wake = wake
         self._held: dict[DelayedOperation, None] = {}

@@ -37,7 +37,7 @@ class UntilAnswered(Generic[Key, Value]):
         retry_ms: int,
         asked_max: int = PARTITIONS_A_REQUEST,
     ) -> None:
-        """`ask` returns the values to retry after `retry_ms`."""
+        """Takes `ask`, which returns the values to retry after `retry_ms`."""
         self._world = world
         self._controller = controller
         self._api = api

@@ -36,7 +36,7 @@ def partition_of(key: ShareKey) -> SharePartitionKey:
 
 
 def snapshot_record(key: SharePartitionKey, value: ShareSnapshotValue | None) -> CoordinatorRecord:
-    """Without a value, the tombstone of the share partition."""
+    """The snapshot record of a share partition; its tombstone if there is no value."""
     return ShareSnapshotKey(*key), value
 
 

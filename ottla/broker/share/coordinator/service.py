@@ -62,7 +62,7 @@ class TopicData(Protocol[DataT_co]):
 
 
 class ShareCoordinator(Coordinator[ShareShard]):
-    """`prune(partition, offset)` deletes the records of a partition of the topic that come before the offset."""
+    """The share coordinator. `prune(partition, offset)` deletes the records of a partition of the topic that come before the offset."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from ottla.protocol.internal_topics import share_records
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue, ShareUpdateValue
 
 UNKNOWN_LEADER_EPOCH = -1
-#: To write a record takes as long as this many looks of a sweep.
+#: A sweep looks at its items until its time is over; writing a record counts as this many looks.
 RECORD_LOOKS = 10
 
 
@@ -70,7 +70,7 @@ NO_STATE = PartitionState(0, 0, UNKNOWN_LEADER_EPOCH, UNINITIALIZED_START_OFFSET
 
 
 class ShareShard:
-    """`topics()` are those of the newest metadata."""
+    """The share states of one partition; `topics()` are those of the newest metadata."""
 
     def __init__(self, timers: Timers, config: ShareCoordinatorConfig, topics: Callable[[], TopicsImage]) -> None:
         self.timers = timers
