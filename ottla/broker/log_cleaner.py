@@ -11,7 +11,6 @@ import logging
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.protocol.work import Errand
-from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
 from ottla.server.turns import run_in_turns
 from ottla.server.worker_process import WorkerEnded, WorkerProcess
@@ -93,8 +92,6 @@ class LogCleaner:
                 return await self._advance(first_base)
             case Errand(directory, function):
                 await self._world.workers.on_disk(directory, Priority.CHECKPOINT, function)
-            case _:
-                await pause(self._world.clock, 0)
         return None
 
     async def _advance(self, first_base: int) -> Progress:

@@ -86,3 +86,14 @@ def test_each_exception_is_needed() -> None:
     found = written_elsewhere()
     idle = [f"{name}: {path}" for name, paths in WRITTEN_ELSEWHERE.items() for path in paths if path not in found[name]]
     assert not idle, f"nothing is written there any more: {idle}"
+
+
+def test_the_isr_of_a_replica_is_written_by_its_state() -> None:
+    writers = {
+        source.path
+        for source in sources()
+        if source.path.startswith("broker/replication/")
+        for attribute in stored_attributes(source.tree)
+        if attribute.attr in ("isr", "maximal_isr", "proposed_isr", "partition_epoch")
+    }
+    assert writers == {"broker/replication/partition_state.py"}

@@ -65,19 +65,11 @@ def lagging(partition: PartitionState, now_ms: int) -> list[int]:
     return out_of_sync(partition.followers, partition.isr, log.log_end_offset, now_ms, partition.lag_time_ms_max)
 
 
-def propose(partition: PartitionState, isr: frozenset[int]) -> None:
-    assert partition.node_id in isr
-    partition.proposed_isr = isr
-    partition.maximal_isr = partition.isr | isr
-
-
 def altered(partition: PartitionState, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> bool:
     """The controller's answer; False if metadata has overtaken it."""
     if leader_epoch != partition.leader_epoch or partition_epoch < partition.partition_epoch or not partition.is_leader:
         return False
-    partition.partition_epoch = partition_epoch
-    partition.isr = partition.maximal_isr = frozenset(isr)
-    partition.proposed_isr = None
+    partition.set_isr(partition_epoch, isr)
     return True
 
 
@@ -85,6 +77,5 @@ def ended_by(partition: PartitionState, error: ErrorCode) -> bool:
     """Returns True if the error ends the proposal, because the proposed ISR itself is invalid."""
     if error not in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
         return False
-    partition.maximal_isr = partition.isr
-    partition.proposed_isr = None
+    partition.drop_proposal()
     return True

@@ -84,7 +84,7 @@ class Partition(PartitionState):
         log.producers.requires_verification = True
         self._assign(leader_epoch, partition_epoch, replicas, isr)
         if keeps_proposal and proposed is not None:
-            self.proposed_isr, self.maximal_isr = proposed, self.isr | proposed
+            self.propose_isr(proposed)
         self.leader_id = self.node_id
         if new_epoch:
             self.epoch_start_offset = log.log_end_offset
@@ -136,11 +136,8 @@ class Partition(PartitionState):
 
     def _assign(self, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
         self.leader_epoch = leader_epoch
-        self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
-        # A proposal on an older partition epoch fails, or is what is read here: the controller compares partition epochs.
-        self.isr = self.maximal_isr = frozenset(isr)
-        self.proposed_isr = None
+        self.set_isr(partition_epoch, isr)
         self.update_config()
 
     def update_config(self) -> None:
@@ -345,7 +342,8 @@ class Partition(PartitionState):
 
     def _propose(self, isr: frozenset[int]) -> None:
         assert self._isr_changes is not None
-        isr_proposals.propose(self, isr)
+        assert self.node_id in isr
+        self.propose_isr(isr)
         self._isr_changes.submit(self)
 
     def isr_altered(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> None:

@@ -6,7 +6,7 @@ The questions are answered here, and change nothing. The verbs are `Partition`'s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from ottla.broker.replication.group_flush import GroupFlush
@@ -150,6 +150,21 @@ class PartitionState:
     def wants_flush(self) -> bool:
         log = self.leader_log
         return log is not None and log.log_end_offset - log.recovery_point >= self.flush_messages
+
+    # -- The ISR: isr_proposals.py has the rules --
+
+    def set_isr(self, partition_epoch: int, isr: Iterable[int]) -> None:
+        """The controller has made this the ISR. A proposal on an older partition epoch fails, or is what is read here."""
+        self.partition_epoch = partition_epoch
+        self.isr = self.maximal_isr = frozenset(isr)
+        self.proposed_isr = None
+
+    def propose_isr(self, isr: frozenset[int]) -> None:
+        """From now on the high watermark waits for the members of the proposal, too."""
+        self.proposed_isr, self.maximal_isr = isr, self.isr | isr
+
+    def drop_proposal(self) -> None:
+        self.proposed_isr, self.maximal_isr = None, self.isr
 
     def is_committed(self, last_offset: int) -> bool:
         log = self.log

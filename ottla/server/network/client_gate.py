@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.server.clock import pause
+from ottla.protocol.work import Work
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.listener import Listener
+from ottla.server.turns import run_in_turns
 from ottla.server.world import World
 
 #: Connections that are closed in one turn of the loop: about a millisecond.
@@ -28,15 +29,15 @@ class ClientGate:
 
     def close(self) -> None:
         self._dispatcher.serve_introductions_only()
-        self._world.spawn(self._disconnect(), "client-gate")
+        self._world.spawn(run_in_turns(self._world.clock, self._disconnecting()), "client-gate")
 
     def open(self) -> None:
         self._dispatcher.serve_all()
 
-    async def _disconnect(self) -> None:
+    def _disconnecting(self) -> Work[None]:
         connections = [each for listener in self._listeners for each in listener.connections]
         for count, connection in enumerate(connections, 1):
             if not connection.closed:
                 connection.shut()
             if count % CLOSED_PER_TURN == 0:
-                await pause(self._world.clock, 0)
+                yield None

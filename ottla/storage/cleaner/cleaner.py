@@ -63,12 +63,8 @@ class Advance(NamedTuple):
     first_base: int
 
 
-class Pause(NamedTuple):
-    """Ends the turn of the event loop."""
-
-
-# An errand waits for the disk, on any thread.
-Step: TypeAlias = Begin | Advance | Errand | Pause
+# An errand waits for the disk, on any thread; None ends the turn of the event loop.
+Step: TypeAlias = Begin | Advance | Errand | None
 Steps: TypeAlias = Generator[Step, Progress | None, bool]
 
 
@@ -145,7 +141,7 @@ class Cleaner:
             looked_at += len(log.segments)
             if looked_at >= SEGMENTS_PER_TURN:
                 looked_at = 0
-                yield Pause()
+                yield None
         if best is None or best[0].closed or best[0].cleaning.is_moving:
             return None
         return best[0], plan_for(best[0], best[0].cleaning.cleaned_until, now_ms)  # as it is in this turn

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.cleaner import cleaner_pass
-from ottla.storage.cleaner.cleaner import Cleaner, LogChanged, Pause, Step, clean, plan_for
+from ottla.storage.cleaner.cleaner import Cleaner, LogChanged, Step, clean, plan_for
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
@@ -46,7 +46,7 @@ def passing(log: Log, now_ms: int = NOW_MS, first_dirty: int = 0, memory_bytes: 
 def due(logs: Logs, now_ms: int = NOW_MS) -> object:
     """The first request of the cleaner, None if no log is due."""
     with closing(Cleaner(logs).run(now_ms)) as steps:
-        return next((step for step in steps if not isinstance(step, Pause)), None)
+        return next((step for step in steps if step is not None), None)
 
 
 def cleaned(logs: Logs, now_ms: int = NOW_MS) -> bool:
