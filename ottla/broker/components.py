@@ -13,8 +13,8 @@ from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.groups.deletion import GroupDeletion
-from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.groups.share.service import ShareGroupCoordinator
+from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
+from ottla.broker.groups.share.share_group_coordinator import ShareGroupCoordinator
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import HeldAnswers
 from ottla.broker.metadata_cache import MetadataCache
@@ -41,7 +41,7 @@ class BrokerComponents:
     topic_creation: TopicCreation
     streams_topics: StreamsTopics
     producer_ids: ProducerIds
-    groups: GroupCoordinator
+    groups: GroupCoordinatorService
     transactions: Transactions
     share_leaders: ShareLeaders
     share: ShareGroups

@@ -12,9 +12,8 @@ from typing import Any
 
 from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
-from ottla.broker.groups.classic import state as classic
-from ottla.broker.groups.consumer import state as consumer
-from ottla.broker.groups.streams import state as streams
+from ottla.broker.groups.classic import classic_states as classic
+from ottla.broker.groups.modern import member_state
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.routes import Answered
 from ottla.broker.share import record_state
@@ -69,18 +68,12 @@ MACHINES: tuple[tuple[str, str, Any, Table, Any], ...] = (
         classic.EMPTY,
     ),
     (
-        "Members of consumer groups",
-        "How far a member has come towards its target (KIP-848). The state is in the log; a step is checked where it is decided.",
-        consumer,
-        consumer.TRANSITIONS,
-        consumer.STABLE,
-    ),
-    (
-        "Members of streams groups",
-        "A member of a group of the streams protocol: what it has to close, and what it waits for. Its state is in the log.",
-        streams,
-        streams.TRANSITIONS,
-        streams.STABLE,
+        "Members of consumer and streams groups",
+        "How far a member has come towards its target (KIP-848, KIP-1071): what it has to give up, and what it waits for. The state is"
+        " in the log; a step is checked where it is decided.",
+        member_state,
+        member_state.TRANSITIONS,
+        member_state.STABLE,
     ),
     (
         "Transactions",

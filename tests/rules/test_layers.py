@@ -16,7 +16,7 @@ WITHOUT_HIDDEN_CIRCLES = ("protocol", "storage", "server", "controller", "broker
 
 #: Folders whose contents need each other, with the imports that go back. The numbers may only fall.
 IMPORTS_BACK = {
-    "ottla.broker.groups": 16,  # the kinds of groups and the shard
+    "ottla.broker.groups": 12,  # the kinds of groups and the shard
 }
 #: 2^15 sets of names are looked at in half a second.
 NAMES_MAX = 15

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.groups.share import heartbeat as share_heartbeat
-from ottla.broker.groups.streams import heartbeat as streams_heartbeat
-from ottla.broker.groups.streams import reconcile
-from ottla.broker.groups.streams.group import StreamsGroup
+from ottla.broker.groups.share import share_heartbeat
+from ottla.broker.groups.streams import streams_heartbeat, streams_reconcile
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.tasks import Tasks
 from ottla.broker.share import share_partition
 from ottla.broker.share.coordinator.shard import PartitionState, ShareShard
@@ -237,6 +236,6 @@ STREAMS: Rows = {
     "closed-tasks-not-given": (
         "tasks that others have closed are never given",
         "42",
-        ((reconcile, "_given", lambda target, kept, active, copy: (Tasks(), True)),),
+        ((streams_reconcile, "_given", lambda target, kept, active, copy: (Tasks(), True)),),
     ),
 }

@@ -17,8 +17,8 @@ from ottla.broker.fetch.handler import Fetch
 from ottla.broker.fetch.reader import SessionReader
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.node import BrokerNode
 from ottla.broker.replication import isr_proposals, partition
 from ottla.broker.replication.log_moves import LogMoves
@@ -368,7 +368,7 @@ COORDINATORS = {
     ),
     "keeps-members-of-older-records": _mutant(
         "a replay takes a group's members from memory where it knows them",
-        (GroupShard, "_replay_group", group_mutants.keep_members_of_older_records),
+        (GroupMetadataManager, "_replay_group", group_mutants.keep_members_of_older_records),
     ),
     "prepared-left-after-load": _mutant(
         "a coordinator does not finish the transactions that the one before had prepared",

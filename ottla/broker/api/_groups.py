@@ -11,7 +11,7 @@ from ipaddress import IPv6Address
 from typing import Protocol, TypeVar
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.groups.shard import Client
+from ottla.broker.groups.group_metadata_manager import Client
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from ottla.server.authorization.operations import DESCRIBE, GROUP, TOPIC

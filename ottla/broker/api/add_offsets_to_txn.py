@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.api._producer_fenced import as_known
 from ottla.broker.components import BrokerComponents
-from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
+from ottla.broker.groups.group_coordinator_service import TOPIC as GROUP_METADATA_TOPIC
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then

@@ -14,8 +14,8 @@ Errors:
 from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
-from ottla.broker.groups.service import txn_commit_error
+from ottla.broker.groups.group_coordinator_service import TOPIC as GROUP_METADATA_TOPIC
+from ottla.broker.groups.group_coordinator_service import txn_commit_error
 from ottla.broker.transactions.verify import Expectation, Operation, Verdicts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.txn_offset_commit import (

@@ -85,16 +85,8 @@ class GroupCoordinatorConfig:
         return self.consumer_migration_policy.upper() == "DISABLED"
 
 
-class ConsumerGroupSettings(NamedTuple):
-    """The settings that a group may override; share groups have the same three of their own."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    assignment_interval_ms: int = 1_000
-
-
-class StreamsGroupSettings(NamedTuple):
-    """What may differ from group to group, of streams groups."""
+class GroupSettings(NamedTuple):
+    """The settings that a group may override; the last two are of streams groups alone."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

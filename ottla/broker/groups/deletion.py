@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
-from ottla.broker.groups.records import group_metadata_record
-from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.share import offsets as share_offsets
+from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.group_records import group_metadata_record
+from ottla.broker.groups.share import share_offsets
 from ottla.broker.share.persister import Persister, when_all
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class GroupDeletion:
     """A share group is deleted after its states, because it alone knows of them."""
 
-    def __init__(self, groups: GroupCoordinator, persister: Persister) -> None:
+    def __init__(self, groups: GroupCoordinatorService, persister: Persister) -> None:
         self._groups = groups
         self._persister = persister
 
@@ -70,7 +70,7 @@ class GroupDeletion:
         return self._groups.by_partition(group_ids, ask)
 
 
-def delete(shard: GroupShard, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
+def delete(shard: GroupMetadataManager, now_ms: int, group_ids: Sequence[str]) -> Outcome[list[DeletableGroupResult]]:
     """Write tombstones for the groups without members, and for their offsets: in as many batches as they need, a group's own last.
 
     The response is a list of results. All of it is one turn, because a group that gets a member in between keeps its offsets.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.state import DEAD, STABLE
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_states import DEAD, STABLE
 from ottla.broker.groups.group import Group
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
 
 
-def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
+def describe(shard: GroupMetadataManager, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
     """Describe groups; unknown ones are Dead, and since v6 (`error_since`) have an error, too (KIP-1043)."""
     return [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -23,7 +23,7 @@ def describe(shard: GroupShard, group_ids: Sequence[str], error_since: bool) -> 
     ]
 
 
-def _describe_one(shard: GroupShard, group_id: str, error_since: bool) -> DescribedGroup:
+def _describe_one(shard: GroupMetadataManager, group_id: str, error_since: bool) -> DescribedGroup:
     try:
         group = shard.group(ClassicGroup, group_id)
     except KafkaError as error:
@@ -51,7 +51,7 @@ def _describe_one(shard: GroupShard, group_id: str, error_since: bool) -> Descri
     )
 
 
-def groups_of(shard: GroupShard, types: Set[str]) -> list[Group]:
+def groups_of(shard: GroupMetadataManager, types: Set[str]) -> list[Group]:
     """Return the shard's groups of one of the types; an empty filter matches all."""
     return [group for group in shard.groups.values() if not types or group.type.value in types]
 

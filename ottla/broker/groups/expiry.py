@@ -19,8 +19,8 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
 from ottla.broker.coordinator.sweep import sweep
 from ottla.broker.groups.committed import NO_TIMESTAMP
 from ottla.broker.groups.group import Group
-from ottla.broker.groups.records import offset_commit_record
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.group_records import offset_commit_record
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SWEEP_KEY = "expire-offsets"
 
 
-def expire(shard: GroupShard, now_ms: int) -> Unasked:
+def expire(shard: GroupMetadataManager, now_ms: int) -> Unasked:
     """Write tombstones for the expired offsets of this shard, a bounded number of groups in each turn of the loop."""
 
     def look(group_id: str, records: list[CoordinatorRecord]) -> int:
@@ -48,7 +48,7 @@ def expire(shard: GroupShard, now_ms: int) -> Unasked:
     return sweep(shard.timers, SWEEP_KEY, iter([*shard.groups]), look)
 
 
-def _expire_offsets(shard: GroupShard, group: Group, now_ms: int, records: list[CoordinatorRecord]) -> bool:
+def _expire_offsets(shard: GroupMetadataManager, group: Group, now_ms: int, records: list[CoordinatorRecord]) -> bool:
     """Add tombstones of the group's expired offsets. Returns True if no offset is left."""
     topics = shard.offsets.of_group(group.group_id)
     pending = shard.offsets.pending_partitions(group.group_id)

@@ -1,6 +1,6 @@
 """The interface that a group has to its shard, to offsets and to administrators, as Kafka's `Group`: no caller asks for the kind.
 
-Code of one kind looks its groups up by their class (`GroupShard.find` and `GroupShard.group`).
+Code of one kind looks its groups up by their class (`GroupMetadataManager.find` and `GroupMetadataManager.group`).
 """
 
 from __future__ import annotations

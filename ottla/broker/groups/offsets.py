@@ -5,17 +5,18 @@ Names and ids of topics were resolved before: a request's topics carry both wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
 from ottla.broker.coordinator.sweep import sweep, sweep_soon
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.state import PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_states import PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.commits import commit_of
 from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset, Topics
-from ottla.broker.groups.records import offset_commit_record
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.group_records import offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.messages.offset_commit import (
@@ -44,6 +45,9 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.protocol.primitives import ZERO_UUID
 
+PartitionT = TypeVar("PartitionT")
+TopicT = TypeVar("TopicT")
+
 # OffsetCommit reports a missing group by an error code that its clients know.
 GROUP_ID_NOT_FOUND_SINCE = 9
 
@@ -52,44 +56,23 @@ GROUP_ID_NOT_FOUND_SINCE = 9
 
 
 def commit(
-    shard: GroupShard, now_ms: int, request: OffsetCommitRequest, api_version: int
+    shard: GroupMetadataManager, now_ms: int, request: OffsetCommitRequest, api_version: int
 ) -> Outcome[OffsetCommitResponse]:
-    """Return one record for each partition whose metadata is not too long."""
     _validate_commit(shard, request, api_version)
     group = shard.find(ClassicGroup, request.group_id)
     if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
         # A commit is as good as a heartbeat; members of other groups send heartbeats anyway.
         rebalance.restart_session(shard, group, group.members[request.member_id])
     expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-    metadata_max = shard.config.offset_metadata_max_bytes
-    group_id = request.group_id
-    records: list[CoordinatorRecord] = []
-    topics = []
-    for topic in request.topics:
-        partitions = []
-        for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            if len(metadata) > metadata_max:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                partitions.append(OffsetCommitResponsePartition(partition.partition_index, error))
-                continue
-            partitions.append(OffsetCommitResponsePartition(partition.partition_index))
-            value = OffsetCommitValue(
-                offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch,
-                metadata=metadata,
-                commit_timestamp=now_ms,
-                expire_timestamp=expire_ms,
-                topic_id=topic.topic_id,
-            )
-            records.append(offset_commit_record(group_id, topic.name, partition.partition_index, value))
-        topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    records, topics = _committed(
+        shard, now_ms, request, OffsetCommitResponsePartition, OffsetCommitResponseTopic, expire_ms
+    )
     shard.counts.offset_commits += len(records)
     return Outcome(records, OffsetCommitResponse(topics=topics))
 
 
 def commit_transactional(
-    shard: GroupShard, now_ms: int, request: TxnOffsetCommitRequest
+    shard: GroupMetadataManager, now_ms: int, request: TxnOffsetCommitRequest
 ) -> Outcome[TxnOffsetCommitResponse]:
     """Offsets that stay apart until the producer's marker (KIP-98)."""
     group = shard.groups.get(request.group_id)
@@ -99,31 +82,48 @@ def commit_transactional(
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     else:
         shard.check_room(request.group_id)
+    records, topics = _committed(
+        shard, now_ms, request, TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic, NO_TIMESTAMP
+    )
+    producer = Producer(request.producer_id, request.producer_epoch)
+    return Outcome(records, TxnOffsetCommitResponse(topics=topics), producer=producer)
+
+
+def _committed(
+    shard: GroupMetadataManager,
+    now_ms: int,
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+    partition_row: Callable[[int, int], PartitionT],
+    topic_row: Callable[[str, bytes, list[PartitionT]], TopicT],
+    expire_ms: int,
+) -> tuple[list[CoordinatorRecord], list[TopicT]]:
+    """Return one record for each partition whose metadata is not too long, and the rows of the response."""
+    metadata_max = shard.config.offset_metadata_max_bytes
     records: list[CoordinatorRecord] = []
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
-            if len(metadata) > shard.config.offset_metadata_max_bytes:
+            if len(metadata) > metadata_max:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index, error))
+                partitions.append(partition_row(partition.partition_index, error))
                 continue
-            partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index))
+            partitions.append(partition_row(partition.partition_index, ErrorCode.NONE))
             value = OffsetCommitValue(
                 offset=partition.committed_offset,
                 leader_epoch=partition.committed_leader_epoch,
                 metadata=metadata,
                 commit_timestamp=now_ms,
+                expire_timestamp=expire_ms,
                 topic_id=topic.topic_id,
             )
             records.append(offset_commit_record(request.group_id, topic.name, partition.partition_index, value))
-        topics.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
-    producer = Producer(request.producer_id, request.producer_epoch)
-    return Outcome(records, TxnOffsetCommitResponse(topics=topics), producer=producer)
+        topics.append(topic_row(topic.name, topic.topic_id, partitions))
+    return records, topics
 
 
-def _validate_commit(shard: GroupShard, request: OffsetCommitRequest, api_version: int) -> None:
+def _validate_commit(shard: GroupMetadataManager, request: OffsetCommitRequest, api_version: int) -> None:
     group = shard.groups.get(request.group_id)
     if group is not None:
         group.validate_offset_commit(commit_of(request, api_version))
@@ -139,7 +139,9 @@ def _validate_commit(shard: GroupShard, request: OffsetCommitRequest, api_versio
 # ---- fetch
 
 
-def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+def fetch(
+    shard: GroupMetadataManager, request: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
     """Returns the committed offset of each requested partition, -1 if it has none; of all that have one if `topics` is None."""
     offsets = _readable_offsets(shard, request)
     wanted: Iterable[tuple[str, bytes, Iterable[int]]]
@@ -167,7 +169,7 @@ def fetch(shard: GroupShard, request: OffsetFetchRequestGroup, require_stable: b
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 
-def _readable_offsets(shard: GroupShard, request: OffsetFetchRequestGroup) -> Topics:
+def _readable_offsets(shard: GroupMetadataManager, request: OffsetFetchRequestGroup) -> Topics:
     """A group that is not found has no offsets; so it is with one of a kind that has none, as in Kafka."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -193,7 +195,7 @@ def _is_of_another_topic(offset: CommittedOffset, topic_id: bytes) -> bool:
 # ---- delete
 
 
-def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
+def delete(shard: GroupMetadataManager, now_ms: int, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
     """Write tombstones of the existing offsets; topics that the group subscribes to are rejected (KIP-496)."""
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -216,14 +218,14 @@ def delete(shard: GroupShard, now_ms: int, request: OffsetDeleteRequest) -> Outc
     return Outcome(records, OffsetDeleteResponse(topics=topics))
 
 
-def _has_any(shard: GroupShard, group_id: str, topic: str, partition: int) -> bool:
+def _has_any(shard: GroupMetadataManager, group_id: str, topic: str, partition: int) -> bool:
     offsets = shard.offsets
     return offsets.get(group_id, topic, partition) is not None or (topic, partition) in offsets.pending_partitions(
         group_id
     )
 
 
-def tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
+def tombstones(shard: GroupMetadataManager, group_id: str) -> list[CoordinatorRecord]:
     """Return one tombstone for each offset of a group, also for pending ones."""
     partitions = {
         (topic, partition): None for topic, known in shard.offsets.of_group(group_id).items() for partition in known
@@ -232,7 +234,7 @@ def tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
     return [offset_commit_record(group_id, topic, partition, None) for topic, partition in partitions]
 
 
-def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> Unasked:
+def on_topics_deleted(shard: GroupMetadataManager, now_ms: int, names: frozenset[str]) -> Unasked:
     """Delete the offsets of deleted topics: a new topic of the same name starts without offsets.
 
     What is committed from now on is for that new topic, and stays though the sweep comes to it later.
@@ -252,7 +254,7 @@ def on_topics_deleted(shard: GroupShard, now_ms: int, names: frozenset[str]) -> 
     return sweep_soon(shard.timers, ("topics-deleted", newest_offset, names), offsets.group_ids, look)
 
 
-def delete_of_unknown_topics(shard: GroupShard) -> Unasked:
+def delete_of_unknown_topics(shard: GroupMetadataManager) -> Unasked:
     """Called after loading: delete offsets of topics that were deleted while the partition had no coordinator.
 
     The metadata here is at least as new as this broker's election, and any broker that took the commits had resigned

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from uuid import UUID
 
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings, from_properties
+from ottla.broker.groups.config import GroupSettings, from_properties
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
+from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.offload import TargetWorker
 from ottla.broker.groups.modern.resolution import RegexResolver
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.service import TOPIC, GroupCoordinator
-from ottla.broker.groups.shard import ClusterView
-from ottla.broker.groups.share.service import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.share.share_group_coordinator import Cluster, ShareGroupCoordinator
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
@@ -27,52 +26,46 @@ from ottla.protocol.primitives import new_uuid
 from ottla.server.config.group import effective_group_values
 from ottla.server.world import World
 
-#: The broker's defaults of group configurations, in the order of ConsumerGroupSettings.
-CONSUMER_SETTINGS = (
-    "group.consumer.session.timeout.ms",
-    "group.consumer.heartbeat.interval.ms",
-    "group.consumer.assignment.interval.ms",
-)
-SHARE_SETTINGS = (
-    "group.share.session.timeout.ms",
-    "group.share.heartbeat.interval.ms",
-    "group.share.assignment.interval.ms",
-)
-#: The same, in the order of StreamsGroupSettings.
-STREAMS_SETTINGS = (
-    "group.streams.session.timeout.ms",
-    "group.streams.heartbeat.interval.ms",
-    "group.streams.assignment.interval.ms",
-    "group.streams.initial.rebalance.delay.ms",
-    "group.streams.num.standby.replicas",
-)
+#: The names of a kind's group configurations, in the order of GroupSettings.
+SETTINGS = {
+    GroupType.CONSUMER: (
+        "group.consumer.session.timeout.ms",
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.assignment.interval.ms",
+    ),
+    GroupType.SHARE: (
+        "group.share.session.timeout.ms",
+        "group.share.heartbeat.interval.ms",
+        "group.share.assignment.interval.ms",
+    ),
+    GroupType.STREAMS: (
+        "group.streams.session.timeout.ms",
+        "group.streams.heartbeat.interval.ms",
+        "group.streams.assignment.interval.ms",
+        "group.streams.initial.rebalance.delay.ms",
+        "group.streams.num.standby.replicas",
+    ),
+}
 
 
 def group_coordinator(
     world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas
-) -> GroupCoordinator:
+) -> GroupCoordinatorService:
     """Return the group coordinator of one broker process."""
 
-    def settings(names: Sequence[str], group_id: str) -> ConsumerGroupSettings:
+    def settings(kind: GroupType, group_id: str) -> GroupSettings:
         overrides = metadata.image.configs.for_group(group_id)
         if not overrides:
-            return ConsumerGroupSettings(*(configs[name] for name in names))
+            return GroupSettings(*(configs[name] for name in SETTINGS[kind]))
         values = effective_group_values(overrides, configs.values)
-        return ConsumerGroupSettings(*(values[name.removeprefix("group.")] for name in names))
-
-    def streams_settings(group_id: str) -> StreamsGroupSettings:
-        overrides = metadata.image.configs.for_group(group_id)
-        if not overrides:
-            return StreamsGroupSettings(*(configs[name] for name in STREAMS_SETTINGS))
-        values = effective_group_values(overrides, configs.values)
-        return StreamsGroupSettings(*(values[name.removeprefix("group.")] for name in STREAMS_SETTINGS))
+        return GroupSettings(*(values[name.removeprefix("group.")] for name in SETTINGS[kind]))
 
     def rack_of(broker_id: int) -> str | None:
         broker = metadata.image.cluster.brokers.get(broker_id)
         return None if broker is None else broker.rack
 
     turns = ShardTurns(world.clock)
-    groups = GroupCoordinator(
+    groups = GroupCoordinatorService(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
         world.clock,
@@ -80,9 +73,7 @@ def group_coordinator(
         partition_counter(metadata, configs, TOPIC, "offsets.topic.num.partitions"),
         ClusterView(
             lambda: metadata.image.topics,
-            partial(settings, CONSUMER_SETTINGS),
-            partial(settings, SHARE_SETTINGS),
-            streams_settings,
+            settings,
             lambda: metadata.image.offset,
             lambda: groups.topics_created_at,
             RegexResolver(world.workers, world.spawn),
@@ -99,7 +90,7 @@ def share_group_coordinator(
     configs: BrokerConfigs,
     metadata: MetadataCache,
     replicas: Replicas,
-    groups: GroupCoordinator,
+    groups: GroupCoordinatorService,
     channels: BrokerChannels,
     persister: Persister,
 ) -> ShareGroupCoordinator:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from ottla.broker.coordinator.context import State
-from ottla.broker.groups.classic.state import GroupState as ClassicState
-from ottla.broker.groups.consumer.state import GroupState as ConsumerState
+from ottla.broker.groups.classic.classic_states import GroupState as ClassicState
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.groups.share.state import GroupState as ShareState
-from ottla.broker.groups.streams.state import GroupState as StreamsState
+from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.transactions.service import TransactionCoordinator
 from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
 
@@ -20,7 +20,7 @@ METRICS = "kafka_server_groupcoordinatormetrics"
 CLASSIC = "kafka_coordinator_group_groupmetadatamanager"
 
 
-def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
+def coordinator_metrics(groups: GroupCoordinatorService) -> Iterator[Family]:
     """Groups are counted in the loaded shards."""
     runtime, counts, times = groups.runtime, groups.counts, groups.runtime.load_times
     shards = [runtime.shard(partition) for partition in runtime.active_partitions()]
@@ -34,9 +34,10 @@ def coordinator_metrics(groups: GroupCoordinator) -> Iterator[Family]:
         yield gauge(f"{CLASSIC}_numgroups{state.value.lower()}", f"Classic groups in {state.value}", classic[state])
     protocols = ((kind.value, counted.total()) for kind, counted in states.items())
     yield _gauges("group_count", "Groups by protocol", "protocol", protocols)
-    yield _by_state("consumer", ConsumerState, states[GroupType.CONSUMER])
-    yield _by_state("share", ShareState, states[GroupType.SHARE])
-    yield _by_state("streams", StreamsState, states[GroupType.STREAMS])
+    for kind in (ConsumerGroup, ShareGroup, StreamsGroup):
+        name = kind.type.value
+        samples = [(state.value.lower(), states[kind.type][state]) for state in kind.states]
+        yield _gauges(f"{name}_group_count", f"{name.capitalize()} groups by state", "state", samples)
     partitions = (
         (state.name.lower(), runtime.states()[state]) for state in (State.LOADING, State.ACTIVE, State.FAILED)
     )
@@ -71,12 +72,6 @@ def transaction_metrics(coordinator: TransactionCoordinator) -> Iterator[Family]
     """Kafka has only a line of the log for it."""
     doc = "Transactions that stay prepared because a partition has refused their marker for good"
     yield counter("ottla_transaction_markers_refused", doc, coordinator.refused_markers)
-
-
-def _by_state(kind: str, states: type[Enum], counted: Counter[Enum]) -> Family:
-    by_name = {state.value: count for state, count in counted.items()}
-    samples = ((state.value.lower(), by_name.get(state.value, 0)) for state in states)
-    return _gauges(f"{kind}_group_count", f"{kind.capitalize()} groups by state", "state", samples)
 
 
 def _gauges(name: str, doc: str, label: str, values: Iterable[tuple[str, float]]) -> Family:

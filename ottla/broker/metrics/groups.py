@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.service import GroupCoordinator
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import KafkaError
 from ottla.server.metrics import GAUGE, Family, Sample
@@ -19,7 +19,7 @@ PREFIX = "kafka_consumergroup"
 OF_CONSUMERS = (GroupType.CLASSIC, GroupType.CONSUMER)
 
 
-def group_metrics(groups: GroupCoordinator, replicas: Replicas) -> Iterator[Family]:
+def group_metrics(groups: GroupCoordinatorService, replicas: Replicas) -> Iterator[Family]:
     for partition in groups.runtime.active_partitions():
         try:
             shard = groups.runtime.shard(partition)
@@ -28,7 +28,7 @@ def group_metrics(groups: GroupCoordinator, replicas: Replicas) -> Iterator[Fami
         yield from _of(shard, replicas)
 
 
-def _of(shard: GroupShard, replicas: Replicas) -> Iterator[Family]:
+def _of(shard: GroupMetadataManager, replicas: Replicas) -> Iterator[Family]:
     members = [
         Sample({"consumergroup": name}, len(group.members))
         for name, group in shard.groups.items()

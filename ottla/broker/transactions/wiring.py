@@ -9,7 +9,7 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
@@ -37,7 +37,7 @@ def transactions(
     configs: BrokerConfigs,
     metadata: MetadataCache,
     replicas: Replicas,
-    groups: GroupCoordinator,
+    groups: GroupCoordinatorService,
     producer_ids: ProducerIds,
     channels: BrokerChannels,
     wheel: TimerWheel,

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import Producer
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.groups.service import TOPIC as GROUP_METADATA_TOPIC
-from ottla.broker.groups.service import GroupCoordinator
+from ottla.broker.groups.group_coordinator_service import TOPIC as GROUP_METADATA_TOPIC
+from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
 from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -41,7 +41,7 @@ class MarkerWriter:
     """Writes transaction markers; `timeout_ms` is how long a marker waits to be committed."""
 
     def __init__(
-        self, replicas: Replicas, groups: GroupCoordinator, clock: Clock, wheel: TimerWheel, timeout_ms: int
+        self, replicas: Replicas, groups: GroupCoordinatorService, clock: Clock, wheel: TimerWheel, timeout_ms: int
     ) -> None:
         self._replicas = replicas
         self._groups = groups

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from immutables import Map
 
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.groups.config import ConsumerGroupSettings, StreamsGroupSettings
+from ottla.broker.groups.config import GroupSettings
+from ottla.broker.groups.group_metadata_manager import ClusterView
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.shard import ClusterView
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from tests.broker.groups.inline_work import resolver, target_worker
@@ -37,12 +37,10 @@ def cluster_of(
     rack_of: Callable[[int], str | None] = lambda broker_id: f"rack-{broker_id}",
 ) -> ClusterView:
     clock = clock or ManualClock()
-    settings = ConsumerGroupSettings()
+    settings = GroupSettings()
     return ClusterView(
         topics,
-        lambda group_id: settings,
-        lambda group_id: settings,
-        lambda group_id: StreamsGroupSettings(),
+        lambda kind, group_id: settings,
         version,
         topics_created,
         resolver(clock),

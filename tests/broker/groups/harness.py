@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import Mock
 
-from ottla.broker.groups.config import GroupCoordinatorConfig, StreamsGroupSettings
+from ottla.broker.groups.config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.deletion import GroupDeletion
-from ottla.broker.groups.records import GroupRecordCodec
-from ottla.broker.groups.service import TOPIC, GroupCoordinator
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.group_records import GroupRecordCodec
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -41,13 +42,13 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + len(topics).to_bytes(4, "big") + body + b"\xff\xff\xff\xff"
 
 
-class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
+class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinatorService]):
     """One partition of `__consumer_offsets`; the group is "g" unless said otherwise."""
 
     tp = TP
 
-    def __init__(self, streams_settings: StreamsGroupSettings | None = None, **config: Any) -> None:
-        self.streams_settings = streams_settings or StreamsGroupSettings()
+    def __init__(self, streams_settings: GroupSettings | None = None, **config: Any) -> None:
+        self.streams_settings = streams_settings or GroupSettings()
         self.config = GroupCoordinatorConfig(**config)
         self._uuids = 0
         self.topic_ids: set[bytes] = set()
@@ -58,10 +59,13 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
         self._versions = self._created = 0
         super().__init__()
 
-    def _coordinator(self) -> GroupCoordinator:
+    def _coordinator(self) -> GroupCoordinatorService:
         cluster = cluster_of(self.topics_image, self._version, self._topics_created, self.clock, self.rack_of)
-        cluster = cluster._replace(streams_settings=lambda group_id: self.streams_settings)
-        return GroupCoordinator(self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster)
+        others = GroupSettings()
+        cluster = cluster._replace(
+            settings=lambda kind, group_id: self.streams_settings if kind is GroupType.STREAMS else others
+        )
+        return GroupCoordinatorService(self.config, self.log, self.clock, self._new_uuid, lambda: 1, cluster)
 
     def rack_of(self, broker_id: int) -> str | None:
         return f"rack-{broker_id}"
@@ -93,7 +97,7 @@ class GroupCoordinatorHarness(CoordinatorHarness[GroupCoordinator]):
         return str(self._uuids)
 
     @property
-    def shard(self) -> GroupShard:
+    def shard(self) -> GroupMetadataManager:
         return self.coordinator.runtime.shard(0)
 
     def delete_groups(self, group_ids: list[str]) -> Any:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.coordinator.outcome import Producer
-from ottla.broker.groups.classic.group import NO_TIMESTAMP, subscription_topics
-from ottla.broker.groups.classic.state import EMPTY, STABLE
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.classic.classic_group import NO_TIMESTAMP, subscription_topics
+from ottla.broker.groups.classic.classic_states import EMPTY, STABLE
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey
 from ottla.protocol.messages.txn_offset_commit import (
@@ -72,7 +72,7 @@ class Register:
             raise Violation("40", f"offset {self.acknowledged} is gone, and the group reads its topic")
 
 
-def has_record(shard: GroupShard, group_id: str) -> bool:
+def has_record(shard: GroupMetadataManager, group_id: str) -> bool:
     """Whether the group is more than a place for committed offsets."""
     group = shard.groups.get(group_id)
     return group is not None and group.state_timestamp_ms != NO_TIMESTAMP

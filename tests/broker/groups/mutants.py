@@ -7,13 +7,13 @@ from typing import Any
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups import offsets
-from ottla.broker.groups.classic import heartbeat, rebalance
-from ottla.broker.groups.classic.group import ClassicGroup, recorded_group
-from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.classic import classic_heartbeat, rebalance
+from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
+from ottla.broker.groups.classic.classic_member import Member
 from ottla.broker.groups.commits import Commit
 from ottla.broker.groups.committed import CommittedOffsets
-from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.protocol.errors import ErrorCode
 from tests.broker.coordinator.mutant import mutant
 
@@ -21,11 +21,11 @@ _perform = CoordinatorContext.perform
 _replay_commit = CommittedOffsets.replay_commit
 _on_loaded = GroupCoordinatorShard.on_loaded
 _validate_offset_commit = ClassicGroup.validate_offset_commit
-_heartbeat = heartbeat.heartbeat
+_heartbeat = classic_heartbeat.heartbeat
 _replay_marker = CommittedOffsets.replay_marker
 
 
-def keep_members_of_older_records(self: GroupShard, group_id: str, value: Any) -> None:
+def keep_members_of_older_records(self: GroupMetadataManager, group_id: str, value: Any) -> None:
     """C1 of a review: a member that is known keeps its protocols, also where it is known from an older record."""
     group = self.groups.get(group_id)
     if value is None:
@@ -50,14 +50,14 @@ def commit_of_any_generation(self: ClassicGroup, commit: Commit) -> None:
     _validate_offset_commit(self, commit._replace(epoch=self.generation) if commit.epoch >= 0 else commit)
 
 
-def heartbeat_of_any_generation(shard: GroupShard, request: Any) -> Any:
+def heartbeat_of_any_generation(shard: GroupMetadataManager, request: Any) -> Any:
     group = shard.groups.get(request.group_id)
     if group is not None and request.member_id in group.members and request.generation_id >= 0:
         request.generation_id = group.generation
     return _heartbeat(shard, request)
 
 
-def heartbeat_of_the_holder(shard: GroupShard, request: Any) -> Any:
+def heartbeat_of_the_holder(shard: GroupMetadataManager, request: Any) -> Any:
     group = shard.groups.get(request.group_id)
     if group is not None and request.group_instance_id is not None:
         request.member_id = group.static_members.get(request.group_instance_id, request.member_id)
@@ -99,7 +99,7 @@ def remove_without_an_answer(group: ClassicGroup, member: Member) -> list[Any]:
     return []
 
 
-def leave_syncs_parked(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[Any]:
+def leave_syncs_parked(shard: GroupMetadataManager, group: ClassicGroup, error: ErrorCode) -> list[Any]:
     for member in group.members.values():
         member.awaiting_sync = None
     return []
@@ -109,7 +109,7 @@ MUTANTS = {
     "keeps-members-of-older-records": mutant(
         "a replay takes members from memory where it knows them",
         "21 40",
-        (GroupShard, "_replay_group", keep_members_of_older_records),
+        (GroupMetadataManager, "_replay_group", keep_members_of_older_records),
     ),
     "forgets-parked-requests": mutant(
         "a record drops what its members wait for", "0", (Member, "carry_over", forget_parked_requests)
@@ -120,12 +120,12 @@ MUTANTS = {
         (ClassicGroup, "validate_offset_commit", commit_of_any_generation),
     ),
     "heartbeats-of-any-generation": mutant(
-        "a heartbeat's generation is not looked at", "38", (heartbeat, "heartbeat", heartbeat_of_any_generation)
+        "a heartbeat's generation is not looked at", "38", (classic_heartbeat, "heartbeat", heartbeat_of_any_generation)
     ),
     "instances-are-not-fenced": mutant(
         "the former holder of a group.instance.id goes on (KIP-345)",
         "41",
-        (heartbeat, "heartbeat", heartbeat_of_the_holder),
+        (classic_heartbeat, "heartbeat", heartbeat_of_the_holder),
     ),
     "sessions-not-armed-after-load": mutant(
         "members of a loaded group never time out", "42", (GroupCoordinatorShard, "on_loaded", without_session_timers)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups.config import GroupCoordinatorConfig
-from ottla.broker.groups.coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from tests.broker.groups.cluster import cluster_of
 
 

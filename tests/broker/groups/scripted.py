@@ -6,8 +6,8 @@ import time
 from typing import Any, Protocol
 
 from ottla.broker.api.streams_group_heartbeat import check_topic_names
-from ottla.broker.groups.config import StreamsGroupSettings
-from ottla.broker.groups.shard import Client
+from ottla.broker.groups.config import GroupSettings
+from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -99,7 +99,7 @@ class Broker:
 
 class Harness:
     def __init__(self) -> None:
-        self.harness = GroupCoordinatorHarness(streams_settings=StreamsGroupSettings(initial_rebalance_delay_ms=0))
+        self.harness = GroupCoordinatorHarness(streams_settings=GroupSettings(initial_rebalance_delay_ms=0))
         self.topic = "script"
         self.topic_id = self.create("", 4)
 

@@ -17,14 +17,14 @@ import pytest
 from ottla.broker import many_names
 from ottla.broker.coordinator import batches
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer import records as consumer
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import CurrentAssignment
+from ottla.broker.groups.consumer import consumer_records as consumer
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import CurrentAssignment
+from ottla.broker.groups.group_records import group_metadata_record, offset_commit_record
 from ottla.broker.groups.modern import topics
-from ottla.broker.groups.records import group_metadata_record, offset_commit_record
-from ottla.broker.groups.share import records as share
-from ottla.broker.groups.share.member import Member as ShareMember
-from ottla.broker.groups.streams import records as streams
+from ottla.broker.groups.share import share_records as share
+from ottla.broker.groups.share.share_member import Member as ShareMember
+from ottla.broker.groups.streams import streams_records as streams
 from ottla.broker.long_work import LongWork
 from ottla.broker.many_names import COMMITS_AT_ONCE, in_parts
 from ottla.protocol.errors import ErrorCode

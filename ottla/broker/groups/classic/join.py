@@ -10,13 +10,13 @@ import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance, static
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.member import Member, Protocols
-from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import Member, Protocols
+from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.records import group_metadata_record
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -29,7 +29,7 @@ MEMBER_ID_REQUIRED_SINCE = 4
 
 
 def join(
-    shard: GroupShard, now_ms: int, request: JoinGroupRequest, client: Client, reply: Reply[JoinGroupResponse]
+    shard: GroupMetadataManager, now_ms: int, request: JoinGroupRequest, client: Client, reply: Reply[JoinGroupResponse]
 ) -> Outcome[JoinGroupResponse]:
     """Decide on a JoinGroup; without a response in the outcome the member keeps the reply."""
     group = shard.find(ClassicGroup, request.group_id)
@@ -54,7 +54,7 @@ def join(
 
 
 def _join(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: ClassicGroup,
     now_ms: int,
     request: JoinGroupRequest,
@@ -80,7 +80,7 @@ def rejection(error: ErrorCode, member_id: str = "") -> Outcome[JoinGroupRespons
     return Outcome(response=JoinGroupResponse(error_code=error, member_id=member_id))
 
 
-def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
+def _has_room(shard: GroupMetadataManager, group: ClassicGroup, member_id: str) -> bool:
     """Returns True if the group is below group.max.size. During a rebalance only rejoined members count, so a lowered limit removes the last ones."""
     size_max = shard.config.group_max_size
     if group.state is PREPARING_REBALANCE:
@@ -92,7 +92,7 @@ def _has_room(shard: GroupShard, group: ClassicGroup, member_id: str) -> bool:
 
 
 def _join_new(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: ClassicGroup,
     now_ms: int,
     request: JoinGroupRequest,
@@ -125,7 +125,7 @@ def _join_new(
 
 
 def _add(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: ClassicGroup,
     now_ms: int,
     request: JoinGroupRequest,
@@ -163,7 +163,7 @@ def _add(
 
 
 def _join_known(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: ClassicGroup,
     now_ms: int,
     request: JoinGroupRequest,

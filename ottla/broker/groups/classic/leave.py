@@ -6,11 +6,11 @@ import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -18,7 +18,7 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 log = logging.getLogger(__name__)
 
 
-def leave(shard: GroupShard, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
+def leave(shard: GroupMetadataManager, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     """Each member is answered by itself; one rebalance follows for all that left."""
     group = shard.find(ClassicGroup, request.group_id)
     if group is None:
@@ -47,7 +47,9 @@ def _answer(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
     return MemberResponse(identity.member_id, identity.group_instance_id, error)
 
 
-def _leave_one(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity, replies: list[Response]) -> ErrorCode:
+def _leave_one(
+    shard: GroupMetadataManager, group: ClassicGroup, identity: MemberIdentity, replies: list[Response]
+) -> ErrorCode:
     member_id: str | None = identity.member_id
     if not member_id:
         member_id = group.static_members.get(identity.group_instance_id or "")

@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.member import Member
-from ottla.broker.groups.classic.state import (
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import Member
+from ottla.broker.groups.classic.classic_states import (
     CAN_REBALANCE,
     COMPLETING_REBALANCE,
     DEAD,
@@ -22,8 +22,8 @@ from ottla.broker.groups.classic.state import (
     PREPARING_REBALANCE,
     STABLE,
 )
-from ottla.broker.groups.records import group_metadata_record
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -49,14 +49,14 @@ def sync_key(group_id: str) -> tuple[str, str]:
 # ---- starting one
 
 
-def rebalance_or_complete(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
+def rebalance_or_complete(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
     """After a change of membership: start a rebalance, or complete the running one if all members have joined."""
     if group.state in CAN_REBALANCE:
         return prepare(shard, group, now_ms, reason)
     return complete_if_all_joined(shard, group, now_ms)
 
 
-def prepare(shard: GroupShard, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
+def prepare(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int, reason: str) -> Unasked:
     """Make all members join again. `reason` is for the log."""
     log.info(
         "Preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
@@ -88,19 +88,19 @@ def client_reason(reason: str | None) -> str:
     return f"; client reason: {reason or 'not provided'}"
 
 
-def _wait_for_joins(shard: GroupShard, group: ClassicGroup) -> None:
+def _wait_for_joins(shard: GroupMetadataManager, group: ClassicGroup) -> None:
     shard.timers.schedule(join_key(group.group_id), group.rebalance_timeout_ms(), lambda: _joins_due(shard, group))
 
 
-def _joins_due(shard: GroupShard, group: ClassicGroup) -> Unasked:
+def _joins_due(shard: GroupMetadataManager, group: ClassicGroup) -> Unasked:
     return complete(shard, group, shard.wall_ms())
 
 
-def _wait_for_more(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+def _wait_for_more(shard: GroupMetadataManager, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
     shard.timers.schedule(join_key(group.group_id), delay_ms, lambda: _more_due(shard, group, delay_ms, remaining_ms))
 
 
-def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> Unasked:
+def _more_due(shard: GroupMetadataManager, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> Unasked:
     if group.new_member_added and remaining_ms:
         group.new_member_added = False
         next_delay_ms = min(shard.config.group_initial_rebalance_delay_ms, remaining_ms)
@@ -112,14 +112,14 @@ def _more_due(shard: GroupShard, group: ClassicGroup, delay_ms: int, remaining_m
 # ---- completing the join phase
 
 
-def complete_if_all_joined(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
+def complete_if_all_joined(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int) -> Unasked:
     """Completes the join phase if no member is missing; the first rebalance always waits for its delay."""
     if group.state is PREPARING_REBALANCE and not group.initial_rebalance and group.has_all_members_joined():
         return complete(shard, group, now_ms)
     return Outcome()
 
 
-def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
+def complete(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int) -> Unasked:
     """Continue with the members that joined: other dynamic members are removed, static ones stay until their session ends (KIP-345)."""
     if group.state is not PREPARING_REBALANCE:
         return Outcome()
@@ -155,7 +155,7 @@ def complete(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
     return Outcome(replies=replies)
 
 
-def _become_empty(shard: GroupShard, group: ClassicGroup, now_ms: int) -> Unasked:
+def _become_empty(shard: GroupMetadataManager, group: ClassicGroup, now_ms: int) -> Unasked:
     value = group.value(generation=group.generation + 1, members=(), assignments={}, now_ms=now_ms)
 
     def replayed() -> Unasked:
@@ -191,7 +191,7 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
 # ---- waiting for SyncGroup
 
 
-def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list[Response]:
+def fail_syncs(shard: GroupMetadataManager, group: ClassicGroup, error: ErrorCode) -> list[Response]:
     """Answer every delayed SyncGroup with an error, because the assignment is void."""
     replies: list[Response] = []
     for member in group.members.values():
@@ -203,7 +203,7 @@ def fail_syncs(shard: GroupShard, group: ClassicGroup, error: ErrorCode) -> list
     return replies
 
 
-def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Unasked:
+def _syncs_due(shard: GroupMetadataManager, group: ClassicGroup, generation: int) -> Unasked:
     """A member that joined but never synced holds its partitions idle: it is removed after the rebalance timeout."""
     if group.generation != generation or group.state not in (COMPLETING_REBALANCE, STABLE):
         return Outcome()
@@ -220,7 +220,7 @@ def _syncs_due(shard: GroupShard, group: ClassicGroup, generation: int) -> Unask
 # ---- members that fall silent
 
 
-def restart_session(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
+def restart_session(shard: GroupMetadataManager, group: ClassicGroup, member: Member) -> None:
     """The member is alive: its session ends a session timeout from now. The hot path of heartbeats and commits."""
     member_id = member.member_id
     key = session_key(group.group_id, member_id)
@@ -228,7 +228,7 @@ def restart_session(shard: GroupShard, group: ClassicGroup, member: Member) -> N
         shard.timers.schedule(key, member.session_timeout_ms, lambda: expire_session(shard, group, member_id))
 
 
-def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Unasked:
+def expire_session(shard: GroupMetadataManager, group: ClassicGroup, member_id: str) -> Unasked:
     """Called when no heartbeat came within the session timeout."""
     if group.state is DEAD:
         return Outcome()
@@ -249,7 +249,7 @@ def expire_session(shard: GroupShard, group: ClassicGroup, member_id: str) -> Un
     return Outcome(replies=replies, then=lambda: rebalance_or_complete(shard, group, shard.wall_ms(), reason))
 
 
-def complete_if_all_joined_at_once(shard: GroupShard, group: ClassicGroup) -> Unasked:
+def complete_if_all_joined_at_once(shard: GroupMetadataManager, group: ClassicGroup) -> Unasked:
     """Completes the join phase as above, but also a first rebalance without missing members."""
     if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
         return complete(shard, group, shard.wall_ms())

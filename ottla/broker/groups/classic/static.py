@@ -12,11 +12,11 @@ from dataclasses import replace as copy_with
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.group import ClassicGroup, select_protocol
-from ottla.broker.groups.classic.member import Member, Protocols
-from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, STABLE
-from ottla.broker.groups.records import group_metadata_record
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.classic.classic_group import ClassicGroup, select_protocol
+from ottla.broker.groups.classic.classic_member import Member, Protocols
+from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, STABLE
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -29,7 +29,7 @@ SKIP_ASSIGNMENT_SINCE = 9
 
 
 def replace(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: ClassicGroup,
     now_ms: int,
     request: JoinGroupRequest,
@@ -80,7 +80,7 @@ def replace(
 
 
 def _replace_in_log(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: ClassicGroup,
     now_ms: int,
     members: list[Member],

@@ -10,13 +10,13 @@ import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.member import Member
-from ottla.broker.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import Member
+from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
 from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.records import group_metadata_record
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.server.network.reply import Reply
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def sync(
-    shard: GroupShard, now_ms: int, request: SyncGroupRequest, reply: Reply[SyncGroupResponse]
+    shard: GroupMetadataManager, now_ms: int, request: SyncGroupRequest, reply: Reply[SyncGroupResponse]
 ) -> Outcome[SyncGroupResponse]:
     """Decide on a SyncGroup; without a response in the outcome the member keeps the reply."""
     consumer_group = shard.find(ConsumerGroup, request.group_id)
@@ -73,13 +73,13 @@ def _validate(group: ClassicGroup, request: SyncGroupRequest) -> None:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def _synced(shard: GroupShard, group: ClassicGroup, member: Member) -> None:
+def _synced(shard: GroupMetadataManager, group: ClassicGroup, member: Member) -> None:
     group.pending_sync_members.discard(member.member_id)
     if not group.pending_sync_members:
         shard.timers.cancel(rebalance.sync_key(group.group_id))
 
 
-def _assign(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
+def _assign(shard: GroupMetadataManager, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> Unasked:
     """Returns the assignments. Members that the leader left out get an empty one; assignments to unknown members are dropped."""
     log.info(
         "Assignment received from leader %s for group %s for generation %d; the group has %d members, %d of them static",

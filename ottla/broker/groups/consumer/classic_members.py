@@ -14,16 +14,16 @@ import logging
 from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups import member_sessions
 from ottla.broker.groups.consumer import downgrade, embedded
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import EMPTY_METADATA, Member, partitions_of
 from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
 from ottla.broker.groups.consumer.replacement import replacement_records
-from ottla.broker.groups.consumer.state import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
-from ottla.broker.groups.modern import sessions
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import assignment_of
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.modern.member_state import UNRELEASED, UNREVOKED
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
@@ -46,7 +46,7 @@ MEMBER_ID_REQUIRED_SINCE = 4
 
 
 def join(
-    shard: GroupShard, group: ConsumerGroup, now_ms: int, request: JoinGroupRequest, client: Client
+    shard: GroupMetadataManager, group: ConsumerGroup, now_ms: int, request: JoinGroupRequest, client: Client
 ) -> Outcome[JoinGroupResponse]:
     if shard.config.is_migration_disabled:
         log.info(
@@ -80,7 +80,7 @@ def join(
     is_downgrade = not former.is_classic and downgrade.is_due(shard, group, {former.member_id}, joining=1)
 
     def replaced() -> Outcome[JoinGroupResponse]:
-        sessions.forget(shard, group, former.member_id)
+        member_sessions.forget(shard, group, former.member_id)
         return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=is_downgrade)
 
     return Outcome(replacement_records(group, former, member_id), then=replaced)
@@ -100,7 +100,7 @@ def _static_member(group: ConsumerGroup, request: JoinGroupRequest, is_new: bool
 
 
 def _subscribe(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     group: ConsumerGroup,
     now_ms: int,
     request: JoinGroupRequest,
@@ -126,9 +126,9 @@ def _subscribe(
         if is_downgrade:
             reason = "static member replacement with different subscription" if step.is_other_subscription else None
             return downgrade.downgraded(shard, step.group, frozenset(), reason, response)
-        shard.timers.cancel(sessions.timer_key(sessions.JOIN, group, member_id))
+        shard.timers.cancel(member_sessions.timer_key(member_sessions.JOIN, group, member_id))
         shard.timers.schedule(
-            sessions.timer_key(sessions.SYNC, group, member_id),
+            member_sessions.timer_key(member_sessions.SYNC, group, member_id),
             request.rebalance_timeout_ms,
             partial(_fence_if_classic, shard, group_id, member_id, "the member failed to sync within timeout"),
         )
@@ -162,15 +162,15 @@ def _metadata(
 # ---- SyncGroup and Heartbeat
 
 
-def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> Outcome[SyncGroupResponse]:
+def sync(shard: GroupMetadataManager, group: ConsumerGroup, request: SyncGroupRequest) -> Outcome[SyncGroupResponse]:
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     name, subscription = embedded.first_protocol(member.metadata)
     if request.protocol_type not in (None, embedded.CONSUMER) or request.protocol_name not in (None, name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.epoch > member.current.epoch and member.current.state is not UNREVOKED_PARTITIONS:
+    if group.epoch > member.current.epoch and member.current.state is not UNREVOKED:
         _wait_for_join(shard, group, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    shard.timers.cancel(sessions.timer_key(sessions.SYNC, group, member.member_id))
+    shard.timers.cancel(member_sessions.timer_key(member_sessions.SYNC, group, member.member_id))
     keep_alive(shard, group, member)
     assigned = partitions_of(member.current.assigned)
     return Outcome(
@@ -182,7 +182,7 @@ def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> 
     )
 
 
-def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+def heartbeat(shard: GroupMetadataManager, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     keep_alive(shard, group, member)
     if not _has_to_join(group, member):
@@ -193,9 +193,9 @@ def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest
 
 def _has_to_join(group: ConsumerGroup, member: Member) -> bool:
     current = member.current
-    if current.epoch < group.epoch or current.state is UNREVOKED_PARTITIONS:
+    if current.epoch < group.epoch or current.state is UNREVOKED:
         return True
-    return current.state is UNRELEASED_PARTITIONS and all(
+    return current.state is UNRELEASED and all(
         partition in current.assigned.get(topic_id, {}) or group.is_free(topic_id, partition)
         for topic_id, partitions in group.target(member.member_id).items()
         for partition in partitions
@@ -217,15 +217,15 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, gener
     return member
 
 
-def _wait_for_join(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
-    key = sessions.timer_key(sessions.JOIN, group, member.member_id)
+def _wait_for_join(shard: GroupMetadataManager, group: ConsumerGroup, member: Member) -> None:
+    key = member_sessions.timer_key(member_sessions.JOIN, group, member.member_id)
     if key not in shard.timers:
         why = "the classic member failed to join within the rebalance timeout"
         callback = partial(_fence_if_classic, shard, group.group_id, member.member_id, why)
         shard.timers.schedule(key, member.metadata.rebalance_timeout_ms, callback)
 
 
-def _fence_if_classic(shard: GroupShard, group_id: str, member_id: str, why: str) -> Unasked:
+def _fence_if_classic(shard: GroupMetadataManager, group_id: str, member_id: str, why: str) -> Unasked:
     group = shard.find(ConsumerGroup, group_id)
     if group is None or member_id not in group.members or not group.members[member_id].is_classic:
         return Outcome()
@@ -235,7 +235,7 @@ def _fence_if_classic(shard: GroupShard, group_id: str, member_id: str, why: str
 # ---- LeaveGroup
 
 
-def leave(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
+def leave(shard: GroupMetadataManager, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     """Members leave, also members by the consumer protocol that an administrator removes."""
     leaving: dict[str, None] = {}
     answers = []

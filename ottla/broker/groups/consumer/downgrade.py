@@ -7,23 +7,23 @@ from collections.abc import Set
 from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.groups import member_sessions
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, select_protocol
-from ottla.broker.groups.classic.member import Member as ClassicMember
+from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, select_protocol
+from ottla.broker.groups.classic.classic_member import Member as ClassicMember
 from ottla.broker.groups.consumer import embedded
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import Member
-from ottla.broker.groups.modern import sessions
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import Member
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.group_records import group_metadata_record
 from ottla.broker.groups.modern.assignment import Assignment, without_empty
-from ottla.broker.groups.records import group_metadata_record
-from ottla.broker.groups.shard import GroupShard
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-def is_due(shard: GroupShard, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
+def is_due(shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], joining: int = 0) -> bool:
     """Whether only classic members stay, with so many that join, and may become a classic group."""
     staying = len(group.members) - len(leaving)
     classic = group.classic_members - sum(group.members[member_id].is_classic for member_id in leaving)
@@ -46,7 +46,7 @@ def is_due(shard: GroupShard, group: ConsumerGroup, leaving: Set[str], joining: 
 
 
 def downgraded(
-    shard: GroupShard, group: ConsumerGroup, leaving: Set[str], reason: str | None, response: T | None
+    shard: GroupMetadataManager, group: ConsumerGroup, leaving: Set[str], reason: str | None, response: T | None
 ) -> Outcome[T]:
     """The members that stay have what the target gives them; with a `reason` they join again."""
     group_id, members = group.group_id, list(group.members)
@@ -67,7 +67,7 @@ def downgraded(
     def replayed() -> Outcome[T]:
         log.info("[GroupId %s] Converted the consumer group to a classic group.", group_id)
         for member_id in members:
-            sessions.forget(shard, group, member_id)
+            member_sessions.forget(shard, group, member_id)
         known = shard.group(ClassicGroup, group_id)
         for before in staying:
             # The record has one protocol of each member.

@@ -19,11 +19,11 @@ from collections.abc import Mapping, Set
 from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import ResolvedRegex
-from ottla.broker.groups.consumer.records import regex_record
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import ResolvedRegex
+from ottla.broker.groups.consumer.consumer_records import regex_record
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.regex import compiled
-from ottla.broker.groups.shard import Client, GroupShard
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
@@ -61,14 +61,14 @@ def tombstones(group: ConsumerGroup, expression: str, given_up: int = 1) -> list
     return [regex_record(group.group_id, expression, None)] if group.expressions.get(expression) == given_up else []
 
 
-def is_awaited(shard: GroupShard, group: ConsumerGroup, expression: str) -> bool:
+def is_awaited(shard: GroupMetadataManager, group: ConsumerGroup, expression: str) -> bool:
     """Whether its members wait for topics: it has none, and has not been matched with all that there are."""
     resolved = group.regexes.get(expression, NO_TOPICS)
     may_have_topics = not resolved.topics and resolved.version < shard.cluster.topics_created()
     return may_have_topics and not group.is_regex_rejected
 
 
-def refresh_if_due(shard: GroupShard, group: ConsumerGroup, now_ms: int, client: Client) -> None:
+def refresh_if_due(shard: GroupMetadataManager, group: ConsumerGroup, now_ms: int, client: Client) -> None:
     if not group.expressions or group.is_resolving:
         return
     last_ms = max((resolved.timestamp_ms for resolved in group.regexes.values()), default=group.resolved_ms)
@@ -99,7 +99,7 @@ def refresh_if_due(shard: GroupShard, group: ConsumerGroup, now_ms: int, client:
         shard.cluster.resolve(list(group.expressions), names, client.may_describe, found)
 
 
-def _resolved(shard: GroupShard, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> Unasked:
+def _resolved(shard: GroupMetadataManager, group: ConsumerGroup, found: Mapping[str, ResolvedRegex]) -> Unasked:
     """The resolution has ended; `found` is empty if it failed, and a later heartbeat starts it again."""
     if shard.groups.get(group.group_id) is not group:
         return Outcome()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import Member
-from ottla.broker.groups.consumer.records import RECORDS, current_record, target_record
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import Member
+from ottla.broker.groups.consumer.consumer_records import RECORDS, current_record, target_record
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 
 

@@ -1,4 +1,4 @@
-"""What a heartbeat, or a JoinGroup of a classic member, does to a group: the steps 2 to 4 of heartbeat.py."""
+"""What a heartbeat, or a JoinGroup of a classic member, does to a group: the steps 2 to 4 of consumer_heartbeat.py."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups import target
 from ottla.broker.groups.consumer import regexes
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import EMPTY_METADATA, Member, partitions_of
-from ottla.broker.groups.consumer.reconcile import Target, reconciled
-from ottla.broker.groups.consumer.records import RECORDS, current_record
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.consumer.consumer_reconcile import Target, reconciled
+from ottla.broker.groups.consumer.consumer_records import RECORDS, current_record
+from ottla.broker.groups.consumer.consumer_target import input_of, new_target, work_of
 from ottla.broker.groups.consumer.removal import keep_alive
-from ottla.broker.groups.consumer.target import input_of, new_target, work_of
-from ottla.broker.groups.modern import target
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment
-from ottla.broker.groups.modern.heartbeat import bump_epoch
-from ottla.broker.groups.shard import Client, GroupShard
+from ottla.broker.groups.modern_heartbeat import bump_epoch
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 def subscribe(
-    shard: GroupShard,
+    shard: GroupMetadataManager,
     now_ms: int,
     group: ConsumerGroup,
     wish: Wish,
@@ -90,7 +90,9 @@ def subscribe(
     return Outcome(records, then=subscribed)
 
 
-def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callable[[], Outcome[T]]) -> Outcome[T]:
+def _assign(
+    shard: GroupMetadataManager, now_ms: int, group: ConsumerGroup, go_on: Callable[[], Outcome[T]]
+) -> Outcome[T]:
     def plan() -> target.Plan:
         topics = shard.cluster.topics()
         given = input_of(group, topics, shard.config.consumer_group_assignors[0])
@@ -100,11 +102,11 @@ def _assign(shard: GroupShard, now_ms: int, group: ConsumerGroup, go_on: Callabl
 
 
 def _reconcile(
-    shard: GroupShard, step: Step, owned: Assignment | None, respond: Callable[[Step], Outcome[T]]
+    shard: GroupMetadataManager, step: Step, owned: Assignment | None, respond: Callable[[Step], Outcome[T]]
 ) -> Outcome[T]:
     group, member = step.group, step.member
     current = member.current
-    if step.is_other_subscription or not member.is_reconciled_to(group.assignment_epoch):
+    if step.is_other_subscription or not member.current.is_reconciled_to(group.assignment_epoch):
         topics, names = shard.cluster.topics(), group.topics_of(member.metadata)
         aim = Target(
             group.assignment_epoch,

@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.member import Member as ClassicMember
-from ottla.broker.groups.classic.state import EMPTY
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.classic_member import Member as ClassicMember
+from ottla.broker.groups.classic.classic_states import EMPTY
 from ottla.broker.groups.consumer import embedded
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.member import CurrentAssignment
-from ottla.broker.groups.consumer.records import (
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_member import CurrentAssignment
+from ottla.broker.groups.consumer.consumer_records import (
     RECORDS,
     current_record,
     group_record,
     target_record,
 )
 from ottla.broker.groups.consumer.removal import keep_alive
-from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
@@ -47,7 +47,7 @@ class NewGroup(NamedTuple):
     made: Callable[[], None]
 
 
-def new_group(shard: GroupShard, group_id: str) -> NewGroup:
+def new_group(shard: GroupMetadataManager, group_id: str) -> NewGroup:
     """For a first member by the consumer protocol; KafkaError if a group with this id stays a classic one."""
     classic = shard.find(ClassicGroup, group_id)
     if classic is None:
@@ -89,12 +89,12 @@ def new_group(shard: GroupShard, group_id: str) -> NewGroup:
     return NewGroup(group, records, _replies(classic), made)
 
 
-def _forget_members(shard: GroupShard, classic: ClassicGroup) -> None:
+def _forget_members(shard: GroupMetadataManager, classic: ClassicGroup) -> None:
     for member_id in (*classic.members, *classic.pending_members):
         shard.timers.cancel(rebalance.session_key(classic.group_id, member_id))
 
 
-def _validate(shard: GroupShard, classic: ClassicGroup) -> None:
+def _validate(shard: GroupMetadataManager, classic: ClassicGroup) -> None:
     if not shard.config.is_upgrade_enabled:
         raise _not_upgraded(classic.group_id, "online upgrade is disabled")
     if not classic.uses_consumer_protocol:
@@ -120,7 +120,7 @@ def _replies(classic: ClassicGroup) -> list[Response]:
     return replies
 
 
-def _records(shard: GroupShard, classic: ClassicGroup) -> list[CoordinatorRecord]:
+def _records(shard: GroupMetadataManager, classic: ClassicGroup) -> list[CoordinatorRecord]:
     """The tombstone of the classic group comes first."""
     group_id, epoch, topics = classic.group_id, classic.generation, shard.cluster.topics()
     # A group in its first rebalance has no protocol yet, and its members have chosen none.

@@ -1,1 +1,1 @@
-"""Shared by the group types of Kafka 4 (consumer, share, streams): assignments and the server's assignors."""
+"""Groups of the KIP-848 kinds as state, and what is computed of it without the shard: members, assignments, subscriptions."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.groups.commits import Commit, TopicPartition, check_epoch
 from ottla.broker.groups.group import GroupType, OffsetExpiration, commit_time
-from ottla.broker.groups.modern.records import ModernRecords, RecordClass
+from ottla.broker.groups.modern.modern_records import ModernRecords, RecordClass
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -23,6 +23,16 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
+
+
+class GroupState(Enum):
+    """The state of a group, which follows from the epochs. Values are the names on the wire."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
 
 
 class ModernMember(Protocol):
@@ -42,6 +52,8 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
 
     type: ClassVar[GroupType]
     should_expire: ClassVar[bool] = True
+    #: The states that a group of the kind may be in.
+    states: ClassVar[Sequence[GroupState]]
     records: ClassVar[ModernRecords]
     #: The keys of the records that this kind alone has (`replay_other`).
     other_records: ClassVar[Sequence[RecordClass]]
@@ -152,8 +164,22 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
     # ---- the interface `Group`
 
     @property
-    @abstractmethod
-    def state(self) -> Enum: ...
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if not self.is_ready:
+            return GroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(member.current.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to assign at all: a topology of streams has to be valid for its topics."""
+        return True
+
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool: ...
     @abstractmethod

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment, without_empty
-from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.share.group import ShareGroup
-from ottla.broker.groups.share.records import state_partitions_record
+from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.share.share_records import state_partitions_record
 from ottla.controller.metadata.topics import TopicsImage
 
 
@@ -47,7 +47,9 @@ def begun(group: ShareGroup, topics: TopicsImage, partitions: Assignment) -> Coo
     return state_partitions_record(group.group_id, group.state_partitions.begun(partitions, names))
 
 
-def ended(shard: GroupShard, now_ms: int, group_id: str, initialized: Assignment, failed: Assignment) -> Unasked:
+def ended(
+    shard: GroupMetadataManager, now_ms: int, group_id: str, initialized: Assignment, failed: Assignment
+) -> Unasked:
     """What the persister has done, and what it could not. The group may be gone since, and the topic too.
 
     A partition may be initialized twice at a time, by a heartbeat and by AlterShareGroupOffsets: one may fail, and the other not.
@@ -66,7 +68,7 @@ def ended(shard: GroupShard, now_ms: int, group_id: str, initialized: Assignment
     return Outcome([state_partitions_record(group_id, state.ended(initialized, failed, done))], then=replayed)
 
 
-def delete_of_topics(shard: GroupShard, now_ms: int, topic_ids: Iterable[bytes]) -> Unasked:
+def delete_of_topics(shard: GroupMetadataManager, now_ms: int, topic_ids: Iterable[bytes]) -> Unasked:
     """The share coordinators delete the states of deleted topics by themselves. Some groups are looked at in each turn."""
     ids = frozenset(topic_ids)
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 from ottla.broker.groups.streams.configured import StatusCode
 from ottla.broker.groups.streams.endpoints import partitions_by_endpoint
-from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.member import Member
+from ottla.broker.groups.streams.streams_group import StreamsGroup
+from ottla.broker.groups.streams.streams_member import Member
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, structs_of, task_set
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.create_topics import CreatableTopic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.groups.streams.configured import ConfiguredTopology
-from ottla.broker.groups.streams.group import StreamsGroup
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.tasks import TaskSet
 from ottla.broker.groups.streams.topology import inputs
 from ottla.controller.metadata.topics import TopicsImage

@@ -17,11 +17,18 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer import classic_members, heartbeat, reconcile, regexes, replacement, subscribe
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.records import RECORDS
-from ottla.broker.groups.consumer.state import GroupState
-from ottla.broker.groups.modern.records import ModernRecords
+from ottla.broker.groups.consumer import (
+    classic_members,
+    consumer_heartbeat,
+    consumer_reconcile,
+    regexes,
+    replacement,
+    subscribe,
+)
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_records import RECORDS
+from ottla.broker.groups.modern.modern_group import GroupState
+from ottla.broker.groups.modern.modern_records import ModernRecords
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.classic_member import ClassicMember
 from tests.broker.groups.consumer.member import ConsumerMember
@@ -203,8 +210,8 @@ class WithoutTombstones(ModernRecords):
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "a partition is given before it is given up": (ConsumerGroup, "is_free", lambda self, topic_id, partition: True),
-    "a member is believed to have given everything up": (reconcile, "_has_any", lambda owned, revoked: False),
-    "a heartbeat of any epoch is served": (heartbeat, "_validate_epoch", lambda current, request: None),
+    "a member is believed to have given everything up": (consumer_reconcile, "_has_any", lambda owned, revoked: False),
+    "a heartbeat of any epoch is served": (consumer_heartbeat, "_validate_epoch", lambda current, request: None),
     "what a member gives up stays its own": (ConsumerGroup, "_release", lambda self, member_id, holdings: None),
     "a target is computed once": (subscribe, "_assign", lambda shard, now_ms, group, go_on: go_on()),
     "a regular expression is resolved once": (regexes, "REFRESH_MIN_INTERVAL_MS", 10**9),

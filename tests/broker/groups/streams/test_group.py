@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.config import StreamsGroupSettings
-from ottla.broker.groups.records import GroupRecordCodec
-from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.member import CurrentAssignment, recorded_assignment
-from ottla.broker.groups.streams.reconcile import reconciled
-from ottla.broker.groups.streams.state import STABLE, UNKNOWN, UNRELEASED_TASKS
+from ottla.broker.groups.config import GroupSettings
+from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED
+from ottla.broker.groups.streams.streams_group import StreamsGroup
+from ottla.broker.groups.streams.streams_member import CurrentAssignment, recorded_assignment
+from ottla.broker.groups.streams.streams_reconcile import reconciled
 from ottla.broker.groups.streams.tasks import Holdings, Tasks
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import (
@@ -80,7 +80,7 @@ def test_a_member_in_a_state_of_a_newer_coordinator_begins_again() -> None:
         else:
             raise AssertionError("the member was served")
     following = step(Tasks())
-    assert (following.epoch, following.state, following.assigned) == (7, UNRELEASED_TASKS, Holdings())
+    assert (following.epoch, following.state, following.assigned) == (7, UNRELEASED, Holdings())
 
 
 def test_tasks_recorded_without_epochs_of_their_own_have_the_members() -> None:
@@ -105,7 +105,7 @@ def test_offsets_of_topics_that_the_group_reads_stay() -> None:
 
 
 def test_a_member_whose_session_has_ended_may_still_shut_the_application_down() -> None:
-    harness = GroupCoordinatorHarness(StreamsGroupSettings(initial_rebalance_delay_ms=0))
+    harness = GroupCoordinatorHarness(GroupSettings(initial_rebalance_delay_ms=0))
     harness.topics = {"t": 1}
     first, second = (StreamsMember(harness, name, stateless("t")) for name in "ab")
     first.beat()

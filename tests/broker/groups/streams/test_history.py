@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.config import StreamsGroupSettings
+from ottla.broker.groups.config import GroupSettings
+from ottla.broker.groups.modern.modern_group import GroupState
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.streams import heartbeat, reconcile
-from ottla.broker.groups.streams.group import StreamsGroup
-from ottla.broker.groups.streams.state import GroupState
+from ottla.broker.groups.streams import streams_heartbeat, streams_reconcile
+from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.tasks import Holdings, Tasks
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import GroupCoordinatorHarness
@@ -39,7 +39,7 @@ class History:
         if seed % 2:
             # Every other history begins where the application ran before.
             self.harness.topics |= {"app-repartition": 3, "app-changelog": 3}
-            self.harness.streams_settings = StreamsGroupSettings(initial_rebalance_delay_ms=0)
+            self.harness.streams_settings = GroupSettings(initial_rebalance_delay_ms=0)
         self.members: list[StreamsMember] = []
         self.epochs: dict[str, int] = {}
         self.group_epoch = 0
@@ -203,10 +203,14 @@ def view(group: StreamsGroup) -> dict[str, Any]:
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "an active task is given before it is closed": (StreamsGroup, "is_free_active", lambda *given: True),
     "a member is believed to have closed everything": (Holdings, "has_any_of", lambda self, owned: False),
-    "a heartbeat of any epoch is served": (heartbeat, "_validate_epoch", lambda current, request: None),
+    "a heartbeat of any epoch is served": (streams_heartbeat, "_validate_epoch", lambda current, request: None),
     "what a member closes stays its own": (StreamsGroup, "_release", lambda self, member_id, holdings: None),
-    "a target is never computed": (heartbeat, "new_target", lambda group, now_ms: []),
-    "what others closed is never given": (reconcile, "_given", lambda target, kept, active, copy: (Tasks(), True)),
+    "a target is never computed": (streams_heartbeat, "new_target", lambda group, now_ms: []),
+    "what others closed is never given": (
+        streams_reconcile,
+        "_given",
+        lambda target, kept, active, copy: (Tasks(), True),
+    ),
     "the metadata's changes are not seen": (TopicHashes, "of_group", lambda self, topics, names: 1),
 }
 

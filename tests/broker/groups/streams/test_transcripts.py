@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.config import StreamsGroupSettings
+from ottla.broker.groups.config import GroupSettings
 from ottla.broker.groups.streams.tasks import Tasks, TaskSet
 from ottla.protocol.errors import ErrorCode
 from tests import transcripts
@@ -32,7 +32,7 @@ SETTINGS = {"delay": "initial_rebalance_delay_ms", "standby": "standby_replicas"
 class StreamsTranscript(GroupTranscript):
     def __init__(self) -> None:
         super().__init__()
-        self.harness.streams_settings = StreamsGroupSettings(initial_rebalance_delay_ms=0)
+        self.harness.streams_settings = GroupSettings(initial_rebalance_delay_ms=0)
         self.members: dict[str, StreamsMember] = {}
         self.missing: dict[str, int] = {}
         self.commands |= {

@@ -1,0 +1,336 @@
+"""The group coordinator as handlers see it: finds the shard of a group, and gives a response, now or by a Reply.
+
+Here are the checks that need no shard, and the shape of each API's answer to an error. What a group does is in the
+verbs' modules.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
+
+from ottla.broker.coordinator.client_errors import OnError
+from ottla.broker.coordinator.coordinator import Coordinator
+from ottla.broker.coordinator.listing import Listing
+from ottla.broker.coordinator.outcome import Outcome
+from ottla.broker.coordinator.partition_log import PartitionLog
+from ottla.broker.coordinator.runtime import CoordinatorRuntime
+from ottla.broker.coordinator.turns import ShardTurns
+from ottla.broker.groups import describe, offsets
+from ottla.broker.groups.classic import classic_heartbeat, join, leave, sync
+from ottla.broker.groups.config import GroupCoordinatorConfig
+from ottla.broker.groups.consumer import consumer_describe, consumer_heartbeat
+from ottla.broker.groups.counts import GroupCounts
+from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
+from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupMetadataManager
+from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.share import initialize as share_initialize
+from ottla.broker.groups.streams import streams_describe, streams_heartbeat
+from ottla.broker.groups.streams.answer import StreamsAnswer
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from ottla.protocol.messages.describe_groups import DescribedGroup
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.protocol.messages.list_groups import ListedGroup
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ottla.server.clock import Clock
+from ottla.server.network.reply import Answer, Reply, then
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+TOPIC = "__consumer_offsets"
+
+# OffsetFetch clients before 3.9 do not retry the runtime's errors for these.
+FETCH_ERRORS = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
+
+
+class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
+    """The group coordinator of a broker. `cluster` has the newest metadata; `new_uuid()` gives text for member ids."""
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        partition_log: PartitionLog,
+        clock: Clock,
+        new_uuid: Callable[[], str],
+        partition_count: Callable[[], int],
+        cluster: ClusterView,
+        turns: ShardTurns | None = None,
+    ) -> None:
+        self.config = config
+        #: The offset of the newest metadata with a new topic. A broker that starts takes all topics for new.
+        self.topics_created_at = -1
+        self.counts = GroupCounts()
+        runtime = CoordinatorRuntime(
+            TOPIC,
+            partition_log,
+            clock,
+            GroupRecordCodec(),
+            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, cluster, self.counts),
+            config.offsets_commit_timeout_ms,
+            turns,
+        )
+        super().__init__(runtime, partition_count)
+
+    # ---- notifications of the broker
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Listener of the publisher: delete the offsets of deleted topics, and note that there are new ones."""
+        if any(topic.created for topic in delta.changed_topics.values()) or self.topics_created_at < 0:
+            self.topics_created_at = image.offset
+        deleted = delta.deleted_topics
+        self.on_topics_deleted([topic.name for topic in deleted.values()], deleted)
+
+    def on_topics_deleted(self, names: Iterable[str], ids: Iterable[bytes] = ()) -> None:
+        """Their offsets go with them, and what share groups know of their partitions."""
+        deleted, deleted_ids = frozenset(names), frozenset(ids)
+        if deleted:
+            self.runtime.write_all(offsets.on_topics_deleted, deleted)
+        if deleted_ids:
+            self.runtime.write_all(share_initialize.delete_of_topics, deleted_ids)
+
+    # ---- decisions about one group
+
+    def write(
+        self,
+        group_id: str,
+        decide: Callable[Concatenate[GroupMetadataManager, int, P], Outcome[T]],
+        on_error: OnError[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer[T]:
+        def decide_if_readable(shard: GroupMetadataManager, now_ms: int) -> Outcome[T]:
+            shard.check_readable(group_id)
+            return decide(shard, now_ms, *args, **kwargs)
+
+        return self.runtime.write(self.partition_for(group_id), decide_if_readable, on_error)
+
+    def _write_later(
+        self,
+        group_id: str,
+        decide: Callable[Concatenate[GroupMetadataManager, int, P], Outcome[T]],
+        reply: Reply[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        def decide_if_readable(shard: GroupMetadataManager, now_ms: int) -> Outcome[T]:
+            shard.check_readable(group_id)
+            return decide(shard, now_ms, *args, **kwargs)
+
+        self.runtime.write_later(self.partition_for(group_id), decide_if_readable, reply)
+
+    def _read(
+        self,
+        group_id: str,
+        look: Callable[Concatenate[GroupMetadataManager, P], T],
+        on_error: OnError[T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Answer[T]:
+        def look_if_readable(shard: GroupMetadataManager) -> T:
+            shard.check_readable(group_id)
+            return look(shard, *args, **kwargs)
+
+        return self.runtime.read(self.partition_for(group_id), look_if_readable, on_error)
+
+    # ---- membership
+
+    def join(self, request: JoinGroupRequest, client: Client) -> Answer[JoinGroupResponse]:
+        member_id = request.member_id
+        if not request.group_id:
+            return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=member_id)
+        config = self.config
+        if not (
+            config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms
+        ):
+            return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
+        reply = Reply(_join_error)
+        self._write_later(request.group_id, join.join, reply, request, client, reply)
+        return reply
+
+    def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
+        if not request.group_id:
+            return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        reply = Reply(_sync_error)
+        self._write_later(request.group_id, sync.sync, reply, request, reply)
+        return reply
+
+    def heartbeat(self, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
+        if not request.group_id:
+            return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return self._read(request.group_id, classic_heartbeat.heartbeat, _heartbeat_error, request)
+
+    def leave(self, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
+        if not request.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return self.write(request.group_id, leave.leave, _leave_error, request)
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client
+    ) -> Answer[ConsumerGroupHeartbeatResponse]:
+        return self.write(request.group_id, consumer_heartbeat.heartbeat, _consumer_heartbeat_error, request, client)
+
+    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsAnswer]:
+        return self.write(request.group_id, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client)
+
+    # ---- offsets
+
+    def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
+        """The empty group id is a group like others here and below, as very old consumers used it."""
+
+        def on_error(error: KafkaError) -> OffsetCommitResponse:
+            return commit_error(request, error.code)
+
+        return self.write(request.group_id, offsets.commit, on_error, request, api_version)
+
+    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
+        """Commit offsets in a transaction. The caller has verified that the transaction includes the group's partition (KIP-890)."""
+        return self.write(
+            request.group_id,
+            offsets.commit_transactional,
+            lambda error: txn_commit_error(request, error.code),
+            request,
+        )
+
+    def fetch_offsets(self, request: OffsetFetchRequestGroup, require_stable: bool) -> Answer[OffsetFetchResponseGroup]:
+        def on_error(error: KafkaError) -> OffsetFetchResponseGroup:
+            code = FETCH_ERRORS.get(error.code, error.code)
+            return OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
+
+        return self._read(request.group_id, offsets.fetch, on_error, request, require_stable)
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
+        if not request.group_id:
+            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return self.write(
+            request.group_id, offsets.delete, lambda error: OffsetDeleteResponse(error_code=error.code), request
+        )
+
+    # ---- many groups at once
+
+    def describe(self, group_ids: Sequence[str], error_since: bool) -> Answer[list[DescribedGroup]]:
+        def ask(partition: int, part: list[str]) -> Answer[list[DescribedGroup]]:
+            def on_error(error: KafkaError) -> list[DescribedGroup]:
+                return [DescribedGroup(group_id=group_id, error_code=error.code) for group_id in part]
+
+            return self.runtime.read(partition, describe.describe, on_error, part, error_since)
+
+        return self.by_partition(group_ids, ask)
+
+    def describe_consumer_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedConsumerGroup]]:
+        return self.describe_modern(group_ids, consumer_describe.describe, DescribedConsumerGroup)
+
+    def describe_streams_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedStreamsGroup]]:
+        return self.describe_modern(group_ids, streams_describe.describe, DescribedStreamsGroup)
+
+    def describe_modern(
+        self,
+        group_ids: Sequence[str],
+        look: Callable[[GroupMetadataManager, Sequence[str]], builtins.list[T]],
+        failed: Callable[[int, str | None, str], T],
+    ) -> Answer[builtins.list[T]]:
+        """Describe groups of a kind that has an API of its own. `failed` is given error code, message and group id."""
+
+        def ask(partition: int, part: builtins.list[str]) -> Answer[builtins.list[T]]:
+            def on_error(error: KafkaError) -> builtins.list[T]:
+                return [failed(error.code, error.own_words, group_id) for group_id in part]
+
+            return self.runtime.read(partition, look, on_error, part)
+
+        invalid = [failed(ErrorCode.INVALID_GROUP_ID, None, group_id) for group_id in group_ids if not group_id]
+        described = self.by_partition([group_id for group_id in group_ids if group_id], ask)
+        return then(described, lambda groups: invalid + groups)
+
+    def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
+        """List the groups of all shards of this broker in turns of the loop; case is ignored.
+
+        While one is loading there is no answer to give (KIP-518).
+        """
+        of_types = frozenset(kind.lower() for kind in types)
+        in_states = frozenset(state.strip().lower() for state in states)
+        return Listing(
+            self.runtime,
+            lambda shard: describe.groups_of(shard, of_types),
+            lambda group: describe.listed(group, in_states),
+        ).answer()
+
+
+def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """Return a response with the same error for every partition."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [TxnOffsetCommitResponsePartition(partition.partition_index, error) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """Return a response with the same error for every partition."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [OffsetCommitResponsePartition(partition.partition_index, error) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _join_error(error: KafkaError) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error.code)
+
+
+def _sync_error(error: KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code)
+
+
+def _heartbeat_error(error: KafkaError) -> HeartbeatResponse:
+    """While the group is loading nothing is known against its members."""
+    if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return HeartbeatResponse()
+    return HeartbeatResponse(error_code=error.code)
+
+
+def _leave_error(error: KafkaError) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error.code)
+
+
+def _consumer_heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
+
+
+def _streams_heartbeat_error(error: KafkaError) -> StreamsAnswer:
+    return StreamsAnswer(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words))

@@ -1,0 +1,216 @@
+"""ShareGroupHeartbeat: a member joins, changes its subscription, takes its assignment, or keeps its session (KIP-932).
+
+A heartbeat is up to four decisions, each appended and replayed before the next: the member's metadata and the group's epoch; the
+target of that epoch; the member's step to it; share partitions that have no state yet. Each leaves a state that the next heartbeat
+can go on from. Most heartbeats decide nothing and only begin the session again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
+from ottla.broker.groups import member_sessions, target
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.modern.assignment import Assignment, structs_of
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.broker.groups.modern.topics import check_subscription, topic_ids
+from ottla.broker.groups.modern_heartbeat import bump_epoch, check, check_ids, check_size, fenced
+from ottla.broker.groups.share import initialize
+from ottla.broker.groups.share.share_group import ShareGroup, new_share_group
+from ottla.broker.groups.share.share_member import EMPTY_METADATA, CurrentAssignment
+from ottla.broker.groups.share.share_records import RECORDS, current_record
+from ottla.broker.groups.share.share_target import Input, new_target
+from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
+from ottla.protocol.messages import share_group_heartbeat as messages
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+log = logging.getLogger(__name__)
+
+Decision: TypeAlias = Outcome[ShareGroupHeartbeatResponse]
+#: Called with the group, its epoch and the partitions whose state is to be initialized, once that is in the log.
+Initialize: TypeAlias = Callable[[str, int, Assignment], None]
+
+
+def heartbeat(
+    shard: GroupMetadataManager, now_ms: int, request: ShareGroupHeartbeatRequest, client: Client, on_begun: Initialize
+) -> Decision:
+    _validate(request)
+    if request.member_epoch == LEAVING_EPOCH:
+        return _leave(shard, request)
+    is_joining = request.member_epoch == JOINING_EPOCH
+    if is_joining:
+        group = shard.group_or_new(ShareGroup, request.group_id, new_share_group)
+    else:
+        group = shard.group(ShareGroup, request.group_id, "Share group")
+    check_size(group, request.member_id, shard.config.share_group_max_size)
+    member = group.members.get(request.member_id) if is_joining else group.member(request.member_id)
+    if member is not None and not is_joining:
+        _validate_epoch(member.current, request.member_epoch)
+    return _subscribe(shard, now_ms, request, client, group, on_begun)
+
+
+def _validate(request: ShareGroupHeartbeatRequest) -> None:
+    check_ids(request)
+    if request.member_epoch == JOINING_EPOCH:
+        check(request.subscribed_topic_names, "SubscribedTopicNames must be set in first request.")
+    elif request.member_epoch < LEAVING_EPOCH:
+        check(False, "MemberEpoch is invalid.")
+    check_subscription(request.group_id, len(request.subscribed_topic_names or ()))
+
+
+def _validate_epoch(current: CurrentAssignment, epoch: int) -> None:
+    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    if epoch in (current.epoch, current.previous_epoch):
+        return
+    is_old = epoch < current.epoch
+    also = f", and it does not match the previous member epoch ({current.previous_epoch})" if is_old else ""
+    raise fenced(GroupType.SHARE, epoch, current.epoch, also)
+
+
+def _leave(shard: GroupMetadataManager, request: ShareGroupHeartbeatRequest) -> Decision:
+    group = shard.group(ShareGroup, request.group_id)
+    member = group.member(request.member_id)
+    log.info("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
+    response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_EPOCH)
+    return member_sessions.removal(shard, group, [member.member_id], response)
+
+
+# ---- 1: what the member wants
+
+
+def _subscribe(
+    shard: GroupMetadataManager,
+    now_ms: int,
+    request: ShareGroupHeartbeatRequest,
+    client: Client,
+    group: ShareGroup,
+    on_begun: Initialize,
+) -> Decision:
+    """The member's new subscription; `group` is not the shard's yet if this is its first member."""
+    member = group.members.get(request.member_id)
+    before = EMPTY_METADATA if member is None else member.metadata
+    names = request.subscribed_topic_names
+    metadata = ShareGroupMemberMetadataValue(
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        subscribed_topic_names=before.subscribed_topic_names if names is None else sorted(set(names)),
+    )
+    records: list[CoordinatorRecord] = []
+    if member is None:
+        log.info("[GroupId %s] Member %s joins the share group.", group.group_id, request.member_id)
+    if member is None or metadata != before:
+        records.append(RECORDS.member_record(group.group_id, request.member_id, metadata))
+    topics, initialized = shard.cluster.topics(), group.state_partitions.initialized
+    is_changed = member is None or metadata.subscribed_topic_names != before.subscribed_topic_names
+    if is_changed or group.seen_topics is not topics or group.seen_initialized is not initialized:
+        subscribed = group.subscribed_topics({request.member_id: metadata.subscribed_topic_names})
+        new_hash = shard.cluster.hashes.of_group(topics, subscribed)
+        if is_changed or new_hash != group.metadata_hash or _is_pending(group, topics, subscribed):
+            records.append(bump_epoch(shard, group, group.next_epoch(new_hash)))
+    held_before = None if member is None else member.current.assigned
+
+    def subscribed_now() -> Decision:
+        known = shard.group(ShareGroup, group.group_id)
+        known.seen_topics, known.seen_initialized = topics, known.state_partitions.initialized
+        return _assign(shard, now_ms, known, lambda: _step(shard, now_ms, request, known, held_before, on_begun))
+
+    return Outcome(records, then=subscribed_now)
+
+
+def _is_pending(group: ShareGroup, topics: TopicsImage, subscribed: set[str]) -> bool:
+    """Whether share partitions were initialized since the target was made."""
+    if group.epoch != group.assignment_epoch:
+        return False
+    assigned = group.assigned_topics()
+    ids = topic_ids(topics, subscribed)
+    return any(
+        not partitions <= assigned.get(topic_id, set())
+        for topic_id, partitions in group.state_partitions.initialized.items()
+        if topic_id in ids
+    )
+
+
+# ---- 2: the target
+
+
+def _assign(shard: GroupMetadataManager, now_ms: int, group: ShareGroup, go_on: Callable[[], Decision]) -> Decision:
+    def plan() -> target.Plan:
+        metadata = {member.member_id: member.metadata for member in group.members.values()}
+        initialized = group.state_partitions.initialized
+        work = sum(len(each.subscribed_topic_names) for each in metadata.values()) + sum(map(len, initialized.values()))
+        given = Input(group.group_id, group.epoch, metadata, group.targets.copy(), initialized, shard.cluster.topics())
+        return target.Plan(work, partial(new_target, given, now_ms))
+
+    return target.assign_if_due(shard, now_ms, group, plan, go_on)
+
+
+# ---- 3: the member's step
+
+
+def _step(
+    shard: GroupMetadataManager,
+    now_ms: int,
+    request: ShareGroupHeartbeatRequest,
+    group: ShareGroup,
+    held_before: Assignment | None,
+    on_begun: Initialize,
+) -> Decision:
+    member = group.members[request.member_id]
+    aim, epoch = group.target(member.member_id), group.assignment_epoch
+    records = []
+    if member.current.epoch != epoch or member.current.assigned != aim:
+        records.append(current_record(group.group_id, member, epoch, aim))
+
+    def stepped() -> Decision:
+        member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one)
+        response = ShareGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.current.epoch,
+            heartbeat_interval_ms=shard.cluster.settings_of(group).heartbeat_interval_ms,
+        )
+        is_full = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
+        if is_full or member.current.assigned != held_before:
+            response.assignment = messages.Assignment(structs_of(member.current.assigned, messages.TopicPartitions))
+        return _initialize(shard, now_ms, group, response, on_begun)
+
+    return Outcome(records, then=stepped)
+
+
+# ---- 4: share partitions without state
+
+
+def _initialize(
+    shard: GroupMetadataManager,
+    now_ms: int,
+    group: ShareGroup,
+    response: ShareGroupHeartbeatResponse,
+    on_begun: Initialize,
+) -> Decision:
+    """Members get partitions with a later heartbeat, when they are initialized."""
+    topics, epoch = shard.cluster.topics(), group.epoch
+    if group.complete_for == (topics, epoch):
+        return Outcome(response=response)
+    partitions = initialize.to_initialize(group, topics, now_ms, shard.config.share_initialize_retry_interval_ms)
+    if not partitions:
+        if not group.state_partitions.initializing:
+            group.complete_for = topics, epoch
+        return Outcome(response=response)
+
+    def begun() -> Decision:
+        initialize.remember(group, partitions, now_ms)
+        return Outcome()
+
+    return Outcome(
+        [initialize.begun(group, topics, partitions)],
+        response,
+        then=begun,
+        committed=lambda: on_begun(group.group_id, epoch, partitions),
+        rejected=lambda error: Outcome(response=response),
+    )

@@ -1,0 +1,332 @@
+"""StreamsGroupHeartbeat: a member joins with its topology, takes a step towards its target, or keeps its session.
+
+A heartbeat is up to three decisions, each appended and replayed before the next: the member's metadata, the topology and the
+group's epoch; the target of that epoch; the member's next step. Each leaves a state that the next heartbeat can go on from.
+Everything that is wrong with a request is found before the first of them. Most heartbeats decide nothing and only begin the
+session again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.groups import member_sessions, target
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.group import GroupType
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
+from ottla.broker.groups.modern_heartbeat import bump_epoch, check_size, fenced
+from ottla.broker.groups.streams import answer
+from ottla.broker.groups.streams.answer import Before, StreamsAnswer
+from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
+from ottla.broker.groups.streams.streams_group import StreamsGroup
+from ottla.broker.groups.streams.streams_member import NEW_METADATA, CurrentAssignment
+from ottla.broker.groups.streams.streams_reconcile import reconciled
+from ottla.broker.groups.streams.streams_records import RECORDS, current_record, group_record, topology_record
+from ottla.broker.groups.streams.streams_request import validate
+from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
+from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
+from ottla.broker.groups.streams.topology import Topology, recorded
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.internal_topics.streams_group_records import Endpoint, KeyValue, StreamsGroupMemberMetadataValue
+from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+log = logging.getLogger(__name__)
+
+Decision: TypeAlias = Outcome[StreamsAnswer]
+T = TypeVar("T")
+
+
+def heartbeat(
+    shard: GroupMetadataManager, now_ms: int, request: StreamsGroupHeartbeatRequest, client: Client
+) -> Decision:
+    validate(request)
+    if request.member_epoch < JOINING_EPOCH:
+        return _leave(shard, request)
+    records: list[CoordinatorRecord] = []
+    group = shard.find(StreamsGroup, request.group_id)
+    if group is None:
+        records = _place_for_a_group(shard, request)
+        group = StreamsGroup(request.group_id)
+    if request.member_epoch == JOINING_EPOCH:
+        check_size(group, request.member_id, shard.config.streams_group_max_size)
+    else:
+        _validate_epoch(group.member(request.member_id).current, request)
+    return _update(shard, now_ms, request, client, group, records)
+
+
+def _place_for_a_group(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> list[CoordinatorRecord]:
+    """A classic group without members gives its place up, and its offsets stay; any other group keeps it."""
+    group_id = request.group_id
+    if request.member_epoch != JOINING_EPOCH:
+        shard.group(StreamsGroup, group_id, "Streams group")
+    classic = shard.find(ClassicGroup, group_id)
+    if classic is not None and classic.is_empty:
+        return [*classic.tombstones()]
+    shard.check_place_for(StreamsGroup, group_id)
+    return []
+
+
+def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRequest) -> None:
+    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    epoch = request.member_epoch
+    if epoch == current.epoch:
+        return
+    owned = _owned(request)
+    is_repeated = epoch == current.previous_epoch and owned is not None and _is_within(owned, current.assigned)
+    if epoch > current.epoch or not is_repeated:
+        raise fenced(GroupType.STREAMS, epoch, current.epoch)
+
+
+def _owned(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    return None if any(each is None for each in tasks) else Tasks(*(task_set(each or ()) for each in tasks))
+
+
+def _is_within(owned: Tasks, assigned: Holdings) -> bool:
+    return all(is_subset(some, others) for some, others in zip(owned, assigned.tasks, strict=True))
+
+
+def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> Decision:
+    """The tasks of a member that leaves go to others with the group's next epoch."""
+    group_id, member_id = request.group_id, request.member_id
+    group = shard.group(StreamsGroup, group_id)
+    if request.shutdown_application and group.members:
+        # Also of a member whose session has ended meanwhile. A group without members has no application to shut down.
+        group.request_shutdown(member_id)
+    group.member(member_id)
+    log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
+
+    response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
+    return member_sessions.removal(shard, group, [member_id], StreamsAnswer(response))
+
+
+# ---- 1: the member, the topology, and the group's epoch
+
+
+def _update(
+    shard: GroupMetadataManager,
+    now_ms: int,
+    request: StreamsGroupHeartbeatRequest,
+    client: Client,
+    group: StreamsGroup,
+    records: list[CoordinatorRecord],
+) -> Decision:
+    """The member's new subscription; `group` is not the shard's yet if this is its first member."""
+    group_id, member_id = request.group_id, request.member_id
+    member = group.members.get(member_id)
+    metadata = _updated(NEW_METADATA if member is None else member.metadata, request, client)
+    is_new_epoch = member is None or metadata != member.metadata
+    if is_new_epoch:
+        records.append(RECORDS.member_record(group_id, member_id, metadata))
+    topology = _topology(group, request, records)
+    topics = shard.cluster.topics()
+    hash_, configured_topology = group.metadata_hash, group.configured
+    if group.topology is None or configured_topology is None or group.seen_topics is not topics:
+        hash_ = shard.cluster.hashes.of_group(topics, topology.required_topics)
+        if group.topology is None or configured_topology is None or hash_ != group.metadata_hash:
+            configured_topology = configured(topology, topics)
+            is_new_epoch = is_new_epoch or hash_ != group.metadata_hash
+    assert configured_topology is not None
+    _check_tasks(configured_topology, request)
+    validated_epoch = topology.epoch if configured_topology.is_ready else -1
+    configs = {STANDBY_REPLICAS: str(shard.cluster.settings_of(group).standby_replicas)}
+    if is_new_epoch or validated_epoch != group.validated_topology_epoch or configs != group.assignment_configs:
+        next_epoch = group_record(group_id, group.epoch + 1, hash_, validated_epoch, configs)
+        records.append(bump_epoch(shard, group, next_epoch))
+    statuses = []
+    if group.topology is not None and metadata.topology_epoch < group.topology.epoch:
+        text = f"The member's topology epoch {metadata.topology_epoch} is behind the group's topology epoch {topology.epoch}."
+        statuses.append(Status(StatusCode.STALE_TOPOLOGY, text))
+    before = Before(
+        is_new_group=shard.find(StreamsGroup, group_id) is None,
+        assigned=Holdings() if member is None else member.current.assigned,
+    )
+    is_first = not group.members
+
+    def updated() -> Decision:
+        known = shard.group(StreamsGroup, group_id)
+        known.configured, known.seen_topics = configured_topology, topics
+        if is_first:
+            _delay_first_assignment(shard, known)
+        if request.shutdown_application:
+            known.request_shutdown(member_id)
+        return _assign(shard, now_ms, request, known, before, statuses)
+
+    return Outcome(records, then=updated)
+
+
+def _updated(
+    before: StreamsGroupMemberMetadataValue, request: StreamsGroupHeartbeatRequest, client: Client
+) -> StreamsGroupMemberMetadataValue:
+    """What the request leaves out stays as it was."""
+    endpoint, tags, topology = request.user_endpoint, request.client_tags, request.topology
+    if tags is not None and len({tag.key for tag in tags}) < len(tags):
+        # Kafka fails with an unexpected exception of its own (4.3.1).
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    timeout_ms = request.rebalance_timeout_ms
+    return StreamsGroupMemberMetadataValue(
+        instance_id=None,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        topology_epoch=before.topology_epoch if topology is None else topology.epoch,
+        process_id=before.process_id if request.process_id is None else request.process_id,
+        user_endpoint=before.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        client_tags=before.client_tags
+        if tags is None
+        else [KeyValue(tag.key, tag.value) for tag in sorted(tags, key=lambda tag: tag.key)],
+    )
+
+
+def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, records: list[CoordinatorRecord]) -> Topology:
+    """The group's topology: the first member's, which later ones have to have too, or be behind."""
+    if request.topology is None:
+        if group.topology is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, "The topology is null and the group topology is also null."
+            )
+        return group.topology
+    value = recorded(request.topology)
+    if group.topology is None:
+        records.append(topology_record(group.group_id, value))
+        log.info(
+            "[GroupId %s] Member %s initialized the topology with epoch %d",
+            group.group_id,
+            request.member_id,
+            value.epoch,
+        )
+        return Topology(value)
+    if group.topology.epoch <= value.epoch and not group.topology.has_same_content(value):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    return group.topology
+
+
+def _check_tasks(topology: ConfiguredTopology, request: StreamsGroupHeartbeatRequest) -> None:
+    """The member's tasks have to be in the topology, once it is ready."""
+    if not topology.is_ready:
+        return
+    owned: list[TaskIds] = [
+        *(request.active_tasks or ()),
+        *(request.standby_tasks or ()),
+        *(request.warmup_tasks or ()),
+    ]
+    for task in owned:
+        subtopology = (topology.subtopologies or {}).get(task.subtopology_id)
+        if subtopology is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Subtopology {task.subtopology_id} does not exist in the topology."
+            )
+        for partition in task.partitions:
+            if not 0 <= partition < subtopology.tasks:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Task {partition} for subtopology {task.subtopology_id} is invalid. Number of tasks for this"
+                    f" subtopology: {subtopology.tasks}",
+                )
+
+
+# ---- 2: the target
+
+
+def _delay_key(group_id: str) -> tuple[str, str]:
+    return "streams-initial-rebalance", group_id
+
+
+def _delay_first_assignment(shard: GroupMetadataManager, group: StreamsGroup) -> None:
+    """The first member of a group waits before its first assignment, because applications start many threads, and so members, at once."""
+    delay_ms = shard.cluster.settings_of(group).initial_rebalance_delay_ms
+    key = _delay_key(group.group_id)
+    if delay_ms > 0 and key not in shard.timers:
+        shard.timers.schedule(key, delay_ms, partial(_assign_unasked, shard, group.group_id))
+
+
+def _assign_unasked(shard: GroupMetadataManager, group_id: str) -> Unasked:
+    group, now_ms = shard.find(StreamsGroup, group_id), shard.wall_ms()
+    is_wanted = group is not None and group.members and group.configured is not None
+    if group is None or not is_wanted or _is_too_early(shard, now_ms, group):
+        return Outcome()
+    return _assign_now(shard, now_ms, group, Outcome) if group.epoch > group.assignment_epoch else Outcome()
+
+
+def _assign_now(
+    shard: GroupMetadataManager, now_ms: int, group: StreamsGroup, go_on: Callable[[], Outcome[T]]
+) -> Outcome[T]:
+    def plan() -> target.Plan:
+        given = input_of(group)
+        return target.Plan(work_of(given), partial(new_target, given, now_ms))
+
+    return target.assign(shard, group, plan, go_on)
+
+
+def _is_too_early(shard: GroupMetadataManager, now_ms: int, group: StreamsGroup) -> bool:
+    """Many members may join at once (KIP-1263); a group without a former target need not wait."""
+    return bool(group.assignment_timestamp_ms) and target.is_in_interval(shard, now_ms, group)
+
+
+def _assign(
+    shard: GroupMetadataManager,
+    now_ms: int,
+    request: StreamsGroupHeartbeatRequest,
+    group: StreamsGroup,
+    before: Before,
+    statuses: list[Status],
+) -> Decision:
+    is_waiting = _delay_key(group.group_id) in shard.timers
+    step = partial(_step, shard, request, group, before, statuses, is_waiting)
+    why_not = "initial rebalance delay" if is_waiting else None
+    if not is_waiting and group.epoch > group.assignment_epoch:
+        if not _is_too_early(shard, now_ms, group):
+            return _assign_now(shard, now_ms, group, step)
+        why_not = "assignment interval"
+    if why_not is not None:
+        text = f"Assignment delayed due to the configured {why_not}."
+        statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, text))
+    return step()
+
+
+# ---- 3: the member's next step
+
+
+def _step(
+    shard: GroupMetadataManager,
+    request: StreamsGroupHeartbeatRequest,
+    group: StreamsGroup,
+    before: Before,
+    statuses: list[Status],
+    is_waiting: bool,
+) -> Decision:
+    """While a group waits for its first assignment, a former one does not count."""
+    member = group.members[request.member_id]
+    process_id = member.metadata.process_id
+    current = reconciled(
+        member.current,
+        group.assignment_epoch,
+        Tasks() if is_waiting else group.target(member.member_id),
+        partial(group.is_free_active, process_id),
+        partial(group.is_free_copy, process_id),
+        _owned(request),
+    )
+    has_moved = current is not member.current
+    records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
+
+    def stepped() -> Decision:
+        member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one, has_moved=has_moved)
+        answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
+        settings = shard.cluster.settings_of(group)
+        answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
+            settings.heartbeat_interval_ms, is_waiting=member.current.is_waiting(group.epoch)
+        )
+        return Outcome(response=answered)
+
+    return Outcome(records, then=stepped)

@@ -1,0 +1,178 @@
+"""When the target of a consumer, share or streams group is computed: a small one at once, a large one on a worker thread.
+
+The records of the members come first, in as many batches as they need, and the record of the assignment epoch last: until it is
+there no target counts as new, so that a coordinator that ends in between leaves nothing but targets to be computed again. A
+large one is written in several turns of the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.coordinator.sweep import NEXT_TURN_MS
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.modern.modern_group import AnyModernGroup
+from ottla.broker.groups.modern.offload import Compute
+from ottla.protocol.errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+#: Names in subscriptions and partitions, or tasks. 10,000 take 2 to 15 ms.
+WORK_ON_LOOP_MAX = 10_000
+#: Partitions, and topics or subtopologies, of targets that are written in one turn, at about 3 us each.
+WRITTEN_PER_TURN = 4_000
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+class TargetInput(Protocol):
+    """What a new target of `epoch` is computed from: nothing of it changes, so that a worker may read it."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def targets(self) -> Mapping[str, Any]: ...
+
+
+class Plan(NamedTuple):
+    """A target to be computed: how much work it is, and the computation, which reads nothing that changes."""
+
+    work: int
+    compute: Compute
+
+
+def assign(
+    shard: GroupMetadataManager,
+    group: AnyModernGroup,
+    plan: Callable[[], Plan],
+    go_on: Callable[[], Outcome[T]],
+) -> Outcome[T]:
+    """A large target is not there yet when this goes on: a later heartbeat finds it.
+
+    The first one of a share or streams group is: its member would have epoch 0 until then, which means that it has not joined.
+    """
+    if group.is_assigning:
+        return go_on()
+    work, compute = plan()
+    if work <= WORK_ON_LOOP_MAX or group.assignment_epoch <= 0:
+        return Outcome(compute(), then=go_on, atomic=False)
+    group.is_assigning = True
+    instances = {member_id: instance_id for instance_id, member_id in group.static_members.items()}
+    writing = _Writing(shard, group, group.epoch, instances)
+
+    def found(records: Sequence[CoordinatorRecord] | None) -> None:
+        writing.go_on_with(iter(records or ()), 0)
+
+    shard.cluster.compute(compute, found)
+    return go_on()
+
+
+def assign_if_due(
+    shard: GroupMetadataManager,
+    now_ms: int,
+    group: AnyModernGroup,
+    plan: Callable[[], Plan],
+    go_on: Callable[[], Outcome[T]],
+) -> Outcome[T]:
+    """Not more often than the assignment interval: many members may join at once (KIP-1263). A first member need not wait."""
+    is_too_early = is_in_interval(shard, now_ms, group) and len(group.members) > 1
+    if group.epoch == group.assignment_epoch or is_too_early:
+        return go_on()
+    return assign(shard, group, plan, go_on)
+
+
+def is_in_interval(shard: GroupMetadataManager, now_ms: int, group: AnyModernGroup) -> bool:
+    """Whether the last target is younger than the assignment interval.
+
+    A target from the future is no reason to wait: the clock of the coordinator that computed it was ahead.
+    """
+    return 0 <= now_ms - group.assignment_timestamp_ms < shard.cluster.settings_of(group).assignment_interval_ms
+
+
+def changed_targets(
+    group: TargetInput, targets: Mapping[str, K], record: Callable[[str, str, K], CoordinatorRecord], assignor: str
+) -> list[CoordinatorRecord]:
+    """The records of members whose target is another one than before; that of the assignment epoch follows them."""
+    records = [
+        record(group.group_id, member_id, target)
+        for member_id, target in targets.items()
+        if group.targets.get(member_id) != target
+    ]
+    log.info(
+        "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor: %d members changed",
+        group.group_id,
+        group.epoch,
+        assignor,
+        len(records),
+    )
+    return records
+
+
+class _Writing(NamedTuple):
+    """A large target on its way into the log. It counts for the epoch that it was computed for."""
+
+    shard: GroupMetadataManager
+    group: AnyModernGroup
+    epoch: int
+    #: The instance ids of static members when it was computed.
+    instances: Mapping[str, str]
+
+    def go_on_with(self, records: Iterator[CoordinatorRecord], delay_ms: int) -> None:
+        self.shard.timers.schedule(("target", self.group.group_id), delay_ms, partial(self._write_some, records))
+
+    def _write_some(self, records: Iterator[CoordinatorRecord]) -> Unasked:
+        """Members that came since the computation get their partitions with the next target."""
+        group = self.group
+        if self.shard.groups.get(group.group_id) is not group or group.assignment_epoch >= self.epoch:
+            group.is_assigning = False
+            return Outcome()
+        some: list[CoordinatorRecord] = []
+        size = 0
+        for key, value in records:
+            written = self._of_present_member(key)
+            if written is not None:
+                some.append((written, value))
+                size += _size(value)
+            if size >= WRITTEN_PER_TURN:
+                return Outcome(some, then=lambda: self._written(records), rejected=self._rejected, atomic=False)
+        group.is_assigning = False
+        return Outcome(some, rejected=self._rejected, atomic=False)
+
+    def _written(self, rest: Iterator[CoordinatorRecord]) -> Unasked:
+        self.go_on_with(rest, NEXT_TURN_MS)
+        return Outcome()
+
+    def _of_present_member(self, key: Any) -> Any:
+        """The key for the member, or for the one that has taken a static member's place with its target; None if it has left.
+
+        The partitions of a member that has left are in no target until the next one, which its leaving has made due.
+        """
+        member_id = getattr(key, "member_id", None)
+        if member_id is None or member_id in self.group.members:
+            return key
+        successor = self.group.static_members.get(self.instances.get(member_id, ""))
+        return None if successor is None else type(key)(key.group_id, successor)
+
+    def _rejected(self, error: KafkaError) -> Unasked:
+        """Nothing counts without the epoch's record: a later heartbeat has the target computed again."""
+        group = self.group
+        group.is_assigning = False
+        if group.rejected_epoch != self.epoch:
+            log.warning(
+                "[GroupId %s] The target of epoch %d could not be written: %s", group.group_id, self.epoch, error
+            )
+        group.rejected_epoch = self.epoch
+        return Outcome()
+
+
+def _size(value: Any) -> int:
+    """How many partitions, and topics or subtopologies, a member's target has; the epoch's record has none."""
+    kinds = (getattr(value, name, ()) for name in ("topic_partitions", "active_tasks", "standby_tasks", "warmup_tasks"))
+    return 1 + sum(1 + len(each.partitions) for kind in kinds for each in kind)
