@@ -67,7 +67,7 @@ class Sink(asyncio.Transport):
     def _nothing(self, *args: object, **options: object) -> None:
         """What else a transport can do."""
 
-    set_write_buffer_limits = writelines = pause_reading = resume_reading = close = abort = _nothing
+    set_write_buffer_limits = writelines = pause_reading = resume_reading = close = abort = can_write_eof = _nothing
 
 
 async def until(is_so: Callable[[], bool]) -> None:
