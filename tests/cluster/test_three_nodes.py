@@ -66,6 +66,30 @@ def test_no_step_of_a_transaction_waits_for_a_fetch_to_time_out() -> None:
         assert time.monotonic() - began < 60, "one wait in each transaction would be 200 s"
 
 
+def test_batches_in_flight_keep_their_order_while_the_first_is_verified_and_its_files_are_made(
+    cluster: Cluster,
+) -> None:
+    """The first append to a partition needs a worker, also behind the coordinator's response: the second one overtook it."""
+    for number in range(6):
+        topic = f"new-{number}"
+        create(cluster, topic)
+        assert acknowledged_in_a_transaction(cluster, topic, batches=6) == list(range(6))
+
+
+def acknowledged_in_a_transaction(cluster: Cluster, topic: str, batches: int) -> list[int | str]:
+    """The offsets of batches of one record, all of which are in flight at the same time, or their errors."""
+    acknowledged: list[int | str] = []
+    settings = {"transactional.id": topic, "batch.num.messages": 1, "linger.ms": 0, "log_level": 0}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for _ in range(batches):
+        producer.produce(topic, b"x", on_delivery=lambda e, m: acknowledged.append(str(e) if e else m.offset()))
+    producer.flush(20)
+    producer.commit_transaction(20)
+    return acknowledged
+
+
 class Writer:
     """An idempotent producer that remembers when each record was acknowledged."""
 

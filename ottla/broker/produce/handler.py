@@ -147,14 +147,20 @@ def _append_admitted(
         return _append(broker, request, context, admission.rejections(verdicts), prepared)
     verdicts.kept_bytes = keep_records(request)
     asked_ms = broker.world.clock.mono_ms()
+    # The append may need a worker, which makes the files of a new partition. The producer's next request must not overtake it meanwhile,
+    # so the connection is paused from here on, and such work pauses it again before this pause ends.
+    pause = context.connection.pause()
 
     def admitted(known: Verdicts) -> ProduceAnswer:
-        if verdicts.cancelled:
-            return None
-        request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-        answer = _append(broker, request, context, admission.rejections(known), prepared)
-        drop_records(request)
-        return answer
+        try:
+            if verdicts.cancelled:
+                return None
+            request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
+            answer = _append(broker, request, context, admission.rejections(known), prepared)
+            drop_records(request)
+            return answer
+        finally:
+            pause.end()
 
     return verdicts.then(admitted)
 

@@ -121,7 +121,8 @@ class ProduceHarness:
             topic_data=[TopicProduceData(name="t", partition_data=data)],
         )
         self.requests.append(request)
-        context = SimpleNamespace(api_version=BEFORE_VERSION_2, client_id="c", connection=None)
+        connection = SimpleNamespace(pause=lambda: SimpleNamespace(end=lambda: None))
+        context = SimpleNamespace(api_version=BEFORE_VERSION_2, client_id="c", connection=connection)
         return produce.handle(cast(BrokerComponents, self.broker), request, cast(RequestContext, context))
 
     def end(self, index: int, *, committed: bool) -> None:
