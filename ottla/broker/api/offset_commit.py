@@ -10,6 +10,9 @@ Errors:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ottla.broker.api._committed_topics import merged, take_out_unknown
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import (
@@ -28,52 +31,15 @@ TOPIC_IDS_SINCE = 10
 def handle(
     broker: BrokerComponents, request: OffsetCommitRequest, context: RequestContext
 ) -> Answer[OffsetCommitResponse]:
-    unknown = _take_out_unknown(broker, request, context.api_version >= TOPIC_IDS_SINCE)
+    unknown = take_out_unknown(broker, request, _failed, by_id=context.api_version >= TOPIC_IDS_SINCE)
     if unknown and not request.topics:
         return OffsetCommitResponse(topics=unknown)
     answer = broker.groups.commit_offsets(request, context.api_version)
     if unknown:
-        answer = then(answer, lambda response: _merge(unknown, response))
+        answer = then(answer, lambda response: OffsetCommitResponse(topics=merged(unknown, response.topics)))
     return answer
 
 
-def _take_out_unknown(
-    broker: BrokerComponents, request: OffsetCommitRequest, by_id: bool
-) -> list[OffsetCommitResponseTopic]:
-    """Remove unknown topics and partitions from the request and return their responses; the others get name and id."""
-    topics = broker.metadata.image.topics
-    unknown: list[OffsetCommitResponseTopic] = []
-    kept: list[OffsetCommitRequestTopic] = []
-    for topic in request.topics:
-        image = topics.by_id(topic.topic_id) if by_id else topics.by_name(topic.name)
-        if image is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            unknown.append(_failed(topic, [p.partition_index for p in topic.partitions], error))
-            continue
-        topic.name, topic.topic_id = image.name, image.id
-        existing = image.partitions
-        missing = [p.partition_index for p in topic.partitions if p.partition_index not in existing]
-        if missing:
-            unknown.append(_failed(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            topic.partitions = [p for p in topic.partitions if p.partition_index in existing]
-            if not topic.partitions:
-                continue
-        kept.append(topic)
-    if unknown:
-        request.topics = kept
-    return unknown
-
-
-def _failed(topic: OffsetCommitRequestTopic, partitions: list[int], error: ErrorCode) -> OffsetCommitResponseTopic:
+def _failed(topic: OffsetCommitRequestTopic, partitions: Sequence[int], error: ErrorCode) -> OffsetCommitResponseTopic:
     answers = [OffsetCommitResponsePartition(partition, error) for partition in partitions]
     return OffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
-
-
-def _merge(unknown: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
-    """One entry per topic, as clients look for it."""
-    by_topic = {(topic.name, topic.topic_id): topic for topic in unknown}
-    for topic in response.topics:
-        known = by_topic.setdefault((topic.name, topic.topic_id), topic)
-        if known is not topic:
-            known.partitions.extend(topic.partitions)
-    return OffsetCommitResponse(topics=list(by_topic.values()))

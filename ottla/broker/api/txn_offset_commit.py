@@ -13,6 +13,9 @@ Errors:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ottla.broker.api._committed_topics import merged, take_out_unknown
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.group_coordinator_service import TOPIC as GROUP_METADATA_TOPIC
 from ottla.broker.groups.group_coordinator_service import txn_commit_error
@@ -41,7 +44,8 @@ def handle(
     broker: BrokerComponents, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> Answer[TxnOffsetCommitResponse]:
     version = context.api_version
-    unknown = _take_out_unknown(broker, request, version >= TOPIC_IDS_SINCE)
+    unknown = take_out_unknown(broker, request, _failed, by_id=version >= TOPIC_IDS_SINCE)
+    request.topics = [topic for topic in request.topics if topic.partitions]
     if unknown and not request.topics:
         return TxnOffsetCommitResponse(topics=unknown)
     return then(_commit(broker, request, version), lambda answer: _shaped(answer, unknown, version))
@@ -79,32 +83,8 @@ def _operation(version: int) -> Operation:
     return Operation.ABORTABLE if version >= ABORTABLE_SINCE else Operation.EXPECTED
 
 
-def _take_out_unknown(
-    broker: BrokerComponents, request: TxnOffsetCommitRequest, by_id: bool
-) -> list[TxnOffsetCommitResponseTopic]:
-    """Remove unknown topics and partitions from the request and return their responses; the others get name and id."""
-    topics = broker.metadata.image.topics
-    unknown: list[TxnOffsetCommitResponseTopic] = []
-    kept: list[TxnOffsetCommitRequestTopic] = []
-    for topic in request.topics:
-        image = topics.by_id(topic.topic_id) if by_id else topics.by_name(topic.name)
-        if image is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            unknown.append(_failed(topic, [p.partition_index for p in topic.partitions], error))
-            continue
-        topic.name, topic.topic_id = image.name, image.id
-        missing = [p.partition_index for p in topic.partitions if p.partition_index not in image.partitions]
-        if missing:
-            unknown.append(_failed(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            topic.partitions = [p for p in topic.partitions if p.partition_index in image.partitions]
-        if topic.partitions:
-            kept.append(topic)
-    request.topics = kept
-    return unknown
-
-
 def _failed(
-    topic: TxnOffsetCommitRequestTopic, partitions: list[int], error: ErrorCode
+    topic: TxnOffsetCommitRequestTopic, partitions: Sequence[int], error: ErrorCode
 ) -> TxnOffsetCommitResponseTopic:
     answers = [TxnOffsetCommitResponsePartition(partition, error) for partition in partitions]
     return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
@@ -114,14 +94,10 @@ def _shaped(
     answer: TxnOffsetCommitResponse, unknown: list[TxnOffsetCommitResponseTopic], version: int
 ) -> TxnOffsetCommitResponse:
     """One entry per topic; clients of v0 and v1 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
-    by_topic = {(topic.name, topic.topic_id): topic for topic in unknown}
-    for topic in answer.topics:
-        known = by_topic.setdefault((topic.name, topic.topic_id), topic)
-        if known is not topic:
-            known.partitions.extend(topic.partitions)
+    topics = merged(unknown, answer.topics)
     if version < LOAD_IN_PROGRESS_SINCE:
-        for topic in by_topic.values():
+        for topic in topics:
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return TxnOffsetCommitResponse(topics=list(by_topic.values()))
+    return TxnOffsetCommitResponse(topics=topics)
