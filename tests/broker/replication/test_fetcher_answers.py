@@ -176,7 +176,7 @@ def test_metadata_that_comes_during_a_flush_does_not_acknowledge_what_is_flushed
     assert follower.protocol.requests[-1].topics[0].partitions[0].current_leader_epoch == leader_epoch
 
 
-def test_a_new_leader_is_told_of_no_record_that_the_former_ones_follower_has_not_flushed(log: Log) -> None:
+def test_a_new_leader_is_asked_for_nothing_before_the_records_of_the_former_one_are_flushed(log: Log) -> None:
     log.update_config(LogConfig(flush_messages=1))
     log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
     follower = Follower(log)
