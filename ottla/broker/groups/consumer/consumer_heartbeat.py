@@ -35,11 +35,11 @@ from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, STATIC_LEAVIN
 from ottla.broker.groups.modern_heartbeat import check_size, fenced
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
-from ottla.protocol.messages import consumer_group_heartbeat as messages
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +234,7 @@ def _subscribe(
         )
         given = partitions_of(current.assigned)
         if _is_full(request) or given != step.given_before:
-            response.assignment = messages.Assignment(structs_of(given, messages.TopicPartitions))
+            response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
         return Outcome(response=response)
 
     return subscribe(shard, now_ms, group, wish, records, respond)

@@ -17,8 +17,8 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
-    TopicPartition,
 )
+from ottla.protocol.messages.shared_structs import TopicIdPartitions
 
 RECORDS = ModernRecords(
     group=ConsumerGroupMetadataKey,
@@ -35,7 +35,7 @@ def group_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRe
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    value = ConsumerGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition))
+    value = ConsumerGroupTargetAssignmentMemberValue(structs_of(target, TopicIdPartitions))
     return RECORDS.target_record(group_id, member_id, value)
 
 

@@ -7,7 +7,6 @@ from ottla.broker.groups.modern.assignment import Assignment, structs_of
 from ottla.broker.groups.modern.modern_records import ModernRecords
 from ottla.broker.groups.share.share_member import Member
 from ottla.broker.groups.share.state_partitions import StatePartitions
-from ottla.protocol.internal_topics.consumer_group_records import TopicPartition
 from ottla.protocol.internal_topics.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -20,10 +19,9 @@ from ottla.protocol.internal_topics.share_group_records import (
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
-    ShareGroupTopicPartitions,
     ShareTopicInfo,
-    TopicPartitionsInfo,
 )
+from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicPartitions
 
 RECORDS = ModernRecords(
     group=ShareGroupMetadataKey,
@@ -40,7 +38,7 @@ def group_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRe
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    value = ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition))
+    value = ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicIdPartitions))
     return RECORDS.target_record(group_id, member_id, value)
 
 
@@ -49,14 +47,14 @@ def current_record(group_id: str, member: Member, epoch: int, assigned: Assignme
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=epoch,
         previous_member_epoch=member.current.epoch,
-        assigned_partitions=structs_of(assigned, ShareGroupTopicPartitions),
+        assigned_partitions=structs_of(assigned, TopicIdPartitions),
     )
     return RECORDS.current_record(group_id, member.member_id, value)
 
 
 def state_partitions_record(group_id: str, state: StatePartitions) -> CoordinatorRecord:
-    def info(topic_id: bytes, partitions: list[int]) -> TopicPartitionsInfo:
-        return TopicPartitionsInfo(topic_id, state.names.get(topic_id, ""), partitions)
+    def info(topic_id: bytes, partitions: list[int]) -> TopicPartitions:
+        return TopicPartitions(topic_id, state.names.get(topic_id, ""), partitions)
 
     value = ShareGroupStatePartitionMetadataValue(
         structs_of(state.initializing, info),

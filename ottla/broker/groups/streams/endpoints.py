@@ -7,11 +7,8 @@ from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.tasks import TaskSet
 from ottla.broker.groups.streams.topology import inputs
 from ottla.controller.metadata.topics import TopicsImage
-from ottla.protocol.messages.shared_structs import Endpoint
-from ottla.protocol.messages.streams_group_heartbeat import (
-    EndpointToPartitions,
-    TopicPartition,
-)
+from ottla.protocol.messages.shared_structs import Endpoint, TopicNamePartitions
+from ottla.protocol.messages.streams_group_heartbeat import EndpointToPartitions
 
 
 def partitions_by_endpoint(group: StreamsGroup, topics: TopicsImage) -> list[EndpointToPartitions]:
@@ -34,7 +31,7 @@ def partitions_by_endpoint(group: StreamsGroup, topics: TopicsImage) -> list[End
     return found
 
 
-def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsImage) -> list[TopicPartition]:
+def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsImage) -> list[TopicNamePartitions]:
     """A topic may have fewer partitions than its subtopology has tasks."""
     found = []
     for subtopology_id in sorted(tasks):
@@ -43,5 +40,5 @@ def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsIm
             topic = topics.by_name(name)
             if topic is not None:
                 there = [partition for partition in sorted(tasks[subtopology_id]) if partition in topic.partitions]
-                found.append(TopicPartition(name, there))
+                found.append(TopicNamePartitions(name, there))
     return found

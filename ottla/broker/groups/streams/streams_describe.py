@@ -9,9 +9,8 @@ from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.streams.streams_group import StreamsGroup
 from ottla.broker.groups.streams.streams_member import Member as GroupMember
 from ottla.broker.groups.streams.tasks import Tasks, structs_of
-from ottla.protocol.internal_topics.streams_group_records import Subtopology as RecordedSubtopology
-from ottla.protocol.internal_topics.streams_group_records import TopologyTopicInfo
 from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds, TopicInfo
+from ottla.protocol.messages.shared_structs import Subtopology as RecordedSubtopology
 from ottla.protocol.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -53,7 +52,7 @@ def _topology(group: StreamsGroup) -> Topology | None:
 
 
 def _subtopology(subtopology: RecordedSubtopology, counts: Mapping[str, int]) -> Subtopology:
-    def topics(infos: Iterable[TopologyTopicInfo]) -> Iterator[TopicInfo]:
+    def topics(infos: Iterable[TopicInfo]) -> Iterator[TopicInfo]:
         for info in sorted(infos, key=lambda info: info.name):
             configs = [KeyValue(config.key, config.value) for config in info.topic_configs]
             yield TopicInfo(info.name, counts.get(info.name, info.partitions), info.replication_factor, configs)

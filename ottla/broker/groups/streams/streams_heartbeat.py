@@ -32,8 +32,8 @@ from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_o
 from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
 from ottla.broker.groups.streams.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import Endpoint, KeyValue, StreamsGroupMemberMetadataValue
-from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMemberMetadataValue
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds
 from ottla.protocol.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,

@@ -9,7 +9,6 @@ from ottla.broker.groups.modern.modern_records import ModernRecords
 from ottla.broker.groups.streams.streams_member import CurrentAssignment
 from ottla.broker.groups.streams.tasks import Tasks, structs_of
 from ottla.protocol.internal_topics.streams_group_records import (
-    LastAssignmentConfig,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
@@ -20,8 +19,8 @@ from ottla.protocol.internal_topics.streams_group_records import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
-    TargetTaskIds,
 )
+from ottla.protocol.messages.shared_structs import KeyValue, TaskIds
 
 RECORDS = ModernRecords(
     group=StreamsGroupMetadataKey,
@@ -40,7 +39,7 @@ def group_record(
         epoch=epoch,
         metadata_hash=metadata_hash,
         validated_topology_epoch=validated_topology_epoch,
-        last_assignment_configs=[LastAssignmentConfig(key, configs[key]) for key in sorted(configs)],
+        last_assignment_configs=[KeyValue(key, configs[key]) for key in sorted(configs)],
     )
     return StreamsGroupMetadataKey(group_id), value
 
@@ -51,9 +50,9 @@ def topology_record(group_id: str, value: StreamsGroupTopologyValue) -> Coordina
 
 def target_record(group_id: str, member_id: str, target: Tasks) -> CoordinatorRecord:
     value = StreamsGroupTargetAssignmentMemberValue(
-        structs_of(target.active, TargetTaskIds),
-        structs_of(target.standby, TargetTaskIds),
-        structs_of(target.warmup, TargetTaskIds),
+        structs_of(target.active, TaskIds),
+        structs_of(target.standby, TaskIds),
+        structs_of(target.warmup, TaskIds),
     )
     return RECORDS.target_record(group_id, member_id, value)
 

@@ -32,6 +32,7 @@ from ottla.protocol.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from ottla.protocol.messages.shared_structs import SharePartitionResult, ShareStateResult
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.reply import Answer, gather, then
 
@@ -143,8 +144,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
             request.group_id,
             request.topics,
             requests.initialize,
-            initialize_share_group_state.PartitionResult,
-            initialize_share_group_state.InitializeStateResult,
+            SharePartitionResult,
+            ShareStateResult,
             initialize_share_group_state.InitializeShareGroupStateResponse,
         )
 
@@ -168,8 +169,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
             request.group_id,
             request.topics,
             requests.write,
-            write_share_group_state.PartitionResult,
-            write_share_group_state.WriteStateResult,
+            SharePartitionResult,
+            ShareStateResult,
             write_share_group_state.WriteShareGroupStateResponse,
         )
 
@@ -180,8 +181,8 @@ class ShareCoordinator(Coordinator[ShareShard]):
             request.group_id,
             request.topics,
             requests.delete,
-            delete_share_group_state.PartitionResult,
-            delete_share_group_state.DeleteStateResult,
+            SharePartitionResult,
+            ShareStateResult,
             delete_share_group_state.DeleteShareGroupStateResponse,
         )
 

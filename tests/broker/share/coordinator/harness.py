@@ -16,6 +16,7 @@ from ottla.protocol.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from ottla.protocol.messages.shared_structs import ReadStatePartition, ReadStateTopic
 from tests.broker.coordinator.harness import CoordinatorHarness
 from tests.broker.groups.cluster import id_of, topics_image
 
@@ -66,8 +67,8 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
 
     def read(self, leader_epoch: int = 0, partition: int = 0) -> Any:
         m = read_share_group_state
-        data = m.PartitionData(partition, leader_epoch)
-        return only(self.coordinator.read(m.ReadShareGroupStateRequest("g", [m.ReadStateData(ORDERS, [data])])))
+        data = ReadStatePartition(partition, leader_epoch)
+        return only(self.coordinator.read(m.ReadShareGroupStateRequest("g", [ReadStateTopic(ORDERS, [data])])))
 
     def write(
         self,
@@ -89,11 +90,9 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
 
     def summary(self, partition: int = 0) -> Any:
         m = read_share_group_state_summary
-        data = m.PartitionData(partition, 0)
+        data = ReadStatePartition(partition, 0)
         return only(
-            self.coordinator.summarize(
-                m.ReadShareGroupStateSummaryRequest("g", [m.ReadStateSummaryData(ORDERS, [data])])
-            )
+            self.coordinator.summarize(m.ReadShareGroupStateSummaryRequest("g", [ReadStateTopic(ORDERS, [data])]))
         )
 
 
