@@ -17,7 +17,7 @@ from ottla.broker.groups import deletion, describe, expiry, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.consumer import consumer_describe
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
-from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.broker.transactions import describe as describe_transactions
 from ottla.broker.transactions import expiry as transaction_expiry
 from ottla.broker.transactions.config import TransactionConfig

@@ -16,8 +16,8 @@ from functools import partial
 from ottla.broker.api._groups import check_streams_groups, client_of
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
+from ottla.broker.groups.state.configured import StatusCode
 from ottla.broker.groups.streams.answer import StreamsAnswer
-from ottla.broker.groups.streams.configured import StatusCode
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_heartbeat import (

@@ -9,8 +9,8 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.group_records import group_metadata_record
 from ottla.broker.groups.share import share_offsets
+from ottla.broker.groups.state.group_records import group_metadata_record
 from ottla.broker.share.persister import Persister, when_all
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_states import DEAD, STABLE
-from ottla.broker.groups.group import Group
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_states import DEAD, STABLE
+from ottla.broker.groups.state.group import Group
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup

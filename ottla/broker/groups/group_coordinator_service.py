@@ -17,15 +17,13 @@ from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.groups import describe, offsets
-from ottla.broker.groups.classic import classic_heartbeat, join, leave, sync
+from ottla.broker.groups import describe, membership, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.consumer import consumer_describe, consumer_heartbeat
-from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
-from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupMetadataManager
-from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupCounts, GroupMetadataManager
 from ottla.broker.groups.share import initialize as share_initialize
+from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.broker.groups.streams import streams_describe, streams_heartbeat
 from ottla.broker.groups.streams.answer import StreamsAnswer
 from ottla.controller.metadata.delta import MetadataDelta
@@ -171,25 +169,25 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         ):
             return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
         reply = Reply(_join_error)
-        self._write_later(request.group_id, join.join, reply, request, client, reply)
+        self._write_later(request.group_id, membership.join, reply, request, client, reply)
         return reply
 
     def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         reply = Reply(_sync_error)
-        self._write_later(request.group_id, sync.sync, reply, request, reply)
+        self._write_later(request.group_id, membership.sync, reply, request, reply)
         return reply
 
     def heartbeat(self, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self._read(request.group_id, classic_heartbeat.heartbeat, _heartbeat_error, request)
+        return self._read(request.group_id, membership.heartbeat, _heartbeat_error, request)
 
     def leave(self, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self.write(request.group_id, leave.leave, _leave_error, request)
+        return self.write(request.group_id, membership.leave, _leave_error, request)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.modern_group import AnyModernGroup
+from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.protocol.errors import KafkaError
 
 G = TypeVar("G", bound=AnyModernGroup)

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.broker.coordinator import listing, sweep
 from ottla.broker.groups import describe
-from ottla.broker.groups.classic.classic_states import PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.group_coordinator_shard import SESSION_LOOKS
+from ottla.broker.groups.state.classic_states import PREPARING_REBALANCE, STABLE
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import TP, GroupClient, GroupCoordinatorHarness
 

@@ -17,14 +17,14 @@ import pytest
 from ottla.broker import many_names
 from ottla.broker.coordinator import batches
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer import consumer_records as consumer
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import CurrentAssignment
-from ottla.broker.groups.group_records import group_metadata_record, offset_commit_record
 from ottla.broker.groups.modern import topics
-from ottla.broker.groups.share import share_records as share
-from ottla.broker.groups.share.share_member import Member as ShareMember
-from ottla.broker.groups.streams import streams_records as streams
+from ottla.broker.groups.state import consumer_group as consumer
+from ottla.broker.groups.state import share_group as share
+from ottla.broker.groups.state import streams_group as streams
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.consumer_member import CurrentAssignment
+from ottla.broker.groups.state.group_records import group_metadata_record, offset_commit_record
+from ottla.broker.groups.state.share_group import Member as ShareMember
 from ottla.broker.long_work import LongWork
 from ottla.broker.many_names import COMMITS_AT_ONCE, in_parts
 from ottla.protocol.errors import ErrorCode

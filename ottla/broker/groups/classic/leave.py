@@ -6,11 +6,9 @@ import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
-from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -19,12 +17,8 @@ log = logging.getLogger(__name__)
 
 
 def leave(shard: GroupMetadataManager, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
-    """Each member is answered by itself; one rebalance follows for all that left."""
     group = shard.find(ClassicGroup, request.group_id)
     if group is None:
-        consumer_group = shard.find(ConsumerGroup, request.group_id)
-        if consumer_group is not None:
-            return classic_members.leave(shard, consumer_group, request)
         return Outcome(response=LeaveGroupResponse(members=[
             _answer(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members
         ]))  # fmt: skip

@@ -15,15 +15,15 @@ from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import member_sessions
-from ottla.broker.groups.consumer import downgrade, embedded
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.consumer import embedded, removal
 from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
 from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import assignment_of
-from ottla.broker.groups.modern.member_state import UNRELEASED, UNREVOKED
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.consumer_member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.state.member_state import UNRELEASED, UNREVOKED
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
@@ -77,7 +77,7 @@ def join(
         return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=False)
     names = {*group.subscribed_topics({}), *subscription.topics}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
-    is_downgrade = not former.is_classic and downgrade.is_due(shard, group, {former.member_id}, joining=1)
+    is_downgrade = not former.is_classic and removal.is_downgrade_due(shard, group, {former.member_id}, joining=1)
 
     def replaced() -> Outcome[JoinGroupResponse]:
         member_sessions.forget(shard, group, former.member_id)
@@ -125,7 +125,7 @@ def _subscribe(
         )
         if is_downgrade:
             reason = "static member replacement with different subscription" if step.is_other_subscription else None
-            return downgrade.downgraded(shard, step.group, frozenset(), reason, response)
+            return removal.downgraded(shard, step.group, frozenset(), reason, response)
         shard.timers.cancel(member_sessions.timer_key(member_sessions.JOIN, group, member_id))
         shard.timers.schedule(
             member_sessions.timer_key(member_sessions.SYNC, group, member_id),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.broker.groups import modern_describe as modern
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import Member as GroupMember
-from ottla.broker.groups.consumer.consumer_member import partitions_of
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment as Partitions
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.consumer_member import Member as GroupMember
+from ottla.broker.groups.state.consumer_member import partitions_of
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.consumer_group_describe import DescribedGroup, Member
 from ottla.protocol.messages.shared_structs import Assignment, TopicPartitions

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import Member
-from ottla.broker.groups.consumer.consumer_records import RECORDS, current_record, target_record
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
+from ottla.broker.groups.state.consumer_group import RECORDS, ConsumerGroup, current_record, target_record
+from ottla.broker.groups.state.consumer_member import Member
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH
 
 
 def replacement_records(group: ConsumerGroup, former: Member, member_id: str) -> list[CoordinatorRecord]:

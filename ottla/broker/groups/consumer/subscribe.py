@@ -10,15 +10,14 @@ from typing import NamedTuple, TypeVar
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups import target
 from ottla.broker.groups.consumer import regexes
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import EMPTY_METADATA, Member, partitions_of
 from ottla.broker.groups.consumer.consumer_reconcile import Target, reconciled
-from ottla.broker.groups.consumer.consumer_records import RECORDS, current_record
 from ottla.broker.groups.consumer.consumer_target import input_of, new_target, work_of
 from ottla.broker.groups.consumer.removal import keep_alive
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment
 from ottla.broker.groups.modern_heartbeat import bump_epoch
+from ottla.broker.groups.state.consumer_group import RECORDS, ConsumerGroup, current_record
+from ottla.broker.groups.state.consumer_member import EMPTY_METADATA, Member, partitions_of
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 
 log = logging.getLogger(__name__)

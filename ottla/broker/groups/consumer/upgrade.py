@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_member import Member as ClassicMember
-from ottla.broker.groups.classic.classic_states import EMPTY
 from ottla.broker.groups.consumer import embedded
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import CurrentAssignment
-from ottla.broker.groups.consumer.consumer_records import (
+from ottla.broker.groups.consumer.removal import keep_alive
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_member import Member as ClassicMember
+from ottla.broker.groups.state.classic_states import EMPTY
+from ottla.broker.groups.state.consumer_group import (
     RECORDS,
+    ConsumerGroup,
     current_record,
     group_record,
     target_record,
 )
-from ottla.broker.groups.consumer.removal import keep_alive
-from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.consumer_member import CurrentAssignment
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,

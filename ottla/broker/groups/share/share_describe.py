@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ottla.broker.groups import modern_describe as modern
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.share.share_group import ShareGroup
-from ottla.broker.groups.share.share_member import Member as GroupMember
+from ottla.broker.groups.state.share_group import Member as GroupMember
+from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.share_group_describe import DescribedGroup, Member
 from ottla.protocol.messages.shared_structs import Assignment, TopicPartitions

@@ -8,27 +8,59 @@ can go on from. Most heartbeats decide nothing and only begin the session again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups import member_sessions, target
-from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern.assignment import Assignment, structs_of
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber, structs_of
+from ottla.broker.groups.modern.simple import assign
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
 from ottla.broker.groups.modern_heartbeat import bump_epoch, check, check_ids, check_size, fenced
 from ottla.broker.groups.share import initialize
-from ottla.broker.groups.share.share_group import ShareGroup, new_share_group
-from ottla.broker.groups.share.share_member import EMPTY_METADATA, CurrentAssignment
-from ottla.broker.groups.share.share_records import RECORDS, current_record
-from ottla.broker.groups.share.share_target import Input, new_target
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.broker.groups.state.share_group import (
+    EMPTY_METADATA,
+    RECORDS,
+    CurrentAssignment,
+    ShareGroup,
+    current_record,
+    new_share_group,
+    target_record,
+)
+from ottla.broker.groups.target import changed_targets
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.messages import share_group_heartbeat as messages
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+
+class Input(NamedTuple):
+    """The input of a new target for `epoch`: nothing of it changes, so a worker may read it."""
+
+    group_id: str
+    epoch: int
+    metadata: Mapping[str, ShareGroupMemberMetadataValue]
+    targets: Mapping[str, Assignment]
+    initialized: Assignment
+    topics: TopicsImage
+
+
+def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
+    """Returns the records of a new target."""
+    members = {
+        member_id: Subscriber(
+            topic_ids(group.topics, metadata.subscribed_topic_names), group.targets.get(member_id, NOTHING)
+        )
+        for member_id, metadata in group.metadata.items()
+    }
+    records = changed_targets(group, assign(members, group.initialized), target_record, "simple")
+    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
+    return records
+
 
 log = logging.getLogger(__name__)
 

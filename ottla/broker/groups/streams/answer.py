@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
-from ottla.broker.groups.streams.configured import StatusCode
+from ottla.broker.groups.state.configured import StatusCode
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH
+from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.state.streams_member import Holdings, Member, Tasks, structs_of, task_set
 from ottla.broker.groups.streams.endpoints import partitions_by_endpoint
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.streams_member import Member
-from ottla.broker.groups.streams.tasks import Holdings, Tasks, structs_of, task_set
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.create_topics import CreatableTopic
 from ottla.protocol.messages.shared_structs import TaskIds

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.streams.configured import ConfiguredTopology
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.tasks import TaskSet
-from ottla.broker.groups.streams.topology import inputs
+from ottla.broker.groups.state.configured import ConfiguredTopology
+from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.state.streams_member import TaskSet
+from ottla.broker.groups.state.topology import inputs
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.shared_structs import Endpoint
 from ottla.protocol.messages.streams_group_heartbeat import (

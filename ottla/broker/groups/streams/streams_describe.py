@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ottla.broker.groups import modern_describe as modern
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.streams_member import Member as GroupMember
-from ottla.broker.groups.streams.tasks import Tasks, structs_of
+from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.state.streams_member import Member as GroupMember
+from ottla.broker.groups.state.streams_member import Tasks, structs_of
 from ottla.protocol.internal_topics.streams_group_records import Subtopology as RecordedSubtopology
 from ottla.protocol.internal_topics.streams_group_records import TopologyTopicInfo
 from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds, TopicInfo

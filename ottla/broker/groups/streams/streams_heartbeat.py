@@ -15,22 +15,27 @@ from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import member_sessions, target
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 from ottla.broker.groups.modern_heartbeat import bump_epoch, check_size, fenced
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.configured import ConfiguredTopology, StatusCode, configured
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH
+from ottla.broker.groups.state.streams_group import RECORDS, StreamsGroup, current_record, group_record, topology_record
+from ottla.broker.groups.state.streams_member import (
+    NEW_METADATA,
+    CurrentAssignment,
+    Holdings,
+    Tasks,
+    is_subset,
+    task_set,
+)
+from ottla.broker.groups.state.topology import Topology, recorded
 from ottla.broker.groups.streams import answer
 from ottla.broker.groups.streams.answer import Before, StreamsAnswer
-from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.streams_member import NEW_METADATA, CurrentAssignment
 from ottla.broker.groups.streams.streams_reconcile import reconciled
-from ottla.broker.groups.streams.streams_records import RECORDS, current_record, group_record, topology_record
 from ottla.broker.groups.streams.streams_request import validate
 from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
-from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
-from ottla.broker.groups.streams.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import Endpoint, KeyValue, StreamsGroupMemberMetadataValue
 from ottla.protocol.messages.shared_structs import TaskIds

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.state.streams_group import RECORDS, StreamsGroup, target_record
+from ottla.broker.groups.state.streams_member import Tasks
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.streams_records import RECORDS, target_record
-from ottla.broker.groups.streams.tasks import Tasks
 from ottla.broker.groups.target import changed_targets
 
 STANDBY_REPLICAS = "num.standby.replicas"

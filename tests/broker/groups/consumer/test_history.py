@@ -25,10 +25,8 @@ from ottla.broker.groups.consumer import (
     replacement,
     subscribe,
 )
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_records import RECORDS
-from ottla.broker.groups.modern.modern_group import GroupState
-from ottla.broker.groups.modern.modern_records import ModernRecords
+from ottla.broker.groups.state.consumer_group import RECORDS, ConsumerGroup
+from ottla.broker.groups.state.modern_group import GroupState, ModernRecords
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.classic_member import ClassicMember
 from tests.broker.groups.consumer.member import ConsumerMember

@@ -10,8 +10,8 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import Client
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

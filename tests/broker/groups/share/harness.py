@@ -7,8 +7,8 @@ from typing import Any
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_metadata_manager import Client
-from ottla.broker.groups.share.share_group import ShareGroup
-from ottla.broker.groups.share.share_group_coordinator import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.share_group_coordinator import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
 from ottla.broker.share.coordinator.service import ShareCoordinator
 from ottla.broker.share.state_persister import StatePersister

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.config import GroupSettings
-from ottla.broker.groups.streams.tasks import Tasks, TaskSet
+from ottla.broker.groups.state.streams_member import Tasks, TaskSet
 from ottla.protocol.errors import ErrorCode
 from tests import transcripts
 from tests.broker.groups.streams.member import StreamsMember

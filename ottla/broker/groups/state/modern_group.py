@@ -6,18 +6,48 @@ All of it is hard state but what is marked as soft. Replay alone changes it, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import Commit, TopicPartition, check_epoch
-from ottla.broker.groups.group import GroupType, OffsetExpiration, commit_time
-from ottla.broker.groups.modern.modern_records import ModernRecords, RecordClass
+from ottla.broker.groups.state.commits import Commit, TopicPartition, check_epoch
+from ottla.broker.groups.state.group import GroupType, OffsetExpiration, commit_time
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+
+#: The class of a record's key or value.
+RecordClass: TypeAlias = type[Any]
+
+
+class ModernRecords(NamedTuple):
+    """The classes of one kind's keys, and of the value that all kinds fill in the same way."""
+
+    group: RecordClass
+    member: RecordClass
+    assignment_epoch: RecordClass
+    assignment_epoch_value: RecordClass
+    target: RecordClass
+    current: RecordClass
+
+    def member_record(self, group_id: str, member_id: str, value: Any) -> CoordinatorRecord:
+        return self.member(group_id, member_id), value
+
+    def target_record(self, group_id: str, member_id: str, value: Any) -> CoordinatorRecord:
+        return self.target(group_id, member_id), value
+
+    def assignment_epoch_record(self, group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
+        return self.assignment_epoch(group_id), self.assignment_epoch_value(epoch, now_ms)
+
+    def current_record(self, group_id: str, member_id: str, value: Any) -> CoordinatorRecord:
+        return self.current(group_id, member_id), value
+
+    def member_tombstones(self, group_id: str, member_id: str) -> Iterator[CoordinatorRecord]:
+        for key in (self.current, self.target, self.member):
+            yield key(group_id, member_id), None
+
 
 #: Epochs by which a heartbeat says that its member joins, leaves, or leaves for a restart.
 JOINING_EPOCH = 0

@@ -4,20 +4,94 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import Commit
-from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
-from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of
 from ottla.broker.groups.modern.topics import count_names, narrows
-from ottla.broker.groups.share.share_member import CurrentAssignment, Member
-from ottla.broker.groups.share.share_records import RECORDS, group_record
-from ottla.broker.groups.share.state_partitions import StatePartitions, recorded_state_partitions
+from ottla.broker.groups.state.commits import Commit
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.member_state import Progress
+from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
+from ottla.broker.groups.state.state_partitions import StatePartitions, recorded_state_partitions
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.share_group_records import ShareGroupStatePartitionMetadataKey
+from ottla.protocol.internal_topics.consumer_group_records import TopicPartition
+from ottla.protocol.internal_topics.share_group_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    ShareGroupTopicPartitions,
+    ShareTopicInfo,
+    TopicPartitionsInfo,
+)
+
+EMPTY_METADATA = ShareGroupMemberMetadataValue(rack_id=None)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment(Progress):
+    """The member has its target at once: there is no state between, as in the other kinds."""
+
+    assigned: Assignment = field(default_factory=lambda: NOTHING)
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    member_id: str
+    metadata: ShareGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
+    current: CurrentAssignment = CurrentAssignment()
+
+
+RECORDS = ModernRecords(
+    group=ShareGroupMetadataKey,
+    member=ShareGroupMemberMetadataKey,
+    assignment_epoch=ShareGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=ShareGroupTargetAssignmentMetadataValue,
+    target=ShareGroupTargetAssignmentMemberKey,
+    current=ShareGroupCurrentMemberAssignmentKey,
+)
+
+
+def group_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    return ShareGroupMetadataKey(group_id), ShareGroupMetadataValue(epoch, metadata_hash)
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
+    value = ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition))
+    return RECORDS.target_record(group_id, member_id, value)
+
+
+def current_record(group_id: str, member: Member, epoch: int, assigned: Assignment) -> CoordinatorRecord:
+    """The member's next epoch; it is known by the one before once more, as it may miss the answer."""
+    value = ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=epoch,
+        previous_member_epoch=member.current.epoch,
+        assigned_partitions=structs_of(assigned, ShareGroupTopicPartitions),
+    )
+    return RECORDS.current_record(group_id, member.member_id, value)
+
+
+def state_partitions_record(group_id: str, state: StatePartitions) -> CoordinatorRecord:
+    def info(topic_id: bytes, partitions: list[int]) -> TopicPartitionsInfo:
+        return TopicPartitionsInfo(topic_id, state.names.get(topic_id, ""), partitions)
+
+    value = ShareGroupStatePartitionMetadataValue(
+        structs_of(state.initializing, info),
+        structs_of(state.initialized, info),
+        [ShareTopicInfo(topic_id, state.names.get(topic_id, "")) for topic_id in sorted(state.deleting)],
+    )
+    return ShareGroupStatePartitionMetadataKey(group_id), value
 
 
 class ShareGroup(ModernGroup[Member, Assignment]):

@@ -10,16 +10,73 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import TopicPartition
-from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.modern.member_state import UNREVOKED
-from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
-from ottla.broker.groups.streams.configured import ConfiguredTopology
-from ottla.broker.groups.streams.streams_member import CurrentAssignment, Member, recorded_assignment
-from ottla.broker.groups.streams.streams_records import RECORDS, group_record
-from ottla.broker.groups.streams.tasks import Holdings, Tasks, task_set
-from ottla.broker.groups.streams.topology import Topology
-from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMetadataValue, StreamsGroupTopologyKey
+from ottla.broker.groups.state.commits import TopicPartition
+from ottla.broker.groups.state.configured import ConfiguredTopology
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.member_state import UNREVOKED
+from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
+from ottla.broker.groups.state.streams_member import (
+    CurrentAssignment,
+    Holdings,
+    Member,
+    Tasks,
+    recorded_assignment,
+    structs_of,
+    task_set,
+)
+from ottla.broker.groups.state.topology import Topology
+from ottla.protocol.internal_topics.streams_group_records import (
+    LastAssignmentConfig,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+    TargetTaskIds,
+)
+
+RECORDS = ModernRecords(
+    group=StreamsGroupMetadataKey,
+    member=StreamsGroupMemberMetadataKey,
+    assignment_epoch=StreamsGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=StreamsGroupTargetAssignmentMetadataValue,
+    target=StreamsGroupTargetAssignmentMemberKey,
+    current=StreamsGroupCurrentMemberAssignmentKey,
+)
+
+
+def group_record(
+    group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
+) -> CoordinatorRecord:
+    value = StreamsGroupMetadataValue(
+        epoch=epoch,
+        metadata_hash=metadata_hash,
+        validated_topology_epoch=validated_topology_epoch,
+        last_assignment_configs=[LastAssignmentConfig(key, configs[key]) for key in sorted(configs)],
+    )
+    return StreamsGroupMetadataKey(group_id), value
+
+
+def topology_record(group_id: str, value: StreamsGroupTopologyValue) -> CoordinatorRecord:
+    return StreamsGroupTopologyKey(group_id), value
+
+
+def target_record(group_id: str, member_id: str, target: Tasks) -> CoordinatorRecord:
+    value = StreamsGroupTargetAssignmentMemberValue(
+        structs_of(target.active, TargetTaskIds),
+        structs_of(target.standby, TargetTaskIds),
+        structs_of(target.warmup, TargetTaskIds),
+    )
+    return RECORDS.target_record(group_id, member_id, value)
+
+
+def current_record(group_id: str, member_id: str, current: CurrentAssignment) -> CoordinatorRecord:
+    return RECORDS.current_record(group_id, member_id, current.value())
 
 
 class StreamsGroup(ModernGroup[Member, Tasks]):

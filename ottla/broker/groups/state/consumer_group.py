@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import TopicPartition
-from ottla.broker.groups.consumer.consumer_member import (
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of
+from ottla.broker.groups.modern.topics import count_names, narrows
+from ottla.broker.groups.state import commits
+from ottla.broker.groups.state.consumer_member import (
     CurrentAssignment,
     Holdings,
     Member,
@@ -20,17 +22,54 @@ from ottla.broker.groups.consumer.consumer_member import (
     recorded_assignment,
     topics_of,
 )
-from ottla.broker.groups.consumer.consumer_records import RECORDS, group_record, regex_record
-from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
-from ottla.broker.groups.modern.member_state import UNREVOKED
-from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
-from ottla.broker.groups.modern.topics import count_names, narrows
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.member_state import UNREVOKED
+from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
 )
+
+RECORDS = ModernRecords(
+    group=ConsumerGroupMetadataKey,
+    member=ConsumerGroupMemberMetadataKey,
+    assignment_epoch=ConsumerGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=ConsumerGroupTargetAssignmentMetadataValue,
+    target=ConsumerGroupTargetAssignmentMemberKey,
+    current=ConsumerGroupCurrentMemberAssignmentKey,
+)
+
+
+def group_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    return ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash)
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
+    value = ConsumerGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition))
+    return RECORDS.target_record(group_id, member_id, value)
+
+
+def current_record(group_id: str, member_id: str, current: CurrentAssignment) -> CoordinatorRecord:
+    return RECORDS.current_record(group_id, member_id, current.value())
+
+
+def regex_record(group_id: str, expression: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
+    value = None
+    if resolved is not None:
+        value = ConsumerGroupRegularExpressionValue(sorted(resolved.topics), resolved.version, resolved.timestamp_ms)
+    return ConsumerGroupRegularExpressionKey(group_id, expression), value
+
 
 NEVER_MS = -(2**63)
 
@@ -165,7 +204,7 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
                 common &= {protocol.name for protocol in member.metadata.classic_member_metadata.supported_protocols}
         return bool(common)
 
-    def _held_since(self, member: Member, partition: TopicPartition) -> int | None:
+    def _held_since(self, member: Member, partition: commits.TopicPartition) -> int | None:
         current = member.current
         since = current.assigned.get(partition.topic_id, {}).get(partition.partition)
         if since is None:

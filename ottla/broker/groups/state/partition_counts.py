@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
-from ottla.broker.groups.streams.topology import Topology, copartition_groups, inputs
+from ottla.broker.groups.state.topology import Topology, copartition_groups, inputs
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import Subtopology
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.broker.groups.streams.partition_counts import IncorrectlyPartitioned, PartitionCounts
-from ottla.broker.groups.streams.topology import Topology
+from ottla.broker.groups.state.partition_counts import IncorrectlyPartitioned, PartitionCounts
+from ottla.broker.groups.state.topology import Topology
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import Subtopology, TopologyTopicInfo
