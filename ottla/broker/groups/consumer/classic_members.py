@@ -17,7 +17,6 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import member_sessions
 from ottla.broker.groups.consumer import embedded, removal
 from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
-from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import assignment_of
@@ -83,7 +82,7 @@ def join(
         member_sessions.forget(shard, group, former.member_id)
         return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=is_downgrade)
 
-    return Outcome(replacement_records(group, former, member_id), then=replaced)
+    return Outcome(group.replacement(former, member_id), then=replaced)
 
 
 def _static_member(group: ConsumerGroup, request: JoinGroupRequest, is_new: bool) -> Member | None:

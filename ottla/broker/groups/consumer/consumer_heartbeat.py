@@ -15,7 +15,6 @@ from typing import TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.consumer.regexes import is_awaited
 from ottla.broker.groups.consumer.removal import remove
-from ottla.broker.groups.consumer.replacement import replacement_records
 from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
 from ottla.broker.groups.consumer.upgrade import new_group
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
@@ -23,7 +22,7 @@ from ottla.broker.groups.member_sessions import forget
 from ottla.broker.groups.modern.assignment import Assignment, assignment_of, structs_of
 from ottla.broker.groups.modern.topics import check_subscription
 from ottla.broker.groups.modern_heartbeat import check, check_ids, check_size, fenced
-from ottla.broker.groups.state.consumer_group import ConsumerGroup, current_record
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.groups.state.consumer_member import (
     EMPTY_METADATA,
     CurrentAssignment,
@@ -152,7 +151,7 @@ def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) 
         )
         # The static member keeps its assignment until its session expires.
         current = dataclasses.replace(member.current, epoch=STATIC_LEAVING_EPOCH, pending_revocation={})
-        return Outcome([current_record(group.group_id, member.member_id, current)], response)
+        return Outcome([group.records.current_record(group.group_id, member.member_id, current)], response)
     log.info("[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id)
     return remove(shard, group, {member.member_id}, response)
 
@@ -188,7 +187,7 @@ def _replace(
     group_id, member_id = group.group_id, request.member_id
     names = {*group.subscribed_topics({}), *(request.subscribed_topic_names or ())}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
-    records.extend(replacement_records(group, former, member_id))
+    records.extend(group.replacement(former, member_id))
     log.info(
         "[GroupId %s] Static member with instance id %s re-joins the consumer group using the consumer protocol."
         " Created a new member %s to replace the existing member %s.",

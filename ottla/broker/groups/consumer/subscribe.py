@@ -16,7 +16,7 @@ from ottla.broker.groups.consumer.removal import keep_alive
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment
 from ottla.broker.groups.modern_heartbeat import bump_epoch
-from ottla.broker.groups.state.consumer_group import RECORDS, ConsumerGroup, current_record
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.groups.state.consumer_member import EMPTY_METADATA, Member, partitions_of
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 
@@ -64,7 +64,7 @@ def subscribe(
             protocol,
         )
     if member is None or metadata != before:
-        records.append(RECORDS.member_record(group.group_id, wish.member_id, metadata))
+        records.append(group.records.member_record(group.group_id, wish.member_id, metadata))
     expression, former = metadata.subscribed_topic_regex or "", before.subscribed_topic_regex or ""
     records.extend(regexes.change(group, former, expression))
     has_other_names = metadata.subscribed_topic_names != before.subscribed_topic_names
@@ -115,7 +115,7 @@ def _reconcile(
         )
         current = reconciled(current, aim, group.is_free, owned)
     has_moved = current is not member.current
-    records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
+    records = [group.records.current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Outcome[T]:
         keep_alive(shard, group, member, has_moved=has_moved)

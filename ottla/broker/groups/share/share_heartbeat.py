@@ -21,17 +21,16 @@ from ottla.broker.groups.modern.topics import check_subscription, topic_ids
 from ottla.broker.groups.modern_heartbeat import bump_epoch, check, check_ids, check_size, fenced
 from ottla.broker.groups.share import initialize
 from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.member_state import STABLE, moved
 from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.broker.groups.state.share_group import (
     EMPTY_METADATA,
     RECORDS,
     CurrentAssignment,
     ShareGroup,
-    current_record,
     new_share_group,
-    target_record,
 )
-from ottla.broker.groups.target import changed_targets
+from ottla.broker.groups.target import target_records
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.messages import share_group_heartbeat as messages
@@ -57,9 +56,7 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         )
         for member_id, metadata in group.metadata.items()
     }
-    records = changed_targets(group, assign(members, group.initialized), target_record, "simple")
-    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
-    return records
+    return target_records(group, assign(members, group.initialized), RECORDS, "simple", now_ms)
 
 
 log = logging.getLogger(__name__)
@@ -198,7 +195,9 @@ def _step(
     aim, epoch = group.target(member.member_id), group.assignment_epoch
     records = []
     if member.current.epoch != epoch or member.current.assigned != aim:
-        records.append(current_record(group.group_id, member, epoch, aim))
+        # The member is known by the epoch before once more, as it may miss the response.
+        following = moved(member.current, STABLE, epoch, assigned=aim)
+        records.append(RECORDS.current_record(group.group_id, member.member_id, following))
 
     def stepped() -> Decision:
         member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one)

@@ -45,6 +45,13 @@ class CurrentAssignment(Progress):
 
     assigned: Assignment = field(default_factory=lambda: NOTHING)
 
+    def value(self) -> ShareGroupCurrentMemberAssignmentValue:
+        return ShareGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            assigned_partitions=structs_of(self.assigned, ShareGroupTopicPartitions),
+        )
+
 
 @dataclass(slots=True, eq=False)
 class Member:
@@ -53,33 +60,20 @@ class Member:
     current: CurrentAssignment = CurrentAssignment()
 
 
-RECORDS = ModernRecords(
+RECORDS = ModernRecords[Assignment](
     group=ShareGroupMetadataKey,
+    group_value=ShareGroupMetadataValue,
     member=ShareGroupMemberMetadataKey,
     assignment_epoch=ShareGroupTargetAssignmentMetadataKey,
     assignment_epoch_value=ShareGroupTargetAssignmentMetadataValue,
     target=ShareGroupTargetAssignmentMemberKey,
+    target_value=lambda target: ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition)),
+    recorded_target=lambda value: assignment_of(value.topic_partitions),
     current=ShareGroupCurrentMemberAssignmentKey,
+    recorded_current=lambda value: CurrentAssignment(
+        value.member_epoch, value.previous_member_epoch, assigned=assignment_of(value.assigned_partitions)
+    ),
 )
-
-
-def group_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    return ShareGroupMetadataKey(group_id), ShareGroupMetadataValue(epoch, metadata_hash)
-
-
-def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    value = ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition))
-    return RECORDS.target_record(group_id, member_id, value)
-
-
-def current_record(group_id: str, member: Member, epoch: int, assigned: Assignment) -> CoordinatorRecord:
-    """The member's next epoch; it is known by the one before once more, as it may miss the answer."""
-    value = ShareGroupCurrentMemberAssignmentValue(
-        member_epoch=epoch,
-        previous_member_epoch=member.current.epoch,
-        assigned_partitions=structs_of(assigned, ShareGroupTopicPartitions),
-    )
-    return RECORDS.current_record(group_id, member.member_id, value)
 
 
 def state_partitions_record(group_id: str, state: StatePartitions) -> CoordinatorRecord:
@@ -102,6 +96,7 @@ class ShareGroup(ModernGroup[Member, Assignment]):
     states = GroupState.EMPTY, GroupState.STABLE
     records = RECORDS
     other_records = (ShareGroupStatePartitionMetadataKey,)
+    new_member = Member
     no_target = NOTHING
 
     def __init__(self, group_id: str, epoch: int = 0) -> None:
@@ -120,18 +115,6 @@ class ShareGroup(ModernGroup[Member, Assignment]):
 
     def replay_other(self, key: ShareGroupStatePartitionMetadataKey, value: Any) -> None:
         self.state_partitions = StatePartitions() if value is None else recorded_state_partitions(value)
-
-    def _new_member(self, member_id: str) -> Member:
-        return Member(member_id)
-
-    def _recorded_target(self, value: Any) -> Assignment:
-        return assignment_of(value.topic_partitions)
-
-    def _recorded_assignment(self, value: Any) -> CurrentAssignment:
-        if value is None:
-            return CurrentAssignment()
-        assigned = assignment_of(value.assigned_partitions)
-        return CurrentAssignment(value.member_epoch, value.previous_member_epoch, assigned=assigned)
 
     def _count(self, member: Member, by: int) -> None:
         count_names(self.names, member.metadata.subscribed_topic_names, by)
@@ -191,9 +174,6 @@ class ShareGroup(ModernGroup[Member, Assignment]):
         return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
     # ---- records
-
-    def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:
-        return group_record(self.group_id, self.epoch + 1, metadata_hash)
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
         for member_id in self.members:

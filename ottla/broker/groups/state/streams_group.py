@@ -16,7 +16,6 @@ from ottla.broker.groups.state.group import GroupType
 from ottla.broker.groups.state.member_state import UNREVOKED
 from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
 from ottla.broker.groups.state.streams_member import (
-    CurrentAssignment,
     Holdings,
     Member,
     Tasks,
@@ -36,17 +35,22 @@ from ottla.protocol.internal_topics.streams_group_records import (
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
-    StreamsGroupTopologyValue,
     TargetTaskIds,
 )
 
-RECORDS = ModernRecords(
+RECORDS = ModernRecords[Tasks](
     group=StreamsGroupMetadataKey,
+    group_value=StreamsGroupMetadataValue,
     member=StreamsGroupMemberMetadataKey,
     assignment_epoch=StreamsGroupTargetAssignmentMetadataKey,
     assignment_epoch_value=StreamsGroupTargetAssignmentMetadataValue,
     target=StreamsGroupTargetAssignmentMemberKey,
+    target_value=lambda target: StreamsGroupTargetAssignmentMemberValue(
+        *(structs_of(tasks, TargetTaskIds) for tasks in target)
+    ),
+    recorded_target=lambda value: Tasks(*map(task_set, (value.active_tasks, value.standby_tasks, value.warmup_tasks))),
     current=StreamsGroupCurrentMemberAssignmentKey,
+    recorded_current=recorded_assignment,
 )
 
 
@@ -62,23 +66,6 @@ def group_record(
     return StreamsGroupMetadataKey(group_id), value
 
 
-def topology_record(group_id: str, value: StreamsGroupTopologyValue) -> CoordinatorRecord:
-    return StreamsGroupTopologyKey(group_id), value
-
-
-def target_record(group_id: str, member_id: str, target: Tasks) -> CoordinatorRecord:
-    value = StreamsGroupTargetAssignmentMemberValue(
-        structs_of(target.active, TargetTaskIds),
-        structs_of(target.standby, TargetTaskIds),
-        structs_of(target.warmup, TargetTaskIds),
-    )
-    return RECORDS.target_record(group_id, member_id, value)
-
-
-def current_record(group_id: str, member_id: str, current: CurrentAssignment) -> CoordinatorRecord:
-    return RECORDS.current_record(group_id, member_id, current.value())
-
-
 class StreamsGroup(ModernGroup[Member, Tasks]):
     """A streams group; a new one has no members and epoch 1: its first member gets epoch 2, if it need not wait for others."""
 
@@ -87,6 +74,7 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
     records = RECORDS
     other_records = (StreamsGroupTopologyKey,)
     no_assignment_epoch = -1
+    new_member = Member
     no_target = Tasks()
 
     def __init__(self, group_id: str) -> None:
@@ -116,15 +104,6 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
 
     def replay_other(self, key: StreamsGroupTopologyKey, value: Any) -> None:
         self.topology = None if value is None else Topology(value)
-
-    def _new_member(self, member_id: str) -> Member:
-        return Member(member_id)
-
-    def _recorded_target(self, value: Any) -> Tasks:
-        return Tasks(task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks))
-
-    def _recorded_assignment(self, value: Any) -> CurrentAssignment:
-        return CurrentAssignment() if value is None else recorded_assignment(value)
 
     def _count(self, member: Member, by: int) -> None:
         """The topology has the subscription, whatever the members are."""

@@ -21,7 +21,7 @@ from ottla.broker.groups.state.classic_group import ClassicGroup
 from ottla.broker.groups.state.configured import ConfiguredTopology, StatusCode, configured
 from ottla.broker.groups.state.group import GroupType
 from ottla.broker.groups.state.modern_group import JOINING_EPOCH
-from ottla.broker.groups.state.streams_group import RECORDS, StreamsGroup, current_record, group_record, topology_record
+from ottla.broker.groups.state.streams_group import RECORDS, StreamsGroup, group_record
 from ottla.broker.groups.state.streams_member import (
     NEW_METADATA,
     CurrentAssignment,
@@ -37,7 +37,12 @@ from ottla.broker.groups.streams.streams_reconcile import reconciled
 from ottla.broker.groups.streams.streams_request import validate
 from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import Endpoint, KeyValue, StreamsGroupMemberMetadataValue
+from ottla.protocol.internal_topics.streams_group_records import (
+    Endpoint,
+    KeyValue,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupTopologyKey,
+)
 from ottla.protocol.messages.shared_structs import TaskIds
 from ottla.protocol.messages.streams_group_heartbeat import (
     Status,
@@ -204,7 +209,7 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, record
         return group.topology
     value = recorded(request.topology)
     if group.topology is None:
-        records.append(topology_record(group.group_id, value))
+        records.append((StreamsGroupTopologyKey(group.group_id), value))
         log.info(
             "[GroupId %s] Member %s initialized the topology with epoch %d",
             group.group_id,
@@ -323,7 +328,7 @@ def _step(
         _owned(request),
     )
     has_moved = current is not member.current
-    records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
+    records = [RECORDS.current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Decision:
         member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one, has_moved=has_moved)
