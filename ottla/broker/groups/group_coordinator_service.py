@@ -19,17 +19,18 @@ from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups import describe, membership, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
-from ottla.broker.groups.consumer import consumer_describe, consumer_heartbeat
+from ottla.broker.groups.consumer import consumer_heartbeat
+from ottla.broker.groups.describe import Description
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupCounts, GroupMetadataManager
 from ottla.broker.groups.share import initialize as share_initialize
 from ottla.broker.groups.state.group_records import GroupRecordCodec
-from ottla.broker.groups.streams import streams_describe, streams_heartbeat
+from ottla.broker.groups.state.modern_group import AnyModernGroup
+from ottla.broker.groups.streams import streams_heartbeat
 from ottla.broker.groups.streams.answer import StreamsAnswer
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -47,7 +48,6 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
-from ottla.protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit import (
@@ -59,6 +59,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 from ottla.server.clock import Clock
 from ottla.server.network.reply import Answer, Reply, then
 
+G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -241,27 +242,16 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
 
         return self.by_partition(group_ids, ask)
 
-    def describe_consumer_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedConsumerGroup]]:
-        return self.describe_modern(group_ids, consumer_describe.describe, DescribedConsumerGroup)
-
-    def describe_streams_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedStreamsGroup]]:
-        return self.describe_modern(group_ids, streams_describe.describe, DescribedStreamsGroup)
-
-    def describe_modern(
-        self,
-        group_ids: Sequence[str],
-        look: Callable[[GroupMetadataManager, Sequence[str]], builtins.list[T]],
-        failed: Callable[[int, str | None, str], T],
-    ) -> Answer[builtins.list[T]]:
-        """Describe groups of a kind that has an API of its own. `failed` is given error code, message and group id."""
+    def describe_modern(self, group_ids: Sequence[str], description: Description[G, T]) -> Answer[builtins.list[T]]:
+        """Describe groups of a kind that has an API of its own."""
 
         def ask(partition: int, part: builtins.list[str]) -> Answer[builtins.list[T]]:
             def on_error(error: KafkaError) -> builtins.list[T]:
-                return [failed(error.code, error.own_words, group_id) for group_id in part]
+                return [description.failed(error.code, error.own_words, group_id) for group_id in part]
 
-            return self.runtime.read(partition, look, on_error, part)
+            return self.runtime.read(partition, description.of, on_error, part)
 
-        invalid = [failed(ErrorCode.INVALID_GROUP_ID, None, group_id) for group_id in group_ids if not group_id]
+        invalid = [description.failed(ErrorCode.INVALID_GROUP_ID, None, name) for name in group_ids if not name]
         described = self.by_partition([group_id for group_id in group_ids if group_id], ask)
         return then(described, lambda groups: invalid + groups)
 

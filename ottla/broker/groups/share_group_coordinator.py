@@ -11,7 +11,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.modern.assignment import Assignment
-from ottla.broker.groups.share import initialize, share_describe, share_heartbeat, share_offsets
+from ottla.broker.groups.share import initialize, share_heartbeat, share_offsets
 from ottla.broker.share.persister import Persister, when_all
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
 from ottla.controller.metadata.topics import TopicsImage
@@ -30,7 +30,6 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from ottla.protocol.messages.share_group_describe import DescribedGroup
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.server.network.reply import Answer, Reply, then
 
@@ -91,9 +90,6 @@ class ShareGroupCoordinator:
                 share_offsets.by_topic(done),
                 share_offsets.by_topic(failed),
             )
-
-    def describe(self, group_ids: Sequence[str]) -> Answer[list[DescribedGroup]]:
-        return self._groups.describe_modern(group_ids, share_describe.describe, DescribedGroup)
 
     # ---- offsets
 
