@@ -8,7 +8,7 @@ FENCED_LEADER_EPOCH, INVALID_REQUEST (the share partition was never initialized)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -44,16 +44,23 @@ class Persister(Protocol):
         ...
 
 
-def when_all(calls: Mapping[K, Reply[T]], then: Callable[[dict[K, T | KafkaError]], None]) -> None:
-    """Call `then` with the outcome of each call."""
+def outcomes_of(calls: Mapping[K, Reply[T]]) -> Reply[dict[K, T | KafkaError]]:
+    """The outcome of each call, once all of them are there."""
     outcomes: dict[K, T | KafkaError] = {}
+    reply: Reply[dict[K, T | KafkaError]] = Reply()
 
     def arrived(key: K, outcome: T | KafkaError) -> None:
         outcomes[key] = outcome
         if len(outcomes) == len(calls):
-            then(outcomes)
+            reply.complete(outcomes)
 
     for key, call in calls.items():
         call.when_done(partial(arrived, key))
     if not calls:
-        then(outcomes)
+        reply.complete(outcomes)
+    return reply
+
+
+def errors_of(outcomes: Mapping[K, object]) -> dict[K, KafkaError]:
+    """The calls that have failed."""
+    return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
