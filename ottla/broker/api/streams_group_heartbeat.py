@@ -17,7 +17,7 @@ from ottla.broker.api._groups import check_streams_groups, client_of
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.state.configured import StatusCode
-from ottla.broker.groups.streams.answer import StreamsAnswer
+from ottla.broker.groups.streams.streams_response import StreamsAnswer
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_heartbeat import (

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
-from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.committed import NO_TIMESTAMP
 from ottla.broker.groups.state.group import Group

@@ -27,7 +27,7 @@ from ottla.broker.groups.share import initialize as share_initialize
 from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.broker.groups.streams import streams_heartbeat
-from ottla.broker.groups.streams.answer import StreamsAnswer
+from ottla.broker.groups.streams.streams_response import StreamsAnswer
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError

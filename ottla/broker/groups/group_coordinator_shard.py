@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Response, Unasked
-from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups import expiry, member_sessions, offsets
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.consumer.removal import keep_alive as keep_consumer_alive

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
-from ottla.broker.coordinator.sweep import sweep, sweep_soon
+from ottla.broker.coordinator.timers import sweep, sweep_soon
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.classic_group import ClassicGroup

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.coordinator.sweep import NEXT_TURN_MS
+from ottla.broker.coordinator.timers import NEXT_TURN_MS
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.offload import Compute
 from ottla.broker.groups.state.modern_group import AnyModernGroup, ModernRecords

@@ -31,10 +31,10 @@ from ottla.broker.groups.state.streams_member import (
     task_set,
 )
 from ottla.broker.groups.state.topology import Topology, recorded
-from ottla.broker.groups.streams import answer
-from ottla.broker.groups.streams.answer import Before, StreamsAnswer
+from ottla.broker.groups.streams import streams_response
 from ottla.broker.groups.streams.streams_reconcile import reconciled
 from ottla.broker.groups.streams.streams_request import validate
+from ottla.broker.groups.streams.streams_response import Before, StreamsAnswer
 from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import (
@@ -332,7 +332,7 @@ def _step(
 
     def stepped() -> Decision:
         member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one, has_moved=has_moved)
-        answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
+        answered = streams_response.answer(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.settings_of(group)
         answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
             settings.heartbeat_interval_ms, is_waiting=member.current.is_waiting(group.epoch)

@@ -15,10 +15,9 @@ from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.share.coordinator import requests, snapshots
-from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
+from ottla.broker.share.coordinator import requests, shard
 from ottla.broker.share.coordinator.records import ShareRecordCodec
-from ottla.broker.share.coordinator.shard import ShareShard
+from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig, ShareShard
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.controller.metadata.delta import MetadataDelta
@@ -105,7 +104,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
 
     def on_topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         if topic_ids:
-            self.runtime.write_all(snapshots.delete_of_topics, frozenset(topic_ids))
+            self.runtime.write_all(shard.delete_of_topics, frozenset(topic_ids))
 
     def close(self) -> None:
         for timer in self._timers.values():
@@ -122,7 +121,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
         self._timers[work] = self._clock.call_later(interval_ms, run)
 
     def _snapshot_cold(self) -> None:
-        self.runtime.write_all(snapshots.snapshot_cold)
+        self.runtime.write_all(shard.snapshot_cold)
 
     def _prune_all(self) -> None:
         """Snapshots count once they are committed: the records before them are all that a new leader may have."""

@@ -9,8 +9,8 @@ from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.share_group_coordinator import Cluster, ShareGroupCoordinator
 from ottla.broker.groups.state.share_group import ShareGroup
-from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
 from ottla.broker.share.coordinator.service import ShareCoordinator
+from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig
 from ottla.broker.share.state_persister import StatePersister
 from ottla.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
 from ottla.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest

@@ -1,23 +1,62 @@
-"""What a StreamsGroupHeartbeat is answered with, and the internal topics that the broker has to create."""
+"""The response to a StreamsGroupHeartbeat, and the internal topics that the broker has to create.
+
+Interactive queries: the response says which input partitions the members that have an endpoint work on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.groups.state.configured import StatusCode
+from ottla.broker.groups.state.configured import ConfiguredTopology, StatusCode
 from ottla.broker.groups.state.modern_group import JOINING_EPOCH
 from ottla.broker.groups.state.streams_group import StreamsGroup
-from ottla.broker.groups.state.streams_member import Holdings, Member, Tasks, structs_of, task_set
-from ottla.broker.groups.streams.endpoints import partitions_by_endpoint
+from ottla.broker.groups.state.streams_member import Holdings, Member, Tasks, TaskSet, structs_of, task_set
+from ottla.broker.groups.state.topology import inputs
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.create_topics import CreatableTopic
-from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.shared_structs import Endpoint, TaskIds
 from ottla.protocol.messages.streams_group_heartbeat import (
+    EndpointToPartitions,
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
+    TopicPartition,
 )
+
+
+def partitions_by_endpoint(group: StreamsGroup, topics: TopicsImage) -> list[EndpointToPartitions]:
+    """One entry for each member that has an endpoint; none as long as the topology has no tasks."""
+    configured = group.configured
+    if configured is None or configured.subtopologies is None:
+        return []
+    found = []
+    for member in group.members.values():
+        endpoint = member.metadata.user_endpoint
+        if endpoint is not None:
+            tasks = member.current.assigned.tasks
+            found.append(
+                EndpointToPartitions(
+                    Endpoint(endpoint.host, endpoint.port),
+                    _partitions(tasks.active, configured, topics),
+                    _partitions(tasks.standby, configured, topics),
+                )
+            )
+    return found
+
+
+def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsImage) -> list[TopicPartition]:
+    """A topic may have fewer partitions than its subtopology has tasks."""
+    found = []
+    for subtopology_id in sorted(tasks):
+        known = (configured.subtopologies or {}).get(subtopology_id)
+        for name in dict.fromkeys(inputs(known.subtopology)) if known is not None else ():
+            topic = topics.by_name(name)
+            if topic is not None:
+                there = [partition for partition in sorted(tasks[subtopology_id]) if partition in topic.partitions]
+                found.append(TopicPartition(name, there))
+    return found
+
 
 NOTHING_MISSING: Mapping[str, CreatableTopic] = {}
 
