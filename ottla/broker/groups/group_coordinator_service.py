@@ -1,6 +1,6 @@
 """The group coordinator as handlers see it: finds the shard of a group, and gives a response, now or by a Reply.
 
-Here are the checks that need no shard, and the shape of each API's answer to an error. What a group does is in the
+Here are the checks that need no shard, and the shape of each API's response to an error. What a group does is in the
 verbs' modules.
 """
 
@@ -27,7 +27,7 @@ from ottla.broker.groups.share import initialize as share_initialize
 from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.broker.groups.streams import streams_heartbeat
-from ottla.broker.groups.streams.streams_response import StreamsAnswer
+from ottla.broker.groups.streams.streams_response import StreamsResult
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -195,7 +195,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     ) -> Answer[ConsumerGroupHeartbeatResponse]:
         return self.write(request.group_id, consumer_heartbeat.heartbeat, _consumer_heartbeat_error, request, client)
 
-    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsAnswer]:
+    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsResult]:
         return self.write(request.group_id, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client)
 
     # ---- offsets
@@ -258,7 +258,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
         """List the groups of all shards of this broker in turns of the loop; case is ignored.
 
-        While one is loading there is no answer to give (KIP-518).
+        While one is loading the response is an error (KIP-518).
         """
         of_types = frozenset(kind.lower() for kind in types)
         in_states = frozenset(state.strip().lower() for state in states)
@@ -320,5 +320,5 @@ def _consumer_heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatRespon
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
 
 
-def _streams_heartbeat_error(error: KafkaError) -> StreamsAnswer:
-    return StreamsAnswer(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words))
+def _streams_heartbeat_error(error: KafkaError) -> StreamsResult:
+    return StreamsResult(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words))

@@ -212,8 +212,8 @@ def delete(shard: GroupMetadataManager, now_ms: int, request: OffsetDeleteReques
                 for index in indexes
                 if _has_any(shard, request.group_id, topic.name, index)
             )
-        answers = [OffsetDeleteResponsePartition(index, error) for index in indexes]
-        topics.append(OffsetDeleteResponseTopic(topic.name, answers))
+        rows = [OffsetDeleteResponsePartition(index, error) for index in indexes]
+        topics.append(OffsetDeleteResponseTopic(topic.name, rows))
     shard.counts.offset_deletions += len(records)
     return Outcome(records, OffsetDeleteResponse(topics=topics))
 

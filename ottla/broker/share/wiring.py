@@ -72,7 +72,7 @@ def persister(
     """Return the persister of one broker process."""
     if configs["group.share.persister.class.name"] != DEFAULT_PERSISTER:
         return NoPersister(world.clock)
-    answers: dict[type, Any] = {
+    verbs: dict[type, Any] = {
         InitializeShareGroupStateRequest: coordinator.initialize,
         ReadShareGroupStateRequest: coordinator.read,
         WriteShareGroupStateRequest: coordinator.write,
@@ -88,7 +88,7 @@ def persister(
     def send(to: int, request: object) -> Reply[Any]:
         reply: Reply[Any] = Reply()
         if to == configs.node_id:
-            reply.follow(answers[type(request)](request))
+            reply.follow(verbs[type(request)](request))
         else:
             world.spawn(_ask(channels, to, request, reply), f"share state of {to}")
         return reply

@@ -1,6 +1,6 @@
 """JoinGroup: a new member joins, or a known one rejoins with its current protocols.
 
-New dynamic members are first given an id and sent back to join with it, so that a client whose answers get lost does
+New dynamic members are first given an id and sent back to join with it, so that a client whose responses get lost does
 not leave a trail of members (KIP-394, v4+). Members with a group.instance.id are in `static.py`.
 """
 
@@ -178,7 +178,7 @@ def _join_known(
         return rejection(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
     same = member.protocols == protocols
     if group.state is COMPLETING_REBALANCE and same:
-        # Its first answer got lost.
+        # Its first response got lost.
         return Outcome(response=rebalance.joined(group, member_id))
     if group.state is STABLE and same and group.leader != member_id:
         return Outcome(response=rebalance.joined(group, member_id))

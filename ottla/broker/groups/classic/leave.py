@@ -20,16 +20,16 @@ def leave(shard: GroupMetadataManager, now_ms: int, request: LeaveGroupRequest) 
     group = shard.find(ClassicGroup, request.group_id)
     if group is None:
         return Outcome(response=LeaveGroupResponse(members=[
-            _answer(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members
+            _result(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members
         ]))  # fmt: skip
     if group.state is DEAD:
         return Outcome(response=LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
     replies: list[Response] = []
-    answers = [_answer(identity, _leave_one(shard, group, identity, replies)) for identity in request.members]
-    outcome = Outcome(response=LeaveGroupResponse(members=answers), replies=replies)
-    if any(answer.error_code == ErrorCode.NONE for answer in answers):
+    results = [_result(identity, _leave_one(shard, group, identity, replies)) for identity in request.members]
+    outcome = Outcome(response=LeaveGroupResponse(members=results), replies=replies)
+    if any(result.error_code == ErrorCode.NONE for result in results):
         if group.state in (STABLE, COMPLETING_REBALANCE):
-            left = [a.member_id or a.group_instance_id or "" for a in answers if a.error_code == ErrorCode.NONE]
+            left = [a.member_id or a.group_instance_id or "" for a in results if a.error_code == ErrorCode.NONE]
             reason = f"explicit removal of members {', '.join(left)} on LeaveGroup"
             outcome.then = lambda: rebalance.prepare(shard, group, now_ms, reason)
         elif group.state is PREPARING_REBALANCE:
@@ -37,7 +37,7 @@ def leave(shard: GroupMetadataManager, now_ms: int, request: LeaveGroupRequest) 
     return outcome
 
 
-def _answer(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
+def _result(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
     return MemberResponse(identity.member_id, identity.group_instance_id, error)
 
 
@@ -63,7 +63,7 @@ def _leave_one(
     shard.timers.cancel(rebalance.session_key(group.group_id, member_id))
     member = group.members[member_id]
     if member.awaiting_sync is not None:
-        # Only an administrator can make a member leave that waits; Kafka never answers it.
+        # Only an administrator can make a member leave that waits; Kafka never sends the response.
         replies.append((member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
         member.awaiting_sync = None
     replies.extend(rebalance.remove_member(group, member))

@@ -1,7 +1,7 @@
 """SyncGroup: the leader sends the assignment, and each member gets its own part of it.
 
-Followers are parked until the leader's assignment is in the log. Its record, replayed, makes the group Stable; the
-answers leave once it is committed.
+The responses of followers are delayed until the leader's assignment is in the log. Its record, replayed, makes the group Stable; the
+responses are sent once it is committed.
 """
 
 from __future__ import annotations

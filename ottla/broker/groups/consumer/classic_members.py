@@ -1,6 +1,6 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
-A JoinGroup is what a heartbeat is to the others: it says what the member wants and has, and takes it a step towards its target; the
+A JoinGroup is what a heartbeat is to the others: it has the member's subscription and partitions, and takes it a step towards its target; the
 member's epoch is its generation. There is no leader. A member is sent to join again by REBALANCE_IN_PROGRESS, when
 
     the group has a newer epoch
@@ -17,7 +17,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import member_sessions
 from ottla.broker.groups.consumer import embedded, removal
 from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
-from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
+from ottla.broker.groups.consumer.subscribe import Step, Subscription, subscribe
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import assignment_of
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
@@ -113,7 +113,7 @@ def _subscribe(
     group_id = group.group_id
     before = group.members[member_id].metadata if member_id in group.members else EMPTY_METADATA
     owned = assignment_of(embedded.owned(subscription, shard.cluster.topics()))
-    wish = Wish(member_id, _metadata(before, request, client, subscription), owned, client)
+    wanted = Subscription(member_id, _metadata(before, request, client, subscription), owned, client)
 
     def respond(step: Step) -> Outcome[JoinGroupResponse]:
         response = JoinGroupResponse(
@@ -133,7 +133,7 @@ def _subscribe(
         )
         return Outcome(response=response)
 
-    return subscribe(shard, now_ms, group, wish, records, respond)
+    return subscribe(shard, now_ms, group, wanted, records, respond)
 
 
 def _metadata(
@@ -237,17 +237,17 @@ def _fence_if_classic(shard: GroupMetadataManager, group_id: str, member_id: str
 def leave(shard: GroupMetadataManager, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     """Members leave, also members by the consumer protocol that an administrator removes."""
     leaving: dict[str, None] = {}
-    answers = []
+    results = []
     for identity in request.members:
-        answer = MemberResponse(identity.member_id, identity.group_instance_id)
+        result = MemberResponse(identity.member_id, identity.group_instance_id)
         try:
             member_id = _leaving(group, identity)
             log.info("[GroupId %s] Member %s has left group through explicit `LeaveGroup`", group.group_id, member_id)
             leaving[member_id] = None
         except KafkaError as error:
-            answer.error_code = error.code
-        answers.append(answer)
-    response = LeaveGroupResponse(members=answers)
+            result.error_code = error.code
+        results.append(result)
+    response = LeaveGroupResponse(members=results)
     return remove(shard, group, leaving.keys(), response) if leaving else Outcome(response=response)
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.consumer.regexes import is_awaited
 from ottla.broker.groups.consumer.removal import remove
-from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
+from ottla.broker.groups.consumer.subscribe import Step, Subscription, subscribe
 from ottla.broker.groups.consumer.upgrade import new_group
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.member_sessions import forget
@@ -217,7 +217,7 @@ def _subscribe(
 ) -> Decision:
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
-    wish = Wish(request.member_id, _updated(before, request, client), _owned(request), client)
+    wanted = Subscription(request.member_id, _updated(before, request, client), _owned(request), client)
 
     def respond(step: Step) -> Decision:
         current, group = step.member.current, step.group
@@ -236,7 +236,7 @@ def _subscribe(
             response.assignment = messages.Assignment(structs_of(given, messages.TopicPartitions))
         return Outcome(response=response)
 
-    return subscribe(shard, now_ms, group, wish, records, respond)
+    return subscribe(shard, now_ms, group, wanted, records, respond)
 
 
 def _updated(

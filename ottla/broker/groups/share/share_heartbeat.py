@@ -94,7 +94,7 @@ def _validate(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _validate_epoch(current: CurrentAssignment, epoch: int) -> None:
-    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    """The previous epoch is accepted once more: the response with the new one may be lost."""
     if epoch in (current.epoch, current.previous_epoch):
         return
     is_old = epoch < current.epoch

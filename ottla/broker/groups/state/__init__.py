@@ -1,1 +1,1 @@
-"""What the log says of groups: the state of each kind, the records that make it, and values derived from it."""
+"""The state of groups of each kind, as the log has it, the records that make it, and values derived from it."""

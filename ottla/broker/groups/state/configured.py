@@ -48,7 +48,7 @@ class ConfiguredTopology:
     epoch: int
     #: By their ids, in the order of these; None if the topics contradict the topology.
     subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
-    #: In the answers to members as long as the topology is not ready.
+    #: In the responses to members as long as the topology is not ready.
     status: Status | None = None
     missing: Mapping[str, CreatableTopic] = field(default_factory=dict)
 

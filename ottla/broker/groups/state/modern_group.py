@@ -77,7 +77,7 @@ class GroupState(Enum):
 
 
 class ModernMember(Protocol):
-    """A member: what it said of itself, and how far it has come."""
+    """A member: its metadata, and how far it has come."""
 
     member_id: str
     metadata: Any

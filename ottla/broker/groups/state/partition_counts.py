@@ -19,7 +19,7 @@ from ottla.protocol.internal_topics.streams_group_records import Subtopology
 
 
 class IncorrectlyPartitioned(Exception):
-    """Topics that exist, or numbers in the topology, contradict each other: a status of the answer, not an error."""
+    """Topics that exist, or numbers in the topology, contradict each other: a status of the response, not an error."""
 
 
 class PartitionCounts:

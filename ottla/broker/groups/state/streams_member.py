@@ -1,4 +1,4 @@
-"""One member of a streams group, which is one stream thread: what it said of itself, and which tasks it holds. All of it is hard state."""
+"""One member of a streams group, which is one stream thread: its metadata, and which tasks it holds. All of it is hard state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NONE_HELD: HeldTasks = {}
 
 
 class Tasks(NamedTuple):
-    """Tasks without epochs: a target, or what a member says that it has."""
+    """Tasks without epochs: a target, or those that a member names in its heartbeat."""
 
     active: TaskSet = NO_TASKS
     standby: TaskSet = NO_TASKS
@@ -44,7 +44,7 @@ class Holdings(NamedTuple):
         return Tasks(partitions_of(self.active), self.standby, self.warmup)
 
     def has_any_of(self, owned: Tasks) -> bool:
-        """Whether the member says that it has one of these."""
+        """Whether the member names one of these."""
         return any(
             others.get(subtopology, frozenset()) & partitions
             for some, others in zip(self.tasks, owned, strict=True)

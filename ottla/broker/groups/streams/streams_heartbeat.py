@@ -34,7 +34,7 @@ from ottla.broker.groups.state.topology import Topology, recorded
 from ottla.broker.groups.streams import streams_response
 from ottla.broker.groups.streams.streams_reconcile import reconciled
 from ottla.broker.groups.streams.streams_request import validate
-from ottla.broker.groups.streams.streams_response import Before, StreamsAnswer
+from ottla.broker.groups.streams.streams_response import Before, StreamsResult
 from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import (
@@ -52,7 +52,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 
 log = logging.getLogger(__name__)
 
-Decision: TypeAlias = Outcome[StreamsAnswer]
+Decision: TypeAlias = Outcome[StreamsResult]
 T = TypeVar("T")
 
 
@@ -87,7 +87,7 @@ def _place_for_a_group(shard: GroupMetadataManager, request: StreamsGroupHeartbe
 
 
 def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRequest) -> None:
-    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    """The previous epoch is accepted once more: the response with the new one may be lost."""
     epoch = request.member_epoch
     if epoch == current.epoch:
         return
@@ -111,13 +111,13 @@ def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -
     group_id, member_id = request.group_id, request.member_id
     group = shard.group(StreamsGroup, group_id)
     if request.shutdown_application and group.members:
-        # Also of a member whose session has ended meanwhile. A group without members has no application to shut down.
+        # A member whose session has ended meanwhile may request it, too. A group without members has no application to shut down.
         group.request_shutdown(member_id)
     group.member(member_id)
     log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
 
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    return member_sessions.removal(shard, group, [member_id], StreamsAnswer(response))
+    return member_sessions.removal(shard, group, [member_id], StreamsResult(response))
 
 
 # ---- 1: the member, the topology, and the group's epoch
@@ -332,11 +332,11 @@ def _step(
 
     def stepped() -> Decision:
         member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one, has_moved=has_moved)
-        answered = streams_response.answer(group, member, request, before, statuses, shard.cluster.topics())
+        found = streams_response.response_to(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.settings_of(group)
-        answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
+        found.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
             settings.heartbeat_interval_ms, is_waiting=member.current.is_waiting(group.epoch)
         )
-        return Outcome(response=answered)
+        return Outcome(response=found)
 
     return Outcome(records, then=stepped)

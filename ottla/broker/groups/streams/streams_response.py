@@ -61,29 +61,29 @@ def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsIm
 NOTHING_MISSING: Mapping[str, CreatableTopic] = {}
 
 
-class StreamsAnswer(NamedTuple):
+class StreamsResult(NamedTuple):
     response: StreamsGroupHeartbeatResponse
     missing: Mapping[str, CreatableTopic] = NOTHING_MISSING
 
 
 class Before(NamedTuple):
-    """What an answer compares the member and its group with."""
+    """The member and its group before the heartbeat."""
 
     is_new_group: bool
     assigned: Holdings
 
 
-def answer(
+def response_to(
     group: StreamsGroup,
     member: Member,
     request: StreamsGroupHeartbeatRequest,
     before: Before,
     statuses: list[Status],
     topics: TopicsImage,
-) -> StreamsAnswer:
-    """Tasks are in the answer when the member joins, has got or lost some, or says that it lacks some of its own.
+) -> StreamsResult:
+    """Tasks are in the response when the member joins, has got or lost some, or names fewer than it has.
 
-    The last case is that of a lost answer. Kafka 4.3 leaves it out, and the member never takes up what that answer gave it.
+    The last case is that of a lost response. Kafka 4.3 leaves it out, and the member never takes up what that response gave it.
     """
     response = StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=member.current.epoch)
     endpoint_epoch = group.endpoint_epoch
@@ -113,7 +113,7 @@ def answer(
             )
         )
     response.status = statuses
-    return StreamsAnswer(response, configured.missing)
+    return StreamsResult(response, configured.missing)
 
 
 def _lacks_some(request: StreamsGroupHeartbeatRequest, assigned: Tasks) -> bool:
