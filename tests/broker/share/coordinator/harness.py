@@ -59,14 +59,14 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
         """Return the answer, which may be a reply."""
         m = initialize_share_group_state
         data = m.PartitionData(partition, state_epoch, start_offset)
-        return self.coordinator.initialize(
+        return self.coordinator.respond(
             m.InitializeShareGroupStateRequest("g", [m.InitializeStateData(ORDERS, [data])])
         )
 
     def read(self, leader_epoch: int = 0, partition: int = 0) -> Any:
         m = read_share_group_state
         data = m.PartitionData(partition, leader_epoch)
-        return only(self.coordinator.read(m.ReadShareGroupStateRequest("g", [m.ReadStateData(ORDERS, [data])])))
+        return only(self.coordinator.respond(m.ReadShareGroupStateRequest("g", [m.ReadStateData(ORDERS, [data])])))
 
     def write(
         self,
@@ -79,20 +79,18 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
         m = write_share_group_state
         structs = [m.StateBatch(*batch) for batch in batches]
         data = m.PartitionData(partition, state_epoch, leader_epoch, start_offset, len(batches), structs)
-        return only(self.coordinator.write(m.WriteShareGroupStateRequest("g", [m.WriteStateData(ORDERS, [data])])))
+        return only(self.coordinator.respond(m.WriteShareGroupStateRequest("g", [m.WriteStateData(ORDERS, [data])])))
 
     def delete(self, partition: int = 0) -> Any:
         m = delete_share_group_state
         data = m.PartitionData(partition)
-        return only(self.coordinator.delete(m.DeleteShareGroupStateRequest("g", [m.DeleteStateData(ORDERS, [data])])))
+        return only(self.coordinator.respond(m.DeleteShareGroupStateRequest("g", [m.DeleteStateData(ORDERS, [data])])))
 
     def summary(self, partition: int = 0) -> Any:
         m = read_share_group_state_summary
         data = m.PartitionData(partition, 0)
         return only(
-            self.coordinator.summarize(
-                m.ReadShareGroupStateSummaryRequest("g", [m.ReadStateSummaryData(ORDERS, [data])])
-            )
+            self.coordinator.respond(m.ReadShareGroupStateSummaryRequest("g", [m.ReadStateSummaryData(ORDERS, [data])]))
         )
 
 
