@@ -17,8 +17,8 @@ from ottla.broker.fetch.handler import Fetch
 from ottla.broker.fetch.reader import SessionReader
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.node import BrokerNode
 from ottla.broker.produce import handler as produce_handler
 from ottla.broker.replication import isr_proposals, partition

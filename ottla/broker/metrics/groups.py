@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.group import GroupType
 from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import KafkaError
 from ottla.server.metrics import GAUGE, Family, Sample

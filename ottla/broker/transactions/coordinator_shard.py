@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.coordinator.timers import sweep
 from ottla.broker.transactions import expiry
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import PREPARED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.groups.modern.regex import compiled
+from ottla.broker.groups.modern.offload import compiled
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import BY_NAME, PREPARED
 from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
-from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.coordinator.timers import sweep
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import IDLE, State
 from ottla.broker.transactions.transaction import Transaction

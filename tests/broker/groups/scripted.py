@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ottla.broker.api.streams_group_heartbeat import check_topic_names
 from ottla.broker.groups.config import GroupSettings
+from ottla.broker.groups.describe import CONSUMER_GROUPS, STREAMS_GROUPS
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -122,11 +123,15 @@ class Harness:
                     self.harness.topics[topic.name] = topic.num_partitions
                 return answer.response
             case StreamsGroupDescribeRequest():
-                return StreamsGroupDescribeResponse(groups=coordinator.describe_streams_groups(message.group_ids))
+                return StreamsGroupDescribeResponse(
+                    groups=coordinator.describe_modern(message.group_ids, STREAMS_GROUPS)
+                )
             case ConsumerGroupHeartbeatRequest():
                 return coordinator.consumer_heartbeat(message, Client(version, "wire", "/127.0.0.1"))
             case ConsumerGroupDescribeRequest():
-                return ConsumerGroupDescribeResponse(groups=coordinator.describe_consumer_groups(message.group_ids))
+                return ConsumerGroupDescribeResponse(
+                    groups=coordinator.describe_modern(message.group_ids, CONSUMER_GROUPS)
+                )
             case JoinGroupRequest():
                 answers: list[Any] = []
                 coordinator.join(message, Client(version, "wire", "/127.0.0.1")).when_done(answers.append)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.consumer.consumer_member import recorded_assignment
-from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.state.consumer_member import recorded_assignment
+from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -10,16 +10,59 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import TopicPartition
-from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.modern.member_state import UNREVOKED
-from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
-from ottla.broker.groups.streams.configured import ConfiguredTopology
-from ottla.broker.groups.streams.streams_member import CurrentAssignment, Member, recorded_assignment
-from ottla.broker.groups.streams.streams_records import RECORDS, group_record
-from ottla.broker.groups.streams.tasks import Holdings, Tasks, task_set
-from ottla.broker.groups.streams.topology import Topology
-from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMetadataValue, StreamsGroupTopologyKey
+from ottla.broker.groups.state.commits import TopicPartition
+from ottla.broker.groups.state.configured import ConfiguredTopology
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.member_state import UNREVOKED
+from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
+from ottla.broker.groups.state.streams_member import (
+    Holdings,
+    Member,
+    Tasks,
+    recorded_assignment,
+    structs_of,
+    task_set,
+)
+from ottla.broker.groups.state.topology import Topology
+from ottla.protocol.internal_topics.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+)
+from ottla.protocol.messages.shared_structs import KeyValue, TaskIds
+
+RECORDS = ModernRecords[Tasks](
+    group=StreamsGroupMetadataKey,
+    group_value=StreamsGroupMetadataValue,
+    member=StreamsGroupMemberMetadataKey,
+    assignment_epoch=StreamsGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=StreamsGroupTargetAssignmentMetadataValue,
+    target=StreamsGroupTargetAssignmentMemberKey,
+    target_value=lambda target: StreamsGroupTargetAssignmentMemberValue(
+        *(structs_of(tasks, TaskIds) for tasks in target)
+    ),
+    recorded_target=lambda value: Tasks(*map(task_set, (value.active_tasks, value.standby_tasks, value.warmup_tasks))),
+    current=StreamsGroupCurrentMemberAssignmentKey,
+    recorded_current=recorded_assignment,
+)
+
+
+def group_record(
+    group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
+) -> CoordinatorRecord:
+    value = StreamsGroupMetadataValue(
+        epoch=epoch,
+        metadata_hash=metadata_hash,
+        validated_topology_epoch=validated_topology_epoch,
+        last_assignment_configs=[KeyValue(key, configs[key]) for key in sorted(configs)],
+    )
+    return StreamsGroupMetadataKey(group_id), value
 
 
 class StreamsGroup(ModernGroup[Member, Tasks]):
@@ -30,6 +73,7 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
     records = RECORDS
     other_records = (StreamsGroupTopologyKey,)
     no_assignment_epoch = -1
+    new_member = Member
     no_target = Tasks()
 
     def __init__(self, group_id: str) -> None:
@@ -59,15 +103,6 @@ class StreamsGroup(ModernGroup[Member, Tasks]):
 
     def replay_other(self, key: StreamsGroupTopologyKey, value: Any) -> None:
         self.topology = None if value is None else Topology(value)
-
-    def _new_member(self, member_id: str) -> Member:
-        return Member(member_id)
-
-    def _recorded_target(self, value: Any) -> Tasks:
-        return Tasks(task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks))
-
-    def _recorded_assignment(self, value: Any) -> CurrentAssignment:
-        return CurrentAssignment() if value is None else recorded_assignment(value)
 
     def _count(self, member: Member, by: int) -> None:
         """The topology has the subscription, whatever the members are."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ottla.broker.groups.config import GroupSettings
-from ottla.broker.groups.group_records import GroupRecordCodec
-from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.streams_member import CurrentAssignment, recorded_assignment
+from ottla.broker.groups.state.group_records import GroupRecordCodec
+from ottla.broker.groups.state.member_state import STABLE, UNKNOWN, UNRELEASED
+from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.state.streams_member import CurrentAssignment, Holdings, Tasks, recorded_assignment
 from ottla.broker.groups.streams.streams_reconcile import reconciled
-from ottla.broker.groups.streams.tasks import Holdings, Tasks
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import (
     CurrentTaskIds,

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.classic.classic_member import Member, Protocols
-from ottla.broker.groups.classic.classic_states import (
+from ottla.broker.groups.state.classic_member import Member, Protocols
+from ottla.broker.groups.state.classic_states import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -25,9 +25,9 @@ from ottla.broker.groups.classic.classic_states import (
     TRANSITIONS,
     GroupState,
 )
-from ottla.broker.groups.commits import Commit
-from ottla.broker.groups.group import GroupType, OffsetExpiration, commit_time
-from ottla.broker.groups.group_records import group_metadata_record
+from ottla.broker.groups.state.commits import Commit
+from ottla.broker.groups.state.group import GroupType, OffsetExpiration, commit_time
+from ottla.broker.groups.state.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue, MemberMetadata
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
-from ottla.broker.groups.streams.topology import Topology, copartition_groups, inputs
+from ottla.broker.groups.state.topology import Topology, copartition_groups, inputs
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.shared_structs import Subtopology
 
 
 class IncorrectlyPartitioned(Exception):
-    """Topics that exist, or numbers in the topology, contradict each other: a status of the answer, not an error."""
+    """Topics that exist, or numbers in the topology, contradict each other: a status of the response, not an error."""
 
 
 class PartitionCounts:

@@ -6,18 +6,59 @@ All of it is hard state but what is marked as soft. Replay alone changes it, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import Commit, TopicPartition, check_epoch
-from ottla.broker.groups.group import GroupType, OffsetExpiration, commit_time
-from ottla.broker.groups.modern.modern_records import ModernRecords, RecordClass
+from ottla.broker.groups.state.commits import Commit, TopicPartition, check_epoch
+from ottla.broker.groups.state.group import GroupType, OffsetExpiration, commit_time
+from ottla.broker.groups.state.member_state import Progress
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+
+#: The class of a record's key or value.
+RecordClass: TypeAlias = type[Any]
+
+
+TargetT = TypeVar("TargetT")
+
+
+class ModernRecords(NamedTuple, Generic[TargetT]):
+    """The classes of one kind's keys and values, and how a target and a member's current assignment are written and read."""
+
+    group: RecordClass
+    group_value: RecordClass
+    member: RecordClass
+    assignment_epoch: RecordClass
+    assignment_epoch_value: RecordClass
+    target: RecordClass
+    target_value: Callable[[TargetT], Any]
+    recorded_target: Callable[[Any], TargetT]
+    current: RecordClass
+    recorded_current: Callable[[Any], Progress]
+
+    def group_record(self, group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+        return self.group(group_id), self.group_value(epoch, metadata_hash)
+
+    def member_record(self, group_id: str, member_id: str, value: Any) -> CoordinatorRecord:
+        return self.member(group_id, member_id), value
+
+    def target_record(self, group_id: str, member_id: str, target: TargetT) -> CoordinatorRecord:
+        return self.target(group_id, member_id), self.target_value(target)
+
+    def assignment_epoch_record(self, group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
+        return self.assignment_epoch(group_id), self.assignment_epoch_value(epoch, now_ms)
+
+    def current_record(self, group_id: str, member_id: str, current: Any) -> CoordinatorRecord:
+        return self.current(group_id, member_id), current.value()
+
+    def member_tombstones(self, group_id: str, member_id: str) -> Iterator[CoordinatorRecord]:
+        for key in (self.current, self.target, self.member):
+            yield key(group_id, member_id), None
+
 
 #: Epochs by which a heartbeat says that its member joins, leaves, or leaves for a restart.
 JOINING_EPOCH = 0
@@ -36,15 +77,16 @@ class GroupState(Enum):
 
 
 class ModernMember(Protocol):
-    """A member: what it said of itself, and how far it has come."""
+    """A member: its metadata, and how far it has come."""
 
     member_id: str
     metadata: Any
     current: Any
 
+    def __init__(self, member_id: str) -> None: ...
+
 
 MemberT = TypeVar("MemberT", bound=ModernMember)
-TargetT = TypeVar("TargetT")
 
 
 class ModernGroup(ABC, Generic[MemberT, TargetT]):
@@ -54,14 +96,15 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
     should_expire: ClassVar[bool] = True
     #: The states that a group of the kind may be in.
     states: ClassVar[Sequence[GroupState]]
-    records: ClassVar[ModernRecords]
+    records: ClassVar[ModernRecords[Any]]
     #: The keys of the records that this kind alone has (`replay_other`).
     other_records: ClassVar[Sequence[RecordClass]]
     #: The assignment epoch of a group whose record of it is gone.
     no_assignment_epoch: ClassVar[int] = 0
     #: group.instance.id -> member id; consumer groups alone have static members.
     static_members: Mapping[str, str] = MappingProxyType({})
-    #: The target of a member without a record of it.
+    #: A member without records, and the target of a member without a record of it.
+    new_member: Callable[[str], MemberT]
     no_target: TargetT
 
     def __init__(self, group_id: str, epoch: int, assignment_epoch: int) -> None:
@@ -125,33 +168,25 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         if value is None:
             self.targets.pop(member_id, None)
         else:
-            self.targets[member_id] = self._recorded_target(value)
+            self.targets[member_id] = self.records.recorded_target(value)
 
     def replay_current_assignment(self, member_id: str, value: Any) -> None:
         if value is None and member_id not in self.members:
             return
         member = self._member(member_id)
         self._hold(member, -1)
-        member.current = self._recorded_assignment(value)
+        member.current = self.new_member(member_id).current if value is None else self.records.recorded_current(value)
         self._hold(member, +1)
 
     def _member(self, member_id: str) -> MemberT:
         member = self.members.get(member_id)
         if member is None:
-            member = self.members[member_id] = self._new_member(member_id)
+            member = self.members[member_id] = self.new_member(member_id)
         return member
 
     @abstractmethod
     def replay_other(self, key: Any, value: Any) -> None:
         """Apply a record that only this kind has."""
-
-    @abstractmethod
-    def _new_member(self, member_id: str) -> MemberT: ...
-    @abstractmethod
-    def _recorded_target(self, value: Any) -> TargetT: ...
-    @abstractmethod
-    def _recorded_assignment(self, value: Any) -> Any:
-        """Return the current assignment of a record, or of a member without one (None)."""
 
     @abstractmethod
     def _count(self, member: MemberT, by: int) -> None:
@@ -259,9 +294,9 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         """The topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
         return None
 
-    @abstractmethod
     def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:
         """Return the record of the group's next epoch."""
+        return self.records.group_record(self.group_id, self.epoch + 1, metadata_hash)
 
 
 #: A group of any of the three kinds.

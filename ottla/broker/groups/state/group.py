@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import Commit
-from ottla.broker.groups.committed import CommittedOffset
+from ottla.broker.groups.state.commits import Commit
+from ottla.broker.groups.state.committed import CommittedOffset
 
 
 class GroupType(Enum):

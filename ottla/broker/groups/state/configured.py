@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.broker.groups.streams.partition_counts import IncorrectlyPartitioned, PartitionCounts
-from ottla.broker.groups.streams.topology import Topology
+from ottla.broker.groups.state.partition_counts import IncorrectlyPartitioned, PartitionCounts
+from ottla.broker.groups.state.topology import Topology
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -48,7 +48,7 @@ class ConfiguredTopology:
     epoch: int
     #: By their ids, in the order of these; None if the topics contradict the topology.
     subtopologies: Mapping[str, ConfiguredSubtopology] | None = None
-    #: In the answers to members as long as the topology is not ready.
+    #: In the responses to members as long as the topology is not ready.
     status: Status | None = None
     missing: Mapping[str, CreatableTopic] = field(default_factory=dict)
 

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, TypeVar
 
+from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
-from ottla.broker.groups.group_metadata_manager import Client
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment
-from ottla.broker.groups.share import initialize, share_describe, share_heartbeat, share_offsets
-from ottla.broker.share.persister import Persister, when_all
+from ottla.broker.groups.share import initialize, share_heartbeat, share_offsets
+from ottla.broker.share.persister import Persister, errors_of, outcomes_of
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateSummary
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -30,15 +31,13 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from ottla.protocol.messages.share_group_describe import DescribedGroup
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.server.network.reply import Answer, Reply, then
 
 log = logging.getLogger(__name__)
 
-K = TypeVar("K")
+R = TypeVar("R")
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class Cluster(NamedTuple):
@@ -75,11 +74,10 @@ class ShareGroupCoordinator:
             for topic_id, its_partitions in partitions.items()
             for partition in its_partitions
         }
-        when_all(calls, partial(self._initialized, group_id))
+        outcomes_of(calls).then(partial(self._initialized, group_id))
 
     def _initialized(self, group_id: str, outcomes: Mapping[share_offsets.Partition, KafkaError | None]) -> None:
-        done = [partition for partition, error in outcomes.items() if error is None]
-        failed = [partition for partition, error in outcomes.items() if error is not None]
+        failed = errors_of(outcomes)
         if failed:
             log.warning("[GroupId %s] %d share partitions could not be initialized", group_id, len(failed))
         # A coordinator that is deposed meanwhile leaves them to the next one, which initializes them again.
@@ -88,12 +86,9 @@ class ShareGroupCoordinator:
                 self._groups.partition_for(group_id),
                 initialize.ended,
                 group_id,
-                share_offsets.by_topic(done),
+                share_offsets.by_topic(outcomes.keys() - failed.keys()),
                 share_offsets.by_topic(failed),
             )
-
-    def describe(self, group_ids: Sequence[str]) -> Answer[list[DescribedGroup]]:
-        return self._groups.describe_modern(group_ids, share_describe.describe, DescribedGroup)
 
     # ---- offsets
 
@@ -113,18 +108,7 @@ class ShareGroupCoordinator:
             }
             if not calls:
                 return result.response
-            reply: Reply[AlterShareGroupOffsetsResponse] = Reply()
-
-            def ended(outcomes: Mapping[share_offsets.Partition, KafkaError | None]) -> None:
-                errors = _errors(outcomes)
-                reply.follow(
-                    self._groups.write(
-                        request.group_id, share_offsets.altered, on_error, request.group_id, result, errors
-                    )
-                )
-
-            when_all(calls, ended)
-            return reply
+            return self._write_outcomes(request.group_id, calls, share_offsets.altered, on_error, result)
 
         first = self._groups.write(
             request.group_id,
@@ -148,21 +132,26 @@ class ShareGroupCoordinator:
             calls = result.calls(group_id, self._persister)
             if not calls:
                 return DeleteShareGroupOffsetsResponse(responses=list(result.rejected))
-            reply: Reply[DeleteShareGroupOffsetsResponse] = Reply()
-
-            def ended(outcomes: Mapping[share_offsets.Partition, KafkaError | None]) -> None:
-                reply.follow(
-                    self._groups.write(group_id, share_offsets.deleted, on_error, group_id, result, _errors(outcomes))
-                )
-
-            when_all(calls, ended)
-            return reply
+            return self._write_outcomes(group_id, calls, share_offsets.deleted, on_error, result)
 
         names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
         first = self._groups.write(
             group_id, share_offsets.delete, lambda error: share_offsets.Deleted(error=error), group_id, names
         )
         return then(first, begun)
+
+    def _write_outcomes(
+        self,
+        group_id: str,
+        calls: Mapping[share_offsets.Partition, Reply[None]],
+        decide: Callable[[GroupMetadataManager, int, str, T, Mapping[share_offsets.Partition, KafkaError]], Outcome[R]],
+        on_error: Callable[[KafkaError], R],
+        first: T,
+    ) -> Reply[R]:
+        """The second decision, when the persister has done its part or has failed; `first` is the response of the first one."""
+        return outcomes_of(calls).then(
+            lambda outcomes: self._groups.write(group_id, decide, on_error, group_id, first, errors_of(outcomes))
+        )
 
     # ---- describe
 
@@ -212,7 +201,6 @@ class ShareGroupCoordinator:
             for partition in partitions
             if topics.partition(topic_id, partition) is not None
         }
-        reply: Reply[DescribeShareGroupOffsetsResponseGroup] = Reply()
 
         def described(
             summaries: Mapping[tuple[str, int], StateSummary | KafkaError],
@@ -228,13 +216,13 @@ class ShareGroupCoordinator:
             ]
             return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=rows)
 
-        def ended(summaries: Mapping[tuple[str, int], StateSummary | KafkaError]) -> None:
+        def summarized(
+            summaries: Mapping[tuple[str, int], StateSummary | KafkaError],
+        ) -> Reply[DescribeShareGroupOffsetsResponseGroup]:
             with_lag = [partition for partition, summary in summaries.items() if _has_lag(summary)]
-            ends = self._cluster.end_offsets(with_lag)
-            reply.follow(ends.then(lambda ends: described(summaries, ends)))
+            return self._cluster.end_offsets(with_lag).then(lambda ends: described(summaries, ends))
 
-        when_all(calls, ended)
-        return reply
+        return outcomes_of(calls).then(summarized)
 
 
 def _has_lag(summary: StateSummary | KafkaError) -> bool:
@@ -255,7 +243,3 @@ def _row(
         return DescribeShareGroupOffsetsResponsePartition(partition, UNINITIALIZED_START_OFFSET)
     lag = -1 if end is None else end - summary.start_offset - summary.delivery_complete_count
     return DescribeShareGroupOffsetsResponsePartition(partition, summary.start_offset, summary.leader_epoch, lag)
-
-
-def _errors(outcomes: Mapping[K, KafkaError | None]) -> dict[K, KafkaError]:
-    return {key: error for key, error in outcomes.items() if error is not None}

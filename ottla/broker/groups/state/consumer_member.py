@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ottla.broker.groups.modern.assignment import Assignment, structs_with_epochs, with_epochs
-from ottla.broker.groups.modern.member_state import Progress, member_state
+from ottla.broker.groups.state.member_state import Progress, member_state
 from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,

@@ -1,51 +1,88 @@
-"""What a StreamsGroupHeartbeat is answered with, and the internal topics that the broker has to create."""
+"""The response to a StreamsGroupHeartbeat, and the internal topics that the broker has to create.
+
+Interactive queries: the response says which input partitions the members that have an endpoint work on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
-from ottla.broker.groups.streams.configured import StatusCode
-from ottla.broker.groups.streams.endpoints import partitions_by_endpoint
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.streams_member import Member
-from ottla.broker.groups.streams.tasks import Holdings, Tasks, structs_of, task_set
+from ottla.broker.groups.state.configured import ConfiguredTopology, StatusCode
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH
+from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.state.streams_member import Holdings, Member, Tasks, TaskSet, structs_of, task_set
+from ottla.broker.groups.state.topology import inputs
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.create_topics import CreatableTopic
-from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.shared_structs import Endpoint, TaskIds, TopicNamePartitions
 from ottla.protocol.messages.streams_group_heartbeat import (
+    EndpointToPartitions,
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
 
+
+def partitions_by_endpoint(group: StreamsGroup, topics: TopicsImage) -> list[EndpointToPartitions]:
+    """One entry for each member that has an endpoint; none as long as the topology has no tasks."""
+    configured = group.configured
+    if configured is None or configured.subtopologies is None:
+        return []
+    found = []
+    for member in group.members.values():
+        endpoint = member.metadata.user_endpoint
+        if endpoint is not None:
+            tasks = member.current.assigned.tasks
+            found.append(
+                EndpointToPartitions(
+                    Endpoint(endpoint.host, endpoint.port),
+                    _partitions(tasks.active, configured, topics),
+                    _partitions(tasks.standby, configured, topics),
+                )
+            )
+    return found
+
+
+def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsImage) -> list[TopicNamePartitions]:
+    """A topic may have fewer partitions than its subtopology has tasks."""
+    found = []
+    for subtopology_id in sorted(tasks):
+        known = (configured.subtopologies or {}).get(subtopology_id)
+        for name in dict.fromkeys(inputs(known.subtopology)) if known is not None else ():
+            topic = topics.by_name(name)
+            if topic is not None:
+                there = [partition for partition in sorted(tasks[subtopology_id]) if partition in topic.partitions]
+                found.append(TopicNamePartitions(name, there))
+    return found
+
+
 NOTHING_MISSING: Mapping[str, CreatableTopic] = {}
 
 
-class StreamsAnswer(NamedTuple):
+class StreamsResult(NamedTuple):
     response: StreamsGroupHeartbeatResponse
     missing: Mapping[str, CreatableTopic] = NOTHING_MISSING
 
 
 class Before(NamedTuple):
-    """What an answer compares the member and its group with."""
+    """The member and its group before the heartbeat."""
 
     is_new_group: bool
     assigned: Holdings
 
 
-def answer(
+def response_to(
     group: StreamsGroup,
     member: Member,
     request: StreamsGroupHeartbeatRequest,
     before: Before,
     statuses: list[Status],
     topics: TopicsImage,
-) -> StreamsAnswer:
-    """Tasks are in the answer when the member joins, has got or lost some, or says that it lacks some of its own.
+) -> StreamsResult:
+    """Tasks are in the response when the member joins, has got or lost some, or names fewer than it has.
 
-    The last case is that of a lost answer. Kafka 4.3 leaves it out, and the member never takes up what that answer gave it.
+    The last case is that of a lost response. Kafka 4.3 leaves it out, and the member never takes up what that response gave it.
     """
     response = StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=member.current.epoch)
     endpoint_epoch = group.endpoint_epoch
@@ -75,7 +112,7 @@ def answer(
             )
         )
     response.status = statuses
-    return StreamsAnswer(response, configured.missing)
+    return StreamsResult(response, configured.missing)
 
 
 def _lacks_some(request: StreamsGroupHeartbeatRequest, assigned: Tasks) -> bool:

@@ -4,20 +4,86 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import Commit
-from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
-from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of
 from ottla.broker.groups.modern.topics import count_names, narrows
-from ottla.broker.groups.share.share_member import CurrentAssignment, Member
-from ottla.broker.groups.share.share_records import RECORDS, group_record
-from ottla.broker.groups.share.state_partitions import StatePartitions, recorded_state_partitions
+from ottla.broker.groups.state.commits import Commit
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.member_state import Progress
+from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, ModernRecords
+from ottla.broker.groups.state.state_partitions import StatePartitions, recorded_state_partitions
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.share_group_records import ShareGroupStatePartitionMetadataKey
+from ottla.protocol.internal_topics.share_group_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    ShareTopicInfo,
+)
+from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicPartitions
+
+EMPTY_METADATA = ShareGroupMemberMetadataValue(rack_id=None)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment(Progress):
+    """The member has its target at once: there is no state between, as in the other kinds."""
+
+    assigned: Assignment = field(default_factory=lambda: NOTHING)
+
+    def value(self) -> ShareGroupCurrentMemberAssignmentValue:
+        return ShareGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            assigned_partitions=structs_of(self.assigned, TopicIdPartitions),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    member_id: str
+    metadata: ShareGroupMemberMetadataValue = field(default_factory=lambda: EMPTY_METADATA)
+    current: CurrentAssignment = CurrentAssignment()
+
+
+RECORDS = ModernRecords[Assignment](
+    group=ShareGroupMetadataKey,
+    group_value=ShareGroupMetadataValue,
+    member=ShareGroupMemberMetadataKey,
+    assignment_epoch=ShareGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=ShareGroupTargetAssignmentMetadataValue,
+    target=ShareGroupTargetAssignmentMemberKey,
+    target_value=lambda target: ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicIdPartitions)),
+    recorded_target=lambda value: assignment_of(value.topic_partitions),
+    current=ShareGroupCurrentMemberAssignmentKey,
+    recorded_current=lambda value: CurrentAssignment(
+        value.member_epoch, value.previous_member_epoch, assigned=assignment_of(value.assigned_partitions)
+    ),
+)
+
+
+def state_partitions_record(group_id: str, state: StatePartitions) -> CoordinatorRecord:
+    def info(topic_id: bytes, partitions: list[int]) -> TopicPartitions:
+        return TopicPartitions(topic_id, state.names.get(topic_id, ""), partitions)
+
+    value = ShareGroupStatePartitionMetadataValue(
+        structs_of(state.initializing, info),
+        structs_of(state.initialized, info),
+        [ShareTopicInfo(topic_id, state.names.get(topic_id, "")) for topic_id in sorted(state.deleting)],
+    )
+    return ShareGroupStatePartitionMetadataKey(group_id), value
 
 
 class ShareGroup(ModernGroup[Member, Assignment]):
@@ -28,6 +94,7 @@ class ShareGroup(ModernGroup[Member, Assignment]):
     states = GroupState.EMPTY, GroupState.STABLE
     records = RECORDS
     other_records = (ShareGroupStatePartitionMetadataKey,)
+    new_member = Member
     no_target = NOTHING
 
     def __init__(self, group_id: str, epoch: int = 0) -> None:
@@ -46,18 +113,6 @@ class ShareGroup(ModernGroup[Member, Assignment]):
 
     def replay_other(self, key: ShareGroupStatePartitionMetadataKey, value: Any) -> None:
         self.state_partitions = StatePartitions() if value is None else recorded_state_partitions(value)
-
-    def _new_member(self, member_id: str) -> Member:
-        return Member(member_id)
-
-    def _recorded_target(self, value: Any) -> Assignment:
-        return assignment_of(value.topic_partitions)
-
-    def _recorded_assignment(self, value: Any) -> CurrentAssignment:
-        if value is None:
-            return CurrentAssignment()
-        assigned = assignment_of(value.assigned_partitions)
-        return CurrentAssignment(value.member_epoch, value.previous_member_epoch, assigned=assigned)
 
     def _count(self, member: Member, by: int) -> None:
         count_names(self.names, member.metadata.subscribed_topic_names, by)
@@ -117,9 +172,6 @@ class ShareGroup(ModernGroup[Member, Assignment]):
         return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
     # ---- records
-
-    def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:
-        return group_record(self.group_id, self.epoch + 1, metadata_hash)
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
         for member_id in self.members:

@@ -8,29 +8,59 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.commits import TopicPartition
-from ottla.broker.groups.consumer.consumer_member import (
-    CurrentAssignment,
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of, structs_of
+from ottla.broker.groups.modern.topics import count_names, narrows
+from ottla.broker.groups.state import commits
+from ottla.broker.groups.state.consumer_member import (
     Holdings,
     Member,
     ResolvedRegex,
     recorded_assignment,
     topics_of,
 )
-from ottla.broker.groups.consumer.consumer_records import RECORDS, group_record, regex_record
-from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.modern.assignment import NOTHING, Assignment, assignment_of
-from ottla.broker.groups.modern.member_state import UNREVOKED
-from ottla.broker.groups.modern.modern_group import GroupState, ModernGroup
-from ottla.broker.groups.modern.topics import count_names, narrows
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.member_state import UNREVOKED
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH, GroupState, ModernGroup, ModernRecords
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
 )
+from ottla.protocol.messages.shared_structs import TopicIdPartitions
+
+RECORDS = ModernRecords[Assignment](
+    group=ConsumerGroupMetadataKey,
+    group_value=ConsumerGroupMetadataValue,
+    member=ConsumerGroupMemberMetadataKey,
+    assignment_epoch=ConsumerGroupTargetAssignmentMetadataKey,
+    assignment_epoch_value=ConsumerGroupTargetAssignmentMetadataValue,
+    target=ConsumerGroupTargetAssignmentMemberKey,
+    target_value=lambda target: ConsumerGroupTargetAssignmentMemberValue(structs_of(target, TopicIdPartitions)),
+    recorded_target=lambda value: assignment_of(value.topic_partitions),
+    current=ConsumerGroupCurrentMemberAssignmentKey,
+    recorded_current=recorded_assignment,
+)
+
+
+def regex_record(group_id: str, expression: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
+    value = None
+    if resolved is not None:
+        value = ConsumerGroupRegularExpressionValue(sorted(resolved.topics), resolved.version, resolved.timestamp_ms)
+    return ConsumerGroupRegularExpressionKey(group_id, expression), value
+
 
 NEVER_MS = -(2**63)
 
@@ -42,6 +72,7 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
     states = GroupState.EMPTY, GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE
     records = RECORDS
     other_records = (ConsumerGroupRegularExpressionKey,)
+    new_member = Member
     no_target = NOTHING
 
     def __init__(self, group_id: str) -> None:
@@ -70,15 +101,6 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
         else:
             resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
             self.regexes[key.regular_expression] = resolved
-
-    def _new_member(self, member_id: str) -> Member:
-        return Member(member_id)
-
-    def _recorded_target(self, value: Any) -> Assignment:
-        return assignment_of(value.topic_partitions)
-
-    def _recorded_assignment(self, value: Any) -> CurrentAssignment:
-        return CurrentAssignment() if value is None else recorded_assignment(value)
 
     def _count(self, member: Member, by: int) -> None:
         metadata = member.metadata
@@ -165,7 +187,7 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
                 common &= {protocol.name for protocol in member.metadata.classic_member_metadata.supported_protocols}
         return bool(common)
 
-    def _held_since(self, member: Member, partition: TopicPartition) -> int | None:
+    def _held_since(self, member: Member, partition: commits.TopicPartition) -> int | None:
         current = member.current
         since = current.assigned.get(partition.topic_id, {}).get(partition.partition)
         if since is None:
@@ -191,8 +213,17 @@ class ConsumerGroup(ModernGroup[Member, Assignment]):
 
     # ---- records
 
-    def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:
-        return group_record(self.group_id, self.epoch + 1, metadata_hash)
+    def replacement(self, former: Member, member_id: str) -> list[CoordinatorRecord]:
+        """The records of a static member's new process, which takes the place of the former one: it has what that one had, at epoch 0."""
+        # Each epoch of the new process is after its partitions' assignment, which begins again (KIP-1251).
+        assigned = {topic_id: dict.fromkeys(held, JOINING_EPOCH) for topic_id, held in former.current.assigned.items()}
+        current = replace(former.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH, assigned=assigned)
+        return [
+            *RECORDS.member_tombstones(self.group_id, former.member_id),
+            RECORDS.member_record(self.group_id, member_id, former.metadata),
+            RECORDS.target_record(self.group_id, member_id, self.target(former.member_id)),
+            RECORDS.current_record(self.group_id, member_id, current),
+        ]
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
         for member_id in self.members:
