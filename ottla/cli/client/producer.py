@@ -98,7 +98,7 @@ class Producer:
                         del batches[result.index]
                     else:
                         code = code_of(result.error_code)
-                        doing = f"producing to partition {self.topic}-{result.index}, which responds {code.name} ({code.message})"
+                        doing = f"producing to partition {self.topic}-{result.index}, which is answered {code.name} ({code.message})"
             if batches:
                 self._leaders = await self.cluster.leaders(self.topic)
                 self.cluster.doing = doing
