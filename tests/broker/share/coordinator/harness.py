@@ -15,7 +15,7 @@ from ottla.protocol.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
-from ottla.protocol.messages.shared_structs import ReadStatePartition
+from ottla.protocol.messages.shared_structs import ReadStatePartition, ReadStateTopic
 from tests.broker.coordinator.harness import CoordinatorHarness
 from tests.broker.groups.cluster import id_of, topics_image
 

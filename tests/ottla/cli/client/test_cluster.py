@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.client.addresses import parse_bootstrap
+from ottla.cli.client.cluster import parse_bootstrap
 from ottla.cli.errors import USAGE, CommandFailed
 
 
