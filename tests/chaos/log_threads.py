@@ -21,7 +21,7 @@ from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.flush import FlushJob
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)

@@ -44,7 +44,7 @@ from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, InconsistentLogDirectory
 from ottla.storage.log.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
 from ottla.storage.producers import snapshot_format
-from ottla.storage.segment import index_file
+from ottla.storage.segment import index as index_files
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from ottla.storage.segment.txn_index import AbortedTxn, TransactionIndex
 from tests.controller.raft.cluster import dynamic_voters, static_voters
@@ -116,13 +116,13 @@ BLOCK_BYTES = 24
 
 def _search(search: Callable[..., tuple[int, int]], *question: object) -> tuple[int, int] | CorruptFile:
     """In blocks of two or three entries, so that a short file has many of them. A file in disorder leads anywhere."""
-    whole, index_file.BLOCK_BYTES = index_file.BLOCK_BYTES, BLOCK_BYTES
+    whole, index_files.BLOCK_BYTES = index.BLOCK_BYTES, BLOCK_BYTES
     try:
         return search(*question)
     except CorruptFile as damage:
         return damage
     finally:
-        index_file.BLOCK_BYTES = whole
+        index_files.BLOCK_BYTES = whole
 
 
 _TIME = struct.Struct(">qi")

@@ -24,7 +24,7 @@ from ottla.storage.directories.recovery import open_log
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.errors import CorruptFile, StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.target import Target, Wrong, equal

@@ -38,7 +38,7 @@ from ottla.storage.log import replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
 from ottla.storage.producers.producer_state import ProducerState
-from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import SegmentFile
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
 from tests.sim import controller_mutants
@@ -294,7 +294,7 @@ REPLICATION = {
     "directory-not-synced": _mutant(
         "the directory of a new partition is not synced", (Durability, "entry_synced", ALWAYS)
     ),
-    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
+    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (SegmentFile, "sync", nothing)),
 }
 CONSUMER_GROUPS = {
     "partition-with-two-members": Mutant(

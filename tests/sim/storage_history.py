@@ -23,7 +23,7 @@ from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, wr
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.retaining import retaining
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
 from tests.sim.inodes import POISON
 from tests.sim.media_damage import DamagedNode, copy_of, damage, pick
@@ -483,17 +483,17 @@ class StorageHistory:
         log = partition.log
         assert log is not None
         segment = log.segments.active
-        mapped = segment._map
-        if mapped is None or log.failure is not None or mapped.size <= segment.size:
+        mapped = segment.file.mapped
+        if mapped is None or log.failure is not None or mapped.size <= segment.file.size:
             return
-        batch, room = self._any_batch(), mapped.size - segment.size
+        batch, room = self._any_batch(), mapped.size - segment.file.size
         if partition.leads and len(batch) <= room and segment.indexes.loaded and self.rng.random() < 0.5:
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
                 patch.setattr("ottla.storage.segment.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
                 segment.append(memoryview(batch), log.log_end_offset, log.log_end_offset, partition.epoch, 0)
         else:
             cut = min(self.rng.randint(1, 60), room)
-            mapped.buffer[segment.size : segment.size + cut] = batch[:cut]
+            mapped.buffer[segment.file.size : segment.file.size + cut] = batch[:cut]
 
     def _damage_a_copy(self) -> None:
         """A medium loses something of what was stopped cleanly; the history itself goes on with what is whole."""

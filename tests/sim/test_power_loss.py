@@ -199,7 +199,7 @@ def test_a_clean_stop_syncs_a_segment_that_was_sealed_after_its_last_flush() -> 
         node.log.roll()
         node.stop(then_lose_power=True)
         assert fills(node.log) == list(range(10))
-        assert node.log.segments[0].size == sum(len(view.buffer) for view in node.log.batches(0))
+        assert node.log.segments[0].file.size == sum(len(view.buffer) for view in node.log.batches(0))
 
 
 @pytest.mark.parametrize("room", [0, 20, 100])
@@ -261,7 +261,7 @@ def test_a_segment_that_lost_all_its_batches_makes_no_gap() -> None:
     node = DiskNode()
     for i in range(BATCHES_PER_SEGMENT + 1):
         node.append(i)
-    first, second = (segment.log_path for segment in node.log.segments)
+    first, second = (segment.file.log_path for segment in node.log.segments)
     node.disk.crash(power=False)
     node.disk.truncate(first, 5 * BATCH_BYTES)
     node.disk.truncate(second, 0)

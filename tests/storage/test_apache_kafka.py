@@ -159,8 +159,8 @@ def test_apache_kafka_opens_what_a_kill_of_ours_left(tools: ToolSession, of_apac
     assert log is not None
     for i in range(300):
         append(log, batch(2, fill=i), epoch=log.latest_epoch)
-    assert log.segments.active.view()[log.size] == 0, "allocated ahead"
-    assert Path(log.segments.active.log_path).stat().st_size > log.size
+    assert log.segments.active.file.view()[log.size] == 0, "allocated ahead"
+    assert Path(log.segments.active.file.log_path).stat().st_size > log.size
     killed = tmp_path / "killed"
     shutil.copytree(data, killed)  # what the process leaves when it dies here
     with kafka(killed) as running:

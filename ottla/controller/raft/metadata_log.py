@@ -30,7 +30,7 @@ from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.log.flush import FlushJob
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import DamagedLog
 
 logger = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log import log_files
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX
+from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentFile
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Cleaner:
 
 
 def _sealed_bytes(log: Log, end: int) -> int:
-    return sum(segment.size for segment in log.segments if segment.base_offset < end)
+    return sum(segment.file.size for segment in log.segments if segment.base_offset < end)
 
 
 def _pass_over(log: Log, error: Exception) -> None:
@@ -163,10 +163,10 @@ def plan_for(log: Log, first_dirty: int, now_ms: int) -> Plan:
         [
             SegmentFacts(
                 segment.base_offset,
-                segment.size,
+                segment.file.size,
                 0,
                 segment.first_timestamp() if config.max_compaction_lag_ms < NEVER else -1,
-                segment.largest_timestamp().timestamp if config.min_compaction_lag_ms > 0 else -1,
+                segment.indexes.largest_timestamp().timestamp if config.min_compaction_lag_ms > 0 else -1,
             )
             for segment in log.segments
         ],
@@ -192,7 +192,7 @@ def clean(
         return plan.end
     job = Job(
         directory=log.directory,
-        sources=tuple(Source(segment.base_offset, segment.size) for segment in segments.values()),
+        sources=tuple(Source(segment.base_offset, segment.file.size) for segment in segments.values()),
         config=log.config,
         first_dirty=plan.first_dirty,
         end=plan.end,
@@ -268,7 +268,7 @@ def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
             _remove_unfinished(log)
             return False
         raise LogChanged("a segment was removed during compaction")
-    cleaned = Segment(
+    cleaned = SegmentFile(
         log.files,
         log.mappings,
         log.directory,
@@ -276,11 +276,10 @@ def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
         log.config,
         size=size,
         active=False,
-        now_ms=0,
         suffix=CLEANED_SUFFIX,
     )
     try:
-        _swap(log, old, cleaned)
+        _swap(log, old, Segment(cleaned))
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise

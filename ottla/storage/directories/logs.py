@@ -271,11 +271,11 @@ class Logs(FutureLogs):
         due: list[Log] = []
         for grown in list(self._grown):
             log, config = self._logs.get((grown.topic_id, grown.partition)), grown.config
-            grown.segments.active.age()
+            grown.segments.active.file.age()
             if log is not grown or (config.flush_ms == config.flush_messages == NEVER):
                 # Only an append can make it due, and the next one asks for room. Most of 10,000 logs get none: a look at all took 3.4 ms.
                 del self._grown[grown]
-                grown.segments.active.close_room()
+                grown.segments.active.file.close_room()
             if log is not grown or log.failure is not None or log.recovery_point >= log.log_end_offset:
                 continue
             if log.unflushed_bytes >= RECOVERY_BYTES_MAX:

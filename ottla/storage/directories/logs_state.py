@@ -18,7 +18,7 @@ from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log import Log
 from ottla.storage.log.log_state import LogState
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 
 logger = logging.getLogger(__name__)
 

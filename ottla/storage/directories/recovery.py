@@ -14,7 +14,7 @@ What a crash can leave, and how recovery handles it:
 All below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic, order of
 offsets, CRC), and the log ends before the first invalid one. If it would end below the recovery point, or at a complete message of
 an old format, the disk or an operator has changed the file: the partition is not opened, and its files are not changed
-(`DamagedLog`). Batches below the recovery point that are not read here are checked when they are read (`storage.segment.cold`).
+(`DamagedLog`). Batches below the recovery point that are not read here are checked when they are read (`storage.segment.walk`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import TRUNCATION, rewrite_topic_id
 from ottla.storage.producers import snapshot_format
 from ottla.storage.producers.producer_states import ProducerStates
-from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_check import Valid, check_segment, clean_end
-from ottla.storage.segment.segment_file import LOG_SUFFIX, TXN_INDEX_SUFFIX
+from ottla.storage.segment.segment_file import LOG_SUFFIX, TXN_INDEX_SUFFIX, Mappings, SegmentFile
 from ottla.storage.segment.segments import Segments
 from ottla.storage.segment.walk import DamagedLog
 
@@ -73,7 +72,7 @@ def open_log(
     history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
 
     def segment(base: int, size: int, active: bool) -> Segment:
-        made = Segment(files, mappings, directory, base, config, size=size, active=active, now_ms=now_ms)
+        made = Segment(SegmentFile(files, mappings, directory, base, config, size=size, active=active), now_ms)
         if f"{base:020d}{TXN_INDEX_SUFFIX}" not in sizes:
             made.txn_index.is_missing()
         return made
@@ -107,7 +106,7 @@ def open_log(
     if not clean and recovery_point == 0 < end_offset:
         rewrite_topic_id(files, directory)  # a recovery point proves that its fsync succeeded
     if files.exists(f"{directory}/{TRUNCATION}"):
-        log.segments.active.settle_tail()
+        log.segments.active.file.settle_tail()
         files.sync_dir(directory)
         files.remove(f"{directory}/{TRUNCATION}")
     if start_offset > end_offset:
@@ -136,7 +135,7 @@ def new_log(
     Creating a topic of 1,000 partitions takes some 10,000 system calls on every replica, on the thread that also serves clients.
     So each partition creates its files when it is first used. After a crash the partition is known from the metadata.
     """
-    segment = Segment(files, mappings, directory, 0, config, size=0, active=True, now_ms=now_ms)
+    segment = Segment(SegmentFile(files, mappings, directory, 0, config), now_ms)
     segment.indexes.clear()
     log = Log(
         files,
@@ -205,11 +204,11 @@ def _find_end(
     """Returns the segments that stay, and the log end offset."""
     active, flushed_offset = segments[-1], recovery_point
     if clean and (end := clean_end(active)) is not None:
-        if active.size and 0 < flushed_offset != end:
+        if active.file.size and 0 < flushed_offset != end:
             # A clean stop has flushed everything, so the base offset of one of the last batches, which no CRC covers, has changed.
             # The change may also be to a smaller one, in a gap or at the batch of the last index entry.
             raise DamagedLog(
-                active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {flushed_offset}"
+                active.file.log_path, 0, f"its batches lead to offset {end}, and the log ended at {flushed_offset}"
             )
         return segments, end
     if clean:
@@ -229,13 +228,13 @@ def _find_end(
         valid, before = check_segment(segment, history, recovery_point, clean), expected
         expected = valid.offset
         lost = flushed_offset > 0 if clean else valid.offset < flushed_offset and not valid.zeros
-        if valid.position < segment.size and lost:
+        if valid.position < segment.file.size and lost:
             # A crash does not take back flushed batches. Truncation would lose them here, and perhaps on every replica, because this
             # one counts as in sync. (Zeros alone are no proof of damage after a crash: a log may end in a gap.)
             reason = f"the batches end there, at offset {valid.offset}, and those up to {flushed_offset} were flushed"
-            raise DamagedLog(segment.log_path, valid.position, reason)
+            raise DamagedLog(segment.file.log_path, valid.position, reason)
         # Zeros may follow if a crash prevented the trim, provided that no batch is missing before the next segment.
-        whole = valid.position == segment.size or (valid.zeros and following == expected)
+        whole = valid.position == segment.file.size or (valid.zeros and following == expected)
         damaged = following is not None and (not whole or following < expected)
         empty_behind.append(before if valid.position == 0 and segment.base_offset > before else None)
         if empty_behind[i] is not None and (damaged or following is None):
@@ -249,12 +248,16 @@ def _find_end(
         if damaged or not valid.zeros:
             files.create(f"{directory}/{TRUNCATION}")
         if damaged:
-            logger.warning("%s: damaged; the %d segments after it are removed", segment.log_path, len(segments) - 1 - i)
+            logger.warning(
+                "%s: damaged; the %d segments after it are removed", segment.file.log_path, len(segments) - 1 - i
+            )
             # Removed from the end, before the damage is truncated: after a crash in between, recovery finds the damage again, and no gap.
             _remove(files, directory, segments[i + 1 :])
             segments = segments[: i + 1]
-        if valid.position < segment.size and not valid.zeros:
-            logger.warning("Corruption found in segment %s, truncating to offset %d", segment.log_path, valid.offset)
+        if valid.position < segment.file.size and not valid.zeros:
+            logger.warning(
+                "Corruption found in segment %s, truncating to offset %d", segment.file.log_path, valid.offset
+            )
         _mend(segment, valid)
         if damaged:
             segment.reopen()
@@ -265,7 +268,7 @@ def _find_end(
 def _remove(files: Files, directory: str, segments: list[Segment]) -> None:
     for segment in reversed(segments):
         segment.unmap()
-        for name in segment.file_names():
+        for name in segment.file.names():
             files.remove(name)
     files.sync_dir(directory)
 
@@ -273,14 +276,18 @@ def _remove(files: Files, directory: str, segments: list[Segment]) -> None:
 def _mend(segment: Segment, valid: Valid) -> None:
     if not valid.zeros:
         logger.warning(
-            "%s: truncated at byte %d of %d, offset %d", segment.log_path, valid.position, segment.size, valid.offset
+            "%s: truncated at byte %d of %d, offset %d",
+            segment.file.log_path,
+            valid.position,
+            segment.file.size,
+            valid.offset,
         )
     segment.cut_back(valid.position, valid.offset, valid.zeros)
-    segment.rewrite(valid.checked_from)
-    if not segment.active:
+    segment.file.rewrite(valid.checked_from)
+    if not segment.file.active:
         segment.seal_again()
-    if valid.remade and not (segment.indexes.loaded and not segment.active):
-        segment.sync_indexes()
+    if valid.remade and not (segment.indexes.loaded and not segment.file.active):
+        segment.indexes.sync_rebuilt()
 
 
 def _begins_before_epochs(log: Log) -> bool:
@@ -302,9 +309,9 @@ def _read_epochs(log: Log) -> None:
     history.forget_from(0)
     for segment in log.segments.from_offset(log.log_start_offset):
         for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
-            epoch = HEADER.unpack_from(segment.view(), position)[PARTITION_LEADER_EPOCH]
+            epoch = HEADER.unpack_from(segment.file.view(), position)[PARTITION_LEADER_EPOCH]
             if epoch < history.latest:
                 reason = f"its batch is of leader epoch {epoch}, and one before it of {history.latest}"
-                raise DamagedLog(segment.log_path, position, reason)
+                raise DamagedLog(segment.file.log_path, position, reason)
             if epoch > history.latest:
                 history.begin(epoch, base)

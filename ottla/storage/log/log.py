@@ -111,7 +111,7 @@ class Log(LogState):
             raise
         append_time = NO_TIMESTAMP
         if rules.log_append_time or attributes & LOG_APPEND_TIME_BIT:
-            append_time = restamp(segment.view(), position, header, rules, now_ms)
+            append_time = restamp(segment.file.view(), position, header, rules, now_ms)
         self.log_end_offset = last + 1
         if producer_id >= 0:
             self.producers.update(
@@ -216,33 +216,34 @@ class Log(LogState):
             index = segments.floor_index(offset)
             segment = segments[index]
         start = segment.position_of(offset)
-        while start is None or start == segment.size:
+        while start is None or start == segment.file.size:
             index += 1  # at the end of a segment, or in a gap of compaction
             if index == len(segments):
                 return Read(NO_BYTES, offset, offset)
             segment = segments[index]
             start = segment.position_of(offset)
+        file = segment.file
         following = segments.next_base(index)
         segment_end = end_offset if following is None else following
         if up_to_offset >= segment_end:
-            limit, limit_offset = segment.size, segment_end
+            limit, limit_offset = file.size, segment_end
         else:
             boundary = segment.position_of(up_to_offset)
-            limit, limit_offset = (segment.size if boundary is None else boundary), up_to_offset
+            limit, limit_offset = (file.size if boundary is None else boundary), up_to_offset
         if start >= limit:
             return Read(NO_BYTES, offset, offset)
-        in_memory = segment.size
-        if start < segment.fresh_from:
+        in_memory = file.size
+        if start < file.fresh_from:
             size = min(max_bytes, limit - start)
-            in_memory = segment.in_memory_until(start, size)
+            in_memory = file.in_memory_until(start, size)
             max_bytes = max(in_memory - start, min(size, COLD_READ_BYTES) if min_one else 0)
             if not (max_bytes or min_one):
                 return Read(NO_BYTES, offset, offset)
-        end = segment.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one), in_memory)
+        end = file.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one), in_memory)
         if end == start:
             return Read(NO_BYTES, offset, offset)
-        view = segment.view()[start:end].toreadonly()
-        next_offset = limit_offset if end == limit else segment.offset_behind(start, end)
+        view = file.view()[start:end].toreadonly()
+        next_offset = limit_offset if end == limit else file.offset_behind(start, end)
         segment.remember(next_offset, end)
         return Read(view, int.from_bytes(view[:8], "big"), next_offset)
 
@@ -263,7 +264,9 @@ class Log(LogState):
         return do_now(lookup.max_timestamp(self, Turn()))
 
     def largest_timestamp(self) -> TimestampAndOffset:
-        return max((segment.largest_timestamp() for segment in self.segments), key=lambda largest: largest.timestamp)
+        return max(
+            (segment.indexes.largest_timestamp() for segment in self.segments), key=lambda largest: largest.timestamp
+        )
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Returns (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""
@@ -337,7 +340,7 @@ class Log(LogState):
     def unflushed_bytes(self) -> int:
         """Returns the number of bytes that recovery must check after a crash."""
         unflushed_of, segments = self.durability.unflushed_of, self.segments.from_offset(self.recovery_point)
-        return max(sum(unflushed_of(segment.base_offset, segment.size) for segment in segments), 0)
+        return max(sum(unflushed_of(segment.base_offset, segment.file.size) for segment in segments), 0)
 
     def snapshot_producers(self) -> None:
         """Writes a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""

@@ -7,7 +7,7 @@ from ottla.storage.files import Files
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.partition_dir import write_topic_id
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.segment_file import DELETED_SUFFIX
+from ottla.storage.segment.segment_file import DELETED_SUFFIX, SegmentFile
 
 
 def create_files(log: LogState) -> None:
@@ -33,9 +33,7 @@ def create_files(log: LogState) -> None:
 
 
 def new_segment(log: LogState, base_offset: int, now_ms: int, allocate: bool = True, sync: bool = True) -> Segment:
-    segment = Segment(
-        log.files, log.mappings, log.directory, base_offset, log.config, size=0, active=True, now_ms=now_ms
-    )
+    segment = Segment(SegmentFile(log.files, log.mappings, log.directory, base_offset, log.config), now_ms)
     try:
         segment.create_file()
         if allocate:
@@ -51,7 +49,7 @@ def new_segment(log: LogState, base_offset: int, now_ms: int, allocate: bool = T
 def remove_files(log: LogState, segment: Segment) -> None:
     segment.mark_removed()
     segment.unmap()
-    for name in segment.file_names():
+    for name in segment.file.names():
         log.files.remove(name)
     # Appends continue in the previous segment. If the empty new one reappeared after a power loss, it would hide them.
     if log.files.exists(log.directory):  # the log may have been deleted meanwhile
@@ -79,7 +77,7 @@ def delete_segments(log: LogState, gone: list[Segment]) -> None:
     for segment in gone:
         segment.mark_removed()
         segment.unmap()
-        for name in segment.file_names():
+        for name in segment.file.names():
             if (renamed := rename_deleted(log.files, name)) is not None:
                 log.partition_dir.add_deleted(renamed)
 

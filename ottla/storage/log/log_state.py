@@ -24,7 +24,7 @@ from ottla.storage.log.roll_policy import roll_deadline
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.segments import Segments
 
 
@@ -79,7 +79,7 @@ class LogState:
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaning = Cleaning()
         for segment in segments:
-            segment.cold.know_epochs(epochs.epoch_of)
+            segment.file.cold.know_epochs(epochs.epoch_of)
         self._jitter = jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
         self.update_config(config)
@@ -87,7 +87,7 @@ class LogState:
     @property
     def size(self) -> int:
         """The size of all batches in bytes."""
-        return sum(segment.size for segment in self.segments)
+        return sum(segment.file.size for segment in self.segments)
 
     @property
     def recovery_point(self) -> int:
@@ -198,8 +198,9 @@ class LogState:
     def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Returns True if `size` bytes can be written to the active segment as it is; if not, call `make_room`."""
         segment = self.segments.active
+        file = segment.file
         return (
-            segment.size + size <= segment.room
+            file.size + size <= file.room
             and max_timestamp <= self._roll_timestamp
             and now_ms <= self._roll_wall_ms
             and last_offset <= self._last_offset_max
@@ -260,7 +261,7 @@ class LogState:
     def fail(self, failure: StorageFailure) -> None:
         """Takes the log offline after a failure of the disk. A full disk is not such a failure, because nothing was changed."""
         self.append_failure = failure
-        self.segments.active.close_room()  # `make_room` raises
+        self.segments.active.file.close_room()  # `make_room` raises
         if not isinstance(failure, DiskFull | LogDirectoryOffline):
             self.failure = failure
             if self.on_failure is not None:

@@ -104,7 +104,7 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
     if not count:
         return None
     active = log.segments.active
-    if count == len(facts) and not errand_done and active.size and not active.length_synced:
+    if count == len(facts) and not errand_done and active.file.size and not active.file.length_synced:
         return Errand(log.log_dir, partial(run_errand, log, sync_lengths))
     whys = reasons(facts, count, log.config, log.log_start_offset, now_ms)
     try:
@@ -127,13 +127,13 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
     for segment, why in zip(gone, whys, strict=False):
         segment.mark_removed()
         segment.unmap()
-        names += segment.file_names()
+        names += segment.file.names()
         logger.info(
             "Deleting segment %d of %s-%d (%d bytes) due to %s",
             segment.base_offset,
             log.topic,
             log.partition,
-            segment.size,
+            segment.file.size,
             why,
         )
     log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
@@ -160,11 +160,11 @@ def _facts(log: LogState, index: int) -> SegmentFacts:
     segment = log.segments[index]
     following = log.segments.next_base(index)
     try:
-        timestamp = segment.largest_timestamp().timestamp
+        timestamp = segment.indexes.largest_timestamp().timestamp
     except DamagedLog:
         timestamp = -1  # size and the file's modification time decide instead: damaged segments must not fill the disk
-    if timestamp < 0 and (segment.size or following is None):
-        timestamp = log.files.modified_ms(segment.log_path)
+    if timestamp < 0 and (segment.file.size or following is None):
+        timestamp = log.files.modified_ms(segment.file.log_path)
     # Otherwise compaction has emptied it. Its file is newer than all others and would prevent their removal.
     end = log.log_end_offset if following is None else following
-    return SegmentFacts(segment.base_offset, end, segment.size, timestamp)
+    return SegmentFacts(segment.base_offset, end, segment.file.size, timestamp)

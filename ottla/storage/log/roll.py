@@ -44,7 +44,7 @@ def make_room(
         if not log.partition_dir.exists:
             create_files(log)
         # A segment may have been created after a gap for a batch whose append failed; a new leader's batch has a lower offset now.
-        begun_too_late = not segment.size and segment.base_offset > first_offset
+        begun_too_late = not segment.file.size and segment.base_offset > first_offset
         if begun_too_late or roll_reason(
             segment, log.config, size, last_offset, max_timestamp, now_ms, log.roll_jitter_ms()
         ):
@@ -67,9 +67,9 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
         return old  # empty: nothing to seal
     # The sync comes before the old segment is trimmed and before the new one has batches: a file that lost its end in a power
     # loss is then too short or ends with zeros. Otherwise its lost end would look like a gap, and later batches would be kept.
-    new = new_segment(log, base_offset, now_ms, sync=base_offset > log.log_end_offset or not old.length_synced)
+    new = new_segment(log, base_offset, now_ms, sync=base_offset > log.log_end_offset or not old.file.length_synced)
     log.durability.rolled()
-    if old.size:
+    if old.file.size:
         try:
             old.seal()
         except StorageFailure:
@@ -83,7 +83,7 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
-    if old.size:
+    if old.file.size:
         logger.info("Rolled new log segment at offset %d in %s-%d", base_offset, log.topic, log.partition)
     log.durability.leave_gap()
     log.durability.set_gap(NO_GAP)  # the new segment's base offset says where the log continues
@@ -98,7 +98,7 @@ def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_m
         return None
     if not log.partition_dir.exists:
         return Errand(log.log_dir, partial(_create_files_ahead, log))
-    if segment.length_synced or not segment.size:
+    if segment.file.length_synced or not segment.file.size:
         return None
     if not roll_reason(segment, log.config, size, last_offset, max_timestamp, now_ms, log.roll_jitter_ms()):
         return None
@@ -133,6 +133,6 @@ def run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
 def sync_lengths(log: LogState) -> None:
     """Syncs the log's directory, and the current lengths of its files, before a roll."""
     active = log.segments.active
-    allocated = active.allocated
+    allocated = active.file.allocated
     log.files.sync_dir(log.directory)
-    active.length_is_synced(allocated)
+    active.file.length_is_synced(allocated)

@@ -15,9 +15,9 @@ def roll_reason(
     segment: Segment, config: LogConfig, size: int, last_offset: int, max_timestamp: int, now_ms: int, jitter_ms: int
 ) -> str | None:
     """Returns why a batch of `size` bytes must start a new segment, or None."""
-    if segment.size > config.segment_bytes - size:
+    if segment.file.size > config.segment_bytes - size:
         return "size"
-    if segment.size and _age_ms(segment, max_timestamp, now_ms) > config.roll_ms - jitter_ms:
+    if segment.file.size and _age_ms(segment, max_timestamp, now_ms) > config.roll_ms - jitter_ms:
         return "time"
     if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
         return "offset"
@@ -28,7 +28,7 @@ def roll_reason(
 
 def roll_deadline(segment: Segment, config: LogConfig, jitter_ms: int) -> tuple[int, int]:
     """Returns (timestamp, wall-clock time): a batch later than either needs a new segment."""
-    if segment.size == 0:
+    if segment.file.size == 0:
         return NEVER, NEVER
     limit = config.roll_ms - jitter_ms
     first = segment.first_timestamp()

@@ -87,9 +87,9 @@ def _batch_start(log: LogState, offset: int) -> int:
     """Returns the base offset of the batch that contains `offset`: truncation removes complete batches."""
     segment = log.segments[log.segments.floor_index(offset)]
     position = segment.position_of(offset) if offset >= segment.base_offset else None
-    if position is None or position == segment.size:
+    if position is None or position == segment.file.size:
         return offset
-    return min(offset, segment.offset_at(position))
+    return min(offset, segment.file.offset_at(position))
 
 
 def _kept(log: LogState, offset: int) -> Segment:
@@ -105,7 +105,7 @@ def _cut(log: LogState, offset: int) -> None:
     last = remaining[-1]
     if gone:
         last.reopen()
-    end = last.size
+    end = last.file.size
     log.segments.replace(remaining)
     offset = last.truncate_to(offset)
     log.end_at(offset)

@@ -50,7 +50,7 @@ class Segments:
 
     def append(self, segment: Segment) -> None:
         assert segment.base_offset > self._bases[-1]
-        self.active.limit = segment.base_offset - 1
+        self.active.file.limit_to(segment.base_offset - 1)
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
@@ -66,5 +66,5 @@ class Segments:
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         for segment, following in pairwise(segments):
-            segment.limit = following.base_offset - 1
-        self.active.limit = self.active.base_offset + RELATIVE_OFFSET_MAX
+            segment.file.limit_to(following.base_offset - 1)
+        self.active.file.limit_to(self.active.base_offset + RELATIVE_OFFSET_MAX)

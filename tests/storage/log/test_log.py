@@ -17,8 +17,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.segment import segment
-from ottla.storage.segment.indexed_segment import HINTS_MAX
+from ottla.storage.segment import segment_file
+from ottla.storage.segment.segment import HINTS_MAX
 from tests.protocol.records.reference import crc_is_valid
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
 
@@ -512,11 +512,11 @@ def test_a_segment_remembers_a_bounded_number_of_places_for_readers_that_come_ba
 def test_a_segments_file_grows_ahead_of_its_records_by_a_bounded_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment, "ALLOCATE_BYTES_MAX", 64 << 10)
+    monkeypatch.setattr(segment_file, "ALLOCATE_BYTES_MAX", 64 << 10)
     log = open_at(tmp_path, LogConfig())
     ahead = []
     while log.size < 400 << 10:
         append(log, batch(10, size=1_000))
-        ahead.append(log.segments[-1].allocated - log.size)
-    assert max(ahead) <= segment.ALLOCATE_BYTES_MAX
-    assert max(ahead) > segment.ALLOCATE_BYTES_MAX // 2, "and not only by what is appended"
+        ahead.append(log.segments[-1].file.allocated - log.size)
+    assert max(ahead) <= segment_file.ALLOCATE_BYTES_MAX
+    assert max(ahead) > segment_file.ALLOCATE_BYTES_MAX // 2, "and not only by what is appended"
