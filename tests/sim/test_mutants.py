@@ -11,16 +11,16 @@ import pytest
 
 from ottla.protocol.records.crc import crc32c
 from ottla.storage import checkpoint
+from ottla.storage.checkpoint import OffsetCheckpoints
 from ottla.storage.config import NEVER
-from ottla.storage.directories import clean_shutdown, logs, recovery
+from ottla.storage.directories import log_dirs, logs, recovery
 from ottla.storage.directories.logs import Logs
-from ottla.storage.directories.offset_checkpoints import OffsetCheckpoints
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Files
 from ottla.storage.log import flush, replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
-from ottla.storage.producers import snapshot_format
+from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_state import ProducerState
 from ottla.storage.producers.producer_states import ProducerStates
@@ -175,11 +175,11 @@ def open_and_cut(*args: object, clean: bool, recovery_point: int, **kwargs: obje
 
 
 _open_log = recovery.open_log
-_take_clean_mark = clean_shutdown.take
+_take_clean_mark = log_dirs.take_clean_mark
 
 
 def leave_the_clean_mark(files: Files, directory: str) -> tuple[bool, int]:
-    path = f"{directory}/{clean_shutdown.FILE}"
+    path = f"{directory}/{log_dirs.CLEAN_MARK}"
     data = files.read(path)
     answer = _take_clean_mark(files, directory)
     if data is not None:
@@ -229,10 +229,10 @@ MUTANTS: dict[str, Patch] = {
     "pages are touched that the disk may not have": (SegmentFile, "reach", reach_all),
     "what an earlier process wrote is not checked": (ColdBytes, "check", check_nothing),
     "a clean start cuts off what is damaged": (logs, "open_log", open_and_cut),
-    "a crash after a clean stop counts as clean": (clean_shutdown, "take", leave_the_clean_mark),
+    "a crash after a clean stop counts as clean": (log_dirs, "take_clean_mark", leave_the_clean_mark),
     "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
     "a checkpoint written beside a truncation says too much": (Durability, "truncating_to", NO_CUT),
-    "a damaged snapshot is loaded": (snapshot_format, "crc32c", lambda data: EqualToAll(crc32c(data))),
+    "a damaged snapshot is loaded": (producer_snapshots, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "producers go on in a snapshot that is not written yet": (ProducerStates, "freeze", share_states),
     "a snapshot is written of what was truncated": (ProducerSnapshots, "write_frozen", write_frozen_as_it_was),
     "a damaged transaction index is not made again": (replay, "check_txn_indexes", nothing),

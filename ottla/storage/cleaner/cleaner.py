@@ -28,7 +28,7 @@ from ottla.storage.cleaner.cleaner_plan import Plan, SegmentFacts, make_plan
 from ottla.storage.config import NEVER
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.log import log_files
+from ottla.storage.log import roll
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentFile
@@ -294,7 +294,7 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
     at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
-    log_files.delete_segments(log, old)
+    roll.delete_segments(log, old)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
 

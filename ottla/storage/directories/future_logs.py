@@ -26,8 +26,8 @@ from ottla.storage.directories.logs_state import LogsState
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_files import relocate
 from ottla.storage.log.partition_dir import DELETE, FUTURE, name_with_suffix
+from ottla.storage.log.roll import relocate
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.storage import checkpoint
 from ottla.storage.config import NEVER, LogConfig
-from ottla.storage.directories import clean_shutdown
+from ottla.storage.directories import log_dirs
 from ottla.storage.directories.future_logs import FutureLogs
 from ottla.storage.directories.log_dirs import RESERVED_IDS, LogDir
 from ottla.storage.directories.recovery import new_log, open_log
@@ -48,7 +48,7 @@ class Logs(FutureLogs):
         self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
 
     def _open_directory(self, directory: LogDir, config_for: ConfigFor, now_ms: int) -> int:
-        clean, broker_epoch = clean_shutdown.take(self.files, directory.path)
+        clean, broker_epoch = log_dirs.take_clean_mark(self.files, directory.path)
         self._checkpoints.read(directory.path)
         logger.info(
             "%s recovery of the logs in %s, as %s clean shutdown file was found",
@@ -347,7 +347,7 @@ class Logs(FutureLogs):
         for directory in self.directories:
             if directory.online and directory.path in self._opened - unclean - self._outdated:
                 try:
-                    clean_shutdown.write(self.files, directory.path, broker_epoch)
+                    log_dirs.write_clean_mark(self.files, directory.path, broker_epoch)
                 except StorageFailure as failure:
                     logger.warning("%s: the next start will recover every log: %s", directory.path, failure)
             if directory.lock is not None:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from ottla.storage import checkpoint
+from ottla.storage.checkpoint import OffsetCheckpoints, Offsets
 from ottla.storage.directories.log_dirs import LogDir
-from ottla.storage.directories.offset_checkpoints import OffsetCheckpoints, Offsets
 from ottla.storage.directories.removal import Removals
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.files import Files

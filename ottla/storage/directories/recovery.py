@@ -20,26 +20,39 @@ an old format, the disk or an operator has changed the file: the partition is no
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from ottla.protocol.records.batch import HEADER, PARTITION_LEADER_EPOCH
 from ottla.storage import epochs
 from ottla.storage.config import LogConfig
-from ottla.storage.directories import leftover_files
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.log import replay
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import TRUNCATION, rewrite_topic_id
-from ottla.storage.producers import snapshot_format
+from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_states import ProducerStates
+from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_check import Valid, check_segment, clean_end
-from ottla.storage.segment.segment_file import LOG_SUFFIX, TXN_INDEX_SUFFIX, Mappings, SegmentFile
+from ottla.storage.segment.segment_file import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Mappings,
+    SegmentFile,
+)
 from ottla.storage.segment.segments import Segments
-from ottla.storage.segment.walk import DamagedLog
+from ottla.storage.segment.walk import DamagedLog, walk
 
 logger = logging.getLogger(__name__)
+
+NEW_SUFFIX = ".tmp"
 
 
 def open_log(
@@ -64,11 +77,11 @@ def open_log(
         DamagedLog, CorruptFile: this partition cannot be opened; no records were removed.
     """
     try:
-        sizes = leftover_files.tidy(files, directory)
+        sizes = _tidy(files, directory)
     except FileNotFoundError:
         files.make_dirs(directory)
         sizes = {}
-    bases = leftover_files.numbers(sizes, LOG_SUFFIX)
+    bases = _numbers(sizes, LOG_SUFFIX)
     history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
 
     def segment(base: int, size: int, active: bool) -> Segment:
@@ -102,7 +115,7 @@ def open_log(
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
         jitter=jitter,
     )
-    log.snapshots.open(leftover_files.numbers(sizes, snapshot_format.SUFFIX))
+    log.snapshots.open(_numbers(sizes, producer_snapshots.SUFFIX))
     if not clean and recovery_point == 0 < end_offset:
         rewrite_topic_id(files, directory)  # a recovery point proves that its fsync succeeded
     if files.exists(f"{directory}/{TRUNCATION}"):
@@ -315,3 +328,65 @@ def _read_epochs(log: Log) -> None:
                 raise DamagedLog(segment.file.log_path, position, reason)
             if epoch > history.latest:
                 history.begin(epoch, base)
+
+
+def _tidy(files: Files, directory: str) -> dict[str, int]:
+    """Removes the files of interrupted changes; returns the names and sizes of the others."""
+    sizes = files.list_sizes(directory)
+    for name in list(sizes):
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, NEW_SUFFIX)):
+            files.remove(f"{directory}/{name}")
+            del sizes[name]
+    _finish_swap(files, directory, sizes)
+    logs = {name[:20] for name in sizes if _is_numbered(name, LOG_SUFFIX)}
+    for name in list(sizes):
+        orphan = any(_is_numbered(name, suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))
+        if orphan and name[:20] not in logs:
+            files.remove(f"{directory}/{name}")
+            del sizes[name]
+    return sizes
+
+
+def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
+    """Finishes a swap of the log cleaner: a `.log.swap` replaces the segments that it covers. Without one, no swap was interrupted."""
+    swapped = {name[:20] for name in sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
+    for base in sorted(swapped):
+        last = _last_offset_in(files, f"{directory}/{base}{LOG_SUFFIX}{SWAP_SUFFIX}")
+        for old in [n[:20] for n in sizes if _is_numbered(n, LOG_SUFFIX) and int(base) <= int(n[:20]) <= last]:
+            # A file that already has its final name stays: its `.swap` is missing.
+            for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+                if old != base or f"{base}{kind}{SWAP_SUFFIX}" in sizes:
+                    files.remove(f"{directory}/{old}{kind}")
+                    sizes.pop(old + kind, None)
+    for name in [name for name in sizes if name.endswith(SWAP_SUFFIX)]:
+        size = sizes.pop(name)
+        if name[:20] in swapped:
+            target = name[: -len(SWAP_SUFFIX)]
+            files.rename(f"{directory}/{name}", f"{directory}/{target}")
+            sizes[target] = size
+        else:
+            files.remove(f"{directory}/{name}")
+
+
+def _last_offset_in(files: Files, path: str) -> int:
+    """Returns the last offset in a file that compaction has finished, and so has flushed.
+
+    Raises:
+        DamagedLog, StorageFailure
+    """
+    mapped = files.map(path, 0, False)
+    mapped.populate(0, mapped.size)
+    last = base = int(path.rpartition("/")[2][:20])
+    for batch in walk(mapped.buffer, 0, mapped.size, path, base, base + RELATIVE_OFFSET_MAX):
+        last = batch[3]
+    mapped.close()
+    return last
+
+
+def _is_numbered(name: str, suffix: str) -> bool:
+    return name.endswith(suffix) and len(name) == 20 + len(suffix) and name[:20].isdigit()
+
+
+def _numbers(names: Iterable[str], suffix: str) -> list[int]:
+    """Returns the offsets that files of this kind have in their names, in order."""
+    return sorted(int(name[:20]) for name in names if _is_numbered(name, suffix))

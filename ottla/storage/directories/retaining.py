@@ -10,7 +10,7 @@ from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.logs_state import LogsState
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log.retention_run import SEGMENTS_AT_ONCE
+from ottla.storage.log.retention import SEGMENTS_AT_ONCE
 
 logger = logging.getLogger(__name__)
 

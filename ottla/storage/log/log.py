@@ -28,11 +28,10 @@ from ottla.protocol.records.validate import restamp, validate_header
 from ottla.protocol.work import Errand, TooLong, Turn, Work, do_at_once, do_now
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import flush, lookup, retention_run, roll, truncate, trusted_append
+from ottla.storage.log import flush, lookup, retention, roll, truncate, trusted_append
 from ottla.storage.log.flush import FlushJob
-from ottla.storage.log.log_state import LogState, Retiring
+from ottla.storage.log.log_state import NO_BYTES, Appended, LogState, Read, Retiring
 from ottla.storage.log.preparation import Prepared, prepare
-from ottla.storage.log.results import NO_BYTES, Appended, Read
 from ottla.storage.producers.producer_snapshots import Decoded
 from ottla.storage.producers.producer_state import BatchMetadata, Origin
 from ottla.storage.segment.segment_file import COLD_READ_BYTES
@@ -317,14 +316,14 @@ class Log(LogState):
 
     def apply_retention(self, now_ms: int) -> int:
         """Removes the segments that retention no longer keeps; returns their number."""
-        return retention_run.apply_retention(self, now_ms)
+        return retention.apply_retention(self, now_ms)
 
     def begin_retention(self, now_ms: int, *, errand_done: bool = True) -> Retiring | Errand | None:
         """The same in three parts: `run` of the job renames files on a worker, and its `end` counts them. None: nothing has expired.
 
         Without `errand_done` it may return file system calls that it needs first, also for a worker.
         """
-        return retention_run.begin(self, now_ms, errand_done)
+        return retention.begin(self, now_ms, errand_done)
 
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""

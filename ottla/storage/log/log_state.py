@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.protocol.records.convert import TARGET_CODECS
 from ottla.protocol.records.validate import RecordRules
@@ -16,20 +16,71 @@ from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
-from ottla.storage.log.cleaning import Cleaning
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.partition_dir import PartitionDir
 from ottla.storage.log.preparation import Preparation
-from ottla.storage.log.roll_policy import roll_deadline
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment_file import Mappings
-from ottla.storage.segment.segments import Segments
+from ottla.storage.segment.segments import Segments, roll_deadline
+
+
+class Cleaning:
+    """What the log cleaner knows of a log: up to where it is clean, and why it is skipped (storage/cleaner)."""
+
+    def __init__(self) -> None:
+        self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
+        self.uncleanable: str | None = None  # why the log cleaner skips it
+        # True while a future log copies this one. It is not compacted then: the copy could keep a record whose tombstone is gone.
+        self.is_moving = False
+
+    def cleaned(self, until: int) -> None:
+        """All below `until` is clean: a pass has ended, or the checkpoint says so at the start."""
+        self.cleaned_until = until
+
+    def truncated(self, offset: int) -> None:
+        """Records that are appended in the place of truncated ones were never cleaned."""
+        self.cleaned_until = min(self.cleaned_until, offset)
+
+    def skip(self, reason: str) -> None:
+        self.uncleanable = reason
+
+    def begin_move(self) -> None:
+        self.is_moving = True
+
+    def end_move(self) -> None:
+        self.is_moving = False
+
+    def take_over(self, replaced: Cleaning) -> None:
+        """Takes the place of another log with the same records."""
+        self.cleaned_until, self.uncleanable = replaced.cleaned_until, replaced.uncleanable
+        self.is_moving = False
+
+
+NO_BYTES = memoryview(b"")
+
+
+class Appended(NamedTuple):
+    """The result of an append. A duplicate gets the result of the first append."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time: int  # -1 with CreateTime
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class Read(NamedTuple):
+    """Complete batches; `records` stays valid as long as a reference to it exists."""
+
+    records: memoryview
+    first_batch_offset: int  # base offset of the first batch, or the requested offset if there is none
+    next_offset: int  # the first offset not in `records`: where the next read continues
 
 
 class Retiring(Protocol):
-    """See `retention_run.RetentionJob`."""
+    """See `retention.RetentionJob`."""
 
     segments: int
 

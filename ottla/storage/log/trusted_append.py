@@ -29,9 +29,8 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.validate import restamp
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import roll, truncate
-from ottla.storage.log.log_state import LogState
+from ottla.storage.log.log_state import Appended, LogState
 from ottla.storage.log.replay import read_marker, update_producers
-from ottla.storage.log.results import Appended
 from ottla.storage.producers.producer_state import EndTransaction, Origin
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment

@@ -27,7 +27,7 @@ from ottla.server.world import World
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log.log_files import create_files
+from ottla.storage.log.roll import create_files
 from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Wakeups

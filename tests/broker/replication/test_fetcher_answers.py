@@ -28,7 +28,7 @@ from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import OutOfResources
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_files import create_files
+from ottla.storage.log.roll import create_files
 from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol

@@ -15,7 +15,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.preparation import Prepared
 from ottla.storage.log.roll import FILES_AHEAD
-from ottla.storage.producers.snapshot_format import decode
+from ottla.storage.producers.producer_snapshots import decode
 from tests.storage.directories.test_logs import FILES, A, B, formatted, opened
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
 
