@@ -24,6 +24,7 @@ from ottla.storage.directories.recovery import open_log
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.errors import CorruptFile, StorageFailure
 from ottla.storage.log.log import Log
+from ottla.storage.log.log_state import LogSpec
 from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
@@ -131,7 +132,9 @@ def _use_damaged(log: Log) -> None:
 
 def _open(disk: SimDisk, *, clean: bool, recovery_point: int) -> Log:
     return open_log(
-        disk, Mappings(), HERE, "t", 0, bytes(16), CONFIG, clean=clean, recovery_point=recovery_point, now_ms=NOW_MS
+        LogSpec(disk, Mappings(), HERE, "t", 0, bytes(16), CONFIG, now_ms=NOW_MS),
+        clean=clean,
+        recovery_point=recovery_point,
     )
 
 

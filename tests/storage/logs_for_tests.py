@@ -9,6 +9,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
+from ottla.storage.log.log_state import LogSpec
 from ottla.storage.segment.segment_file import Mappings
 
 NOW_MS = 1_700_000_000_000
@@ -39,15 +40,8 @@ def open_at(
     directory: Path, config: LogConfig = SMALL, *, clean: bool = False, files: OsFiles | None = None, **fields: object
 ) -> Log:
     return open_log(
-        files or OsFiles(),
-        Mappings(),
-        str(directory),
-        "topic",
-        0,
-        TOPIC_ID,
-        config,
+        LogSpec(files or OsFiles(), Mappings(), str(directory), "topic", 0, TOPIC_ID, config, now_ms=NOW_MS),
         clean=clean,
-        now_ms=NOW_MS,
         **fields,
     )
 

@@ -56,10 +56,7 @@ class FutureLogs(LogsState):
         # A log that `current` has replaced there needs its offsets until it has lost its name: a power loss could bring it back.
         self._removals.settle([self._path_of(directory, current)])
         name = self._name_away(directory, current.topic, current.partition, FUTURE)
-        future = new_log(
-            self.files, self.mappings, name, current.topic, current.partition, current.topic_id, current.config,
-            now_ms=now_ms, jitter=self._rng.random(),
-        )  # fmt: skip
+        future = new_log(self._spec(name, current.topic, current.partition, current.topic_id, current.config, now_ms))
         self._add_future(directory, future)
         current.cleaning.begin_move()
         return future

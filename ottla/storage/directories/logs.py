@@ -118,17 +118,10 @@ class Logs(FutureLogs):
             self._rename_away(directory, path, *name, DELETE if future_partition_of(dir_name) else STRAY)
             return None
         log = open_log(
-            self.files,
-            self.mappings,
-            path,
-            *name,
-            topic_id,
-            config_for(name[0], topic_id),
+            self._spec(path, *name, topic_id, config_for(name[0], topic_id), now_ms),
             clean=clean,
             recovery_point=known(checkpoint.RECOVERY_POINT),
             log_start_offset=known(checkpoint.LOG_START),
-            now_ms=now_ms,
-            jitter=self._rng.random(),
         )
         log.advance_high_watermark(known(checkpoint.REPLICATION))
         log.cleaning.cleaned(min(known(checkpoint.CLEANER), log.log_end_offset))
@@ -179,8 +172,7 @@ class Logs(FutureLogs):
             self.set_aside(future)
         preferred = self._preferred.pop((topic, partition), None)
         directory = preferred if preferred is not None and preferred.online else self._choose(directory_id)
-        path, jitter = f"{directory.path}/{topic}-{partition}", self._rng.random()
-        log = new_log(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms=now_ms, jitter=jitter)
+        log = new_log(self._spec(f"{directory.path}/{topic}-{partition}", topic, partition, topic_id, config, now_ms))
         log.create_with(self._without_files.setdefault((topic_id, directory.path), log.without_files))
         self._add(directory, log)
         return log

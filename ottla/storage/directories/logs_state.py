@@ -12,12 +12,13 @@ from weakref import WeakValueDictionary
 
 from ottla.storage import checkpoint
 from ottla.storage.checkpoint import OffsetCheckpoints, Offsets
+from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.removal import Removals
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogState
+from ottla.storage.log.log_state import LogSpec, LogState
 from ottla.storage.segment.segment_file import Mappings
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,9 @@ class LogsState:
         self._grown: dict[LogState, None] = {}
         self._preferred: dict[tuple[str, int], LogDir] = {}  # directories for partitions that are not here yet
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
+
+    def _spec(self, path: str, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> LogSpec:
+        return LogSpec(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms, self._rng.random())
 
     # Finding
 

@@ -24,12 +24,12 @@ from collections.abc import Iterable
 
 from ottla.protocol.records.batch import HEADER, PARTITION_LEADER_EPOCH
 from ottla.storage import epochs
-from ottla.storage.config import LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.log import replay
 from ottla.storage.log.log import Log
+from ottla.storage.log.log_state import LogSpec
 from ottla.storage.log.partition_dir import TRUNCATION, rewrite_topic_id
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_states import ProducerStates
@@ -44,8 +44,6 @@ from ottla.storage.segment.segment_file import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
-    Mappings,
-    SegmentFile,
 )
 from ottla.storage.segment.segments import Segments
 from ottla.storage.segment.walk import DamagedLog, walk
@@ -55,27 +53,14 @@ logger = logging.getLogger(__name__)
 NEW_SUFFIX = ".tmp"
 
 
-def open_log(
-    files: Files,
-    mappings: Mappings,
-    directory: str,
-    topic: str,
-    partition: int,
-    topic_id: bytes,
-    config: LogConfig,
-    *,
-    clean: bool,
-    recovery_point: int = 0,
-    log_start_offset: int = 0,
-    now_ms: int = 0,
-    jitter: float = 0.0,
-) -> Log:
-    """Opens the log in `directory`, or creates an empty one there.
+def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    """Opens the log in its directory, or creates an empty one there.
 
     Raises:
         StorageFailure: the directory cannot be read or written.
         DamagedLog, CorruptFile: this partition cannot be opened; no records were removed.
     """
+    files, directory = spec.files, spec.directory
     try:
         sizes = _tidy(files, directory)
     except FileNotFoundError:
@@ -85,7 +70,7 @@ def open_log(
     history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
 
     def segment(base: int, size: int, active: bool) -> Segment:
-        made = Segment(SegmentFile(files, mappings, directory, base, config, size=size, active=active), now_ms)
+        made = spec.segment(base, size=size, active=active)
         if f"{base:020d}{TXN_INDEX_SUFFIX}" not in sizes:
             made.txn_index.is_missing()
         return made
@@ -100,20 +85,13 @@ def open_log(
     segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)
     start_offset = max(log_start_offset, segments[0].base_offset)
     log = Log(
-        files,
-        mappings,
-        directory,
-        topic,
-        partition,
-        topic_id,
-        config,
+        spec,
         segments=Segments(segments),
         epochs=history,
         producers=ProducerStates(),
         log_start_offset=min(start_offset, end_offset),
         log_end_offset=end_offset,
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
-        jitter=jitter,
     )
     log.snapshots.open(_numbers(sizes, producer_snapshots.SUFFIX))
     if not clean and recovery_point == 0 < end_offset:
@@ -131,40 +109,22 @@ def open_log(
     return log
 
 
-def new_log(
-    files: Files,
-    mappings: Mappings,
-    directory: str,
-    topic: str,
-    partition: int,
-    topic_id: bytes,
-    config: LogConfig,
-    *,
-    now_ms: int = 0,
-    jitter: float = 0.0,
-) -> Log:
+def new_log(spec: LogSpec) -> Log:
     """Returns an empty log in memory. Its directory and files are created before the first append.
 
     Creating a topic of 1,000 partitions takes some 10,000 system calls on every replica, on the thread that also serves clients.
     So each partition creates its files when it is first used. After a crash the partition is known from the metadata.
     """
-    segment = Segment(SegmentFile(files, mappings, directory, 0, config), now_ms)
+    segment = spec.segment(0)
     segment.indexes.clear()
     log = Log(
-        files,
-        mappings,
-        directory,
-        topic,
-        partition,
-        topic_id,
-        config,
+        spec,
         segments=Segments([segment]),
-        epochs=LeaderEpochs(files, f"{directory}/{epochs.FILE}", stored=False),
+        epochs=LeaderEpochs(spec.files, f"{spec.directory}/{epochs.FILE}", stored=False),
         producers=ProducerStates(),
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
-        jitter=jitter,
     )
     log.partition_dir.is_not_made()
     return log

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ottla.protocol.records.convert import TARGET_CODECS
@@ -22,7 +23,8 @@ from ottla.storage.log.preparation import Preparation
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import Mappings, SegmentFile
 from ottla.storage.segment.segments import Segments, roll_deadline
 
 
@@ -88,18 +90,33 @@ class Retiring(Protocol):
     def end(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class LogSpec:
+    """What a log is opened, or created, with."""
+
+    files: Files
+    mappings: Mappings
+    directory: str
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
+    now_ms: int = 0
+    jitter: float = 0.0
+
+    def segment(self, base_offset: int, *, size: int = 0, active: bool = True) -> Segment:
+        file = SegmentFile(
+            self.files, self.mappings, self.directory, base_offset, self.config, size=size, active=active
+        )
+        return Segment(file, self.now_ms)
+
+
 class LogState:
     """The state of one log. `Log` inherits it, because access to the fields through another object would slow down every append and read."""
 
     def __init__(
         self,
-        files: Files,
-        mappings: Mappings,
-        directory: str,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: LogConfig,
+        spec: LogSpec,
         *,
         segments: Segments,
         epochs: LeaderEpochs,
@@ -107,12 +124,11 @@ class LogState:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
-        jitter: float = 0.0,
     ) -> None:
         assert 0 <= log_start_offset <= log_end_offset
-        self.files, self.mappings = files, mappings
-        self.partition_dir = PartitionDir(files, directory)
-        self.topic, self.partition, self.topic_id = topic, partition, topic_id
+        self.files, self.mappings = spec.files, spec.mappings
+        self.partition_dir = PartitionDir(spec.files, spec.directory)
+        self.topic, self.partition, self.topic_id = spec.topic, spec.partition, spec.topic_id
         self.segments, self.epochs, self.producers = segments, epochs, producers
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
@@ -124,16 +140,16 @@ class LogState:
         self.append_failure: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
         self.closed = False
-        self.snapshots = ProducerSnapshots(files, directory, self.partition_dir.lock)
+        self.snapshots = ProducerSnapshots(spec.files, spec.directory, self.partition_dir.lock)
         self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaning = Cleaning()
         for segment in segments:
             segment.file.cold.know_epochs(epochs.epoch_of)
-        self._jitter = jitter
+        self._jitter = spec.jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
-        self.update_config(config)
+        self.update_config(spec.config)
 
     @property
     def size(self) -> int:

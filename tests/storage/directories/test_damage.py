@@ -474,11 +474,12 @@ from tests.storage.logs_for_tests import append, batch, open_at
 from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.files import OsFiles
 from ottla.storage.directories.recovery import open_log
+from ottla.storage.log.log_state import LogSpec
 from tests.storage.logs_for_tests import NOW_MS, TOPIC_ID
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 mappings, logs = Mappings(), []
 for i in range(12):
-    log = open_log(OsFiles(), mappings, {path!r} + "/" + str(i), "t", i, TOPIC_ID, LogConfig(), clean=False, now_ms=NOW_MS)
+    log = open_log(LogSpec(OsFiles(), mappings, {path!r} + "/" + str(i), "t", i, TOPIC_ID, LogConfig(), NOW_MS), clean=False)
     append(log, batch())
     logs.append(log)
 for log in logs:
