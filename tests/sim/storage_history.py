@@ -250,7 +250,7 @@ class StorageHistory:
         return self.logs
 
     def _write_recovery_points(self) -> None:
-        self.logs.write_recovery_points()
+        self.logs.checkpoints.write_recovery_points()
         if self.logs.directories[0].online and self.disk.room_bytes == CAPACITY_BYTES:
             for partition in self.partitions:
                 partition.model.kept_start = partition.model.durable_start = partition.model.start
@@ -327,8 +327,8 @@ class StorageHistory:
             if not busy and f"/{partition.name}-0" in path and self.rng.random() < 0.5:
                 busy = True
                 self.note(f"  meanwhile, before {kind} {path}: checkpoints")
-                self.logs.write_recovery_points()
-                self.logs.write_high_watermarks()
+                self.logs.checkpoints.write_recovery_points()
+                self.logs.checkpoints.write_high_watermarks()
                 busy = False
 
         self.disk.on_call = meanwhile
@@ -542,7 +542,7 @@ class StorageHistory:
         self.disk.crash(power=False)
         self._open()
         for partition in self.partitions:
-            partition.log = self.logs.get(partition.topic_id, 0)
+            partition.log = self.logs.open.get(partition.topic_id, 0)
             if partition.log is None:
                 self._create(partition)  # nothing was ever written to it
             assert partition.log is not None
@@ -559,7 +559,7 @@ class StorageHistory:
 
     def _find(self, partition: Partition, power: bool) -> None:
         """The partition's log after a restart; the broker creates what is missing."""
-        log = self.logs.by_name(partition.name, 0)
+        log = self.logs.open.by_name(partition.name, 0)
         leaving = self.leaving
         if leaving is not None and leaving.name == partition.name:
             # Deleting it was in progress: it is there as it was, or gone.

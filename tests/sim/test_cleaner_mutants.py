@@ -46,7 +46,7 @@ def never_lowered() -> property:
 
 
 def create_with_old_checkpoint(self: Logs, topic: str, partition: int, *args: Any, **kwargs: Any) -> Log:
-    known = [self._checkpoints.known(d.path, checkpoint.CLEANER, (topic, partition)) for d in self.directories]
+    known = [self.open.entries.known(d.path, checkpoint.CLEANER, (topic, partition)) for d in self.directories]
     log = _create(self, topic, partition, *args, **kwargs)
     log.cleaning.cleaned_until = max(log.cleaning.cleaned_until, *known)
     return log

@@ -14,6 +14,7 @@ from ottla.storage import checkpoint
 from ottla.storage.checkpoint import OffsetCheckpoints
 from ottla.storage.config import NEVER
 from ottla.storage.directories import log_dirs, logs, recovery
+from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.logs import Logs
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Files
@@ -216,7 +217,7 @@ MUTANTS: dict[str, Patch] = {
     "a failed log takes writes": (Log, "failure", NEVER_FAILED),
     "a truncation cut short is built upon": (SegmentFile, "settle_tail", nothing),
     "what a failed fsync left is taken for written": (SegmentFile, "rewrite", nothing),
-    "log starts are not written down": (Logs, "write_log_starts", nothing),
+    "log starts are not written down": (LogCheckpoints, "write_log_starts", nothing),
     "a flush covers what came while it ran": (Log, "flush", cover_what_came_later),
     "a flush covers what was truncated under it": (Log, "flush", cover_what_was_truncated),
     "epochs keep what was truncated": (LeaderEpochs, "truncate_from_end", nothing),

@@ -119,14 +119,14 @@ class Cleaner:
             size,
             100 * (1 - size / max(1, size_before)),
         )
-        yield Errand(log.log_dir, partial(self._logs.write_cleaned, self._logs.directory_of(log)))
+        yield Errand(log.log_dir, partial(self._logs.checkpoints.write_cleaned, self._logs.open.directory_of(log)))
         return True
 
     def _next_due(self, now_ms: int) -> Generator[Step, Progress | None, tuple[Log, Plan] | None]:
         """The log with the greatest dirty ratio among those that are due."""
         best: tuple[Log, Plan] | None = None
         looked_at = 0
-        for log in self._logs:
+        for log in self._logs.open:
             if not log.config.compact or len(log.segments) < 2 or log.failure or log.cleaning.uncleanable:
                 continue
             if log.closed or log.cleaning.is_moving:

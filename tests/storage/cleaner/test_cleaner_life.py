@@ -107,7 +107,7 @@ def test_a_topic_recreated_below_an_old_checkpoint_is_dirty_from_its_start(tmp_p
     if restart:
         logs.close_all()
         logs = node(tmp_path)
-        new = logs.get(NEW, 0)
+        new = logs.open.get(NEW, 0)
     assert new.cleaning.cleaned_until == 0
     for i in range(3):
         run(logs, NOW_MS + 5000 * i)
@@ -509,7 +509,7 @@ def test_the_loop_goes_on_while_many_logs_are_looked_through(tmp_path: Path) -> 
     logs = node(tmp_path)
     for partition in range(12):
         grow(logs.create("t", partition, OLD, replace(COMPACT, min_cleanable_dirty_ratio=1.0)), 300)
-    segments = sum(len(log.segments) for log in logs)
+    segments = sum(len(log.segments) for log in logs.open)
     steps = list(steps_done(Cleaner(logs).run(NOW_MS), logs.files))
     assert segments // (2 * SEGMENTS_PER_TURN) <= len(steps) <= segments // SEGMENTS_PER_TURN
     assert len(steps) >= 2 and all(step is None for step in steps)

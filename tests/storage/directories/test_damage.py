@@ -554,7 +554,7 @@ def test_retention_goes_on_behind_a_damaged_log_and_in_it(tmp_path: Path) -> Non
     logs = node(tmp_path, config)
     retain(logs, NOW_MS)
     for name in ("a", "b"):
-        log = logs.by_name(name, 0)
+        log = logs.open.by_name(name, 0)
         assert log is not None and log.size < 4000 + 2000
 
 
@@ -566,8 +566,8 @@ def test_one_damaged_partition_is_offline_and_the_others_are_opened(
     path = sorted((tmp_path / "a-0").glob(file))[-1]
     path.write_bytes(b"\xff" * path.stat().st_size)
     logs = node(tmp_path)
-    assert logs.directories[0].online and logs.by_name("a", 0) is None
-    assert (log := logs.by_name("b", 0)) is not None and log.log_end_offset == 60
+    assert logs.directories[0].online and logs.open.by_name("a", 0) is None
+    assert (log := logs.open.by_name("b", 0)) is not None and log.log_end_offset == 60
     for _ in range(2):
         with pytest.raises(DamagedPartition):  # an empty log in its place would lose all of it
             logs.create("a", 0, b"a" * 16, SMALL)
