@@ -35,7 +35,6 @@ from ottla.storage.log.preparation import Prepared, prepare
 from ottla.storage.producers.producer_snapshots import Decoded
 from ottla.storage.producers.producer_state import BatchMetadata, Origin
 from ottla.storage.segment.segment_file import COLD_READ_BYTES
-from ottla.storage.segment.segment_indexes import TimestampAndOffset
 from ottla.storage.segment.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
@@ -253,19 +252,6 @@ class Log(LogState):
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Returns the aborted transactions that a read_committed consumer of [start, end) must skip."""
         return lookup.aborted_transactions(self, start, end)
-
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """Returns (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
-        return do_now(lookup.offset_for_timestamp(self, timestamp, Turn()))
-
-    def max_timestamp(self) -> tuple[int, int, int] | None:
-        """Returns (timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        return do_now(lookup.max_timestamp(self, Turn()))
-
-    def largest_timestamp(self) -> TimestampAndOffset:
-        return max(
-            (segment.indexes.largest_timestamp() for segment in self.segments), key=lambda largest: largest.timestamp
-        )
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Returns (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""

@@ -47,7 +47,7 @@ def aborted_transactions(log: LogState, start: int, end: int) -> list[AbortedTxn
 
 
 def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Found | None]:
-    """Finds the first record whose timestamp is at least `timestamp`."""
+    """Finds (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
     offset = start = log.log_start_offset
     while True:
         batch = yield from _next_claiming(log, offset, timestamp, turn)
@@ -66,7 +66,7 @@ def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Foun
 
 
 def max_timestamp(log: LogState, turn: Turn) -> Work[Found | None]:
-    """Finds the first record with the largest timestamp.
+    """Finds (timestamp, offset, leader epoch) of the first record with the largest timestamp.
 
     Produce does not verify a header's max timestamp. If no record has the largest one, or its record lies below the log start
     offset, every batch whose header has a larger max timestamp than the best record so far is decoded.

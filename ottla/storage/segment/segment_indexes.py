@@ -67,7 +67,8 @@ class SegmentIndexes:
 
     def rename(self) -> None:
         """The segment's files have other names from now on."""
-        self.offsets.path, self.times.path = self._file.named(INDEX_SUFFIX), self._file.named(TIME_INDEX_SUFFIX)
+        self.offsets.rename(self._file.named(INDEX_SUFFIX))
+        self.times.rename(self._file.named(TIME_INDEX_SUFFIX))
 
     @property
     def full(self) -> bool:

@@ -29,7 +29,17 @@ from ottla.storage.segment.index import OffsetIndex, TimeIndex
 from ottla.storage.segment.walk import DamagedLog
 from tests.protocol.records.reference import patch_offset
 from tests.storage.chores import retain
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, offsets, open_at, read_all
+from tests.storage.logs_for_tests import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch,
+    filled,
+    offset_for_timestamp,
+    offsets,
+    open_at,
+    read_all,
+)
 
 BATCH_BYTES = len(batch())
 
@@ -313,7 +323,7 @@ def test_an_entry_that_does_not_fit_the_log_leads_nowhere(tmp_path: Path, suffix
     for i in range(120):
         append(log, batch(fill=i, timestamp=NOW_MS + i))
     expected = read_all(log)
-    found = [log.offset_for_timestamp(NOW_MS + i) for i in range(120)]
+    found = [offset_for_timestamp(log, NOW_MS + i) for i in range(120)]
     log.close()
     path = sorted(tmp_path.glob(f"*{suffix}"))[0]
     data = bytearray(path.read_bytes())
@@ -323,7 +333,7 @@ def test_an_entry_that_does_not_fit_the_log_leads_nowhere(tmp_path: Path, suffix
     for offset in range(0, 120, 7):
         assert bytes(again.read(offset, max_bytes=1).records) == expected[offset * BATCH_BYTES :][:BATCH_BYTES]
     assert read_all(again) == expected
-    assert [again.offset_for_timestamp(NOW_MS + i) for i in range(120)] == found
+    assert [offset_for_timestamp(again, NOW_MS + i) for i in range(120)] == found
 
 
 def test_indexes_of_sealed_segments_are_not_kept_in_memory(tmp_path: Path) -> None:
@@ -335,13 +345,14 @@ def test_indexes_of_sealed_segments_are_not_kept_in_memory(tmp_path: Path) -> No
 
     for offset in range(100):
         log.read(offset, max_bytes=500)
-    log.largest_timestamp()
+    for segment in log.segments:
+        segment.indexes.largest_timestamp()
     assert loaded(log) == 0
     log.close()
     again = open_at(tmp_path, clean=True)
     for offset in range(100):
         again.read(offset, max_bytes=500)
-        again.offset_for_timestamp(NOW_MS)
+        offset_for_timestamp(again, NOW_MS)
     assert loaded(again) == 0
 
 

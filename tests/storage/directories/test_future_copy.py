@@ -18,7 +18,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import future_partition_of, has_future_name
 from tests.storage.chores import rename_deleted
 from tests.storage.directories.test_logs import A, B, formatted, killed, opened
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, offset_for_timestamp, read_all
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_a_search_that_still_reads_the_old_log_fails_alone(two: Logs) -> None:
     two.futures.replace(log, future, NOW_MS)
     rename_deleted(two)
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
-        log.offset_for_timestamp(0)
+        offset_for_timestamp(log, 0)
     with pytest.raises(StorageFailure):
         log.read(0, max_bytes=100)
     assert not two.open.offline_directories
-    assert future.offset_for_timestamp(0) is not None
+    assert offset_for_timestamp(future, 0) is not None
 
 
 def test_a_future_log_is_truncated_where_the_log_was_and_starts_where_it_does(two: Logs) -> None:

@@ -36,7 +36,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.log.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
 from ottla.storage.segment.segment_file import Mappings
 from tests.storage.chores import remove_deleted, rename_deleted, retain
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, max_timestamp, offset_for_timestamp, read_all
 
 FILES = OsFiles()
 A, B = bytes([1]) * 16, bytes([2]) * 16
@@ -239,7 +239,7 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     for each in logs.open:
         each.flush(NOW_MS)
     assert read_all(log) == b""
-    assert (log.offset_for_timestamp(0), log.max_timestamp(), log.truncate_to(0)) == (None, None, False)
+    assert (offset_for_timestamp(log, 0), max_timestamp(log), log.truncate_to(0)) == (None, None, False)
     logs.delete(A, 1, NOW_MS)
     assert not doomed.partition_dir.exists and not [name for name in os.listdir(node) if "orders" in name]
     append(log, batch(), epoch=3)

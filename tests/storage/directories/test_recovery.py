@@ -11,7 +11,18 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log
 from ottla.storage.producers.producer_state import Origin
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
+from tests.storage.logs_for_tests import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch,
+    filled,
+    marker,
+    max_timestamp,
+    offsets,
+    open_at,
+    read_all,
+)
 
 BATCH_BYTES = len(batch())
 
@@ -133,14 +144,14 @@ def test_a_damaged_index_is_made_again_from_the_log(
 ) -> None:
     log = filled(tmp_path, 40)
     expected = read_all(log)
-    timestamp = log.max_timestamp()
+    timestamp = max_timestamp(log)
     log.close()
     path = sorted(tmp_path.glob(f"*{suffix}"))[which]
     index_damages()[damage](path)
     again = open_at(tmp_path, clean=clean)
     assert read_all(again) == expected
     assert [again.read(offset, max_bytes=1).first_batch_offset for offset in range(40)] == list(range(40))
-    assert again.max_timestamp() == timestamp
+    assert max_timestamp(again) == timestamp
     again.close()
     assert path.exists() and (damage == "empty" or path.stat().st_size % (8 if suffix == ".index" else 12) == 0)
 

@@ -20,7 +20,19 @@ from ottla.storage.log.log import Log, Origin
 from ottla.storage.segment import segment_file
 from ottla.storage.segment.segment import HINTS_MAX
 from tests.protocol.records.reference import crc_is_valid
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
+from tests.storage.logs_for_tests import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch,
+    filled,
+    marker,
+    max_timestamp,
+    offset_for_timestamp,
+    offsets,
+    open_at,
+    read_all,
+)
 
 
 def refused(log: Log, records: bytes, origin: Origin = Origin.CLIENT) -> str:
@@ -116,7 +128,7 @@ def test_log_append_time_is_stamped_by_the_log(tmp_path: Path) -> None:
     view = next(iter(log.batches(0)))
     assert (view.max_timestamp, view.timestamp_type, crc_is_valid(view)) == (NOW_MS, 1, True)
     assert [record.timestamp for record in view.records()] == [NOW_MS, NOW_MS]
-    assert log.offset_for_timestamp(NOW_MS) == (NOW_MS, 0, 0)
+    assert offset_for_timestamp(log, NOW_MS) == (NOW_MS, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -414,13 +426,13 @@ def test_lookups_by_time_find_what_a_search_of_all_records_finds(
     rows = [(r.timestamp, r.offset, 0) for b in log.batches(log.log_start_offset) for r in b.records()]
     rows = [row for row in rows if row[1] >= log.log_start_offset]
     timestamp = NOW_MS + wanted - 60_000
-    assert log.offset_for_timestamp(timestamp) == next((row for row in rows if row[0] >= timestamp), None)
-    assert log.max_timestamp() == max(rows, key=lambda row: (row[0], -row[1]), default=None)
+    assert offset_for_timestamp(log, timestamp) == next((row for row in rows if row[0] >= timestamp), None)
+    assert max_timestamp(log) == max(rows, key=lambda row: (row[0], -row[1]), default=None)
 
 
 def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     log = open_at(tmp_path)
-    assert (log.offset_for_timestamp(0), log.max_timestamp()) == (None, None)
+    assert (offset_for_timestamp(log, 0), max_timestamp(log)) == (None, None)
 
 
 # Moving offsets
