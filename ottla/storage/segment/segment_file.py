@@ -376,8 +376,7 @@ class SegmentFile:
         self.files.truncate(self.log_path, self.size)
 
     def seal(self) -> None:
-        """The file is trimmed, and gets no more appends."""
-        self.trim()
+        """The trimmed file gets no more appends."""
         self.on_disk = -1
         self.active = False
 
