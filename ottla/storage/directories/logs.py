@@ -43,7 +43,7 @@ class Logs:
 
     def __init__(self, files: Files, directories: list[LogDir], rng: Random, mappings: Mappings | None = None) -> None:
         self.files, self.directories = files, directories
-        self.open = OpenLogs(files, directories, rng, mappings or Mappings())
+        self.open = OpenLogs(files, directories, rng, Mappings() if mappings is None else mappings)
         self.checkpoints = LogCheckpoints(self.open)
         self.futures = FutureLogs(self.open)
         self.previous_broker_epoch = -1  # the broker epoch at the last clean stop, -1 after a crash (KIP-966)

@@ -329,7 +329,7 @@ def test_more_logs_than_may_be_mapped_all_work(node: Path) -> None:
         for log in logs.open:
             append(log, batch(fill=round_number))
             assert log.read(0, max_bytes=10).next_offset == 1
-    assert len(mappings) <= 5
+    assert 0 < len(mappings) <= 5
     assert {log.log_end_offset for log in logs.open} == {3}
     killed(logs)
     assert {log.log_end_offset for log in opened(node).open} == {3}
