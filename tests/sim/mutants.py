@@ -40,7 +40,7 @@ from ottla.storage.log import replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
 from ottla.storage.producers.producer_state import ProducerState
-from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import SegmentFile
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
 from tests.sim import controller_mutants
@@ -305,7 +305,7 @@ REPLICATION = {
         ((produce_handler, "in_order", append_without_a_pause),),
         frozenset({"26"}),
     ),
-    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
+    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (SegmentFile, "sync", nothing)),
 }
 CONSUMER_GROUPS = {
     "partition-with-two-members": Mutant(

@@ -54,7 +54,7 @@ def _move(broker: BrokerComponents, target: LogDir | None, topic: str, index: in
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = broker.replicas.get(topic, index)
     if partition is None:
-        broker.replicas.logs.prefer(topic, index, target)
+        broker.replicas.logs.futures.prefer(topic, index, target)
         image = broker.replicas.image.topics.by_name(topic)
         known = image is not None and index in image.partitions
         return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -28,8 +28,9 @@ from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import OutOfResources
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_files import create_files
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.roll import create_files
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
@@ -113,7 +114,7 @@ class Follower:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    made = new_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig())
+    made = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()))
     create_files(made)
     yield made
     made.close()
@@ -309,7 +310,7 @@ def test_a_connection_that_ends_while_the_directory_for_its_records_is_made_leav
     tmp_path: Path,
 ) -> None:
     """Simulator, seed 400: the new connection never sent a Fetch, and the replica stayed outside of the ISR."""
-    log = new_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig())
+    log = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()))
     follower = Follower(log)
     follower.answer(records(epoch=1))
     assert len(follower.tasks) == 1, "the directory is made on a worker"
