@@ -24,7 +24,7 @@ from ottla.broker.replication import isr_proposals, partition
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_state import PartitionState
-from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
+from ottla.broker.transactions.shard import TransactionShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.raft import driver, roles
@@ -372,7 +372,7 @@ COORDINATORS = {
     ),
     "prepared-left-after-load": _mutant(
         "a coordinator does not finish the transactions that the one before had prepared",
-        (TransactionCoordinatorShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
+        (TransactionShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
     ),
 }
 SHARE_GROUPS, STREAMS_GROUPS = (
