@@ -22,8 +22,7 @@ from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import CoordinatorLeadership
-from ottla.broker.fetch.rejoining import Rejoining
-from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.fetch.session_cache import FetchSessionCache, Rejoining
 from ottla.broker.full_disks import FullDisks
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.wiring import group_coordinator, share_group_coordinator

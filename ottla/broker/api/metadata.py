@@ -72,7 +72,7 @@ def _answer_in_cluster(broker: BrokerComponents, request: MetadataRequest, conte
     names_lost = partial(names_lost_leader, broker, request)
     if names_lost():
         return held.hold(names_lost, partial(answer, broker, request, context))
-    if held.is_old(context.connection) and names_any(broker, request, broker.replicas.followed()):
+    if held.is_old(context.connection) and names_any(broker, request, broker.replicas.fetchers.by_leader):
         return held.settle(names_lost, partial(answer, broker, request, context))
     return _answer_now(broker, request, context)
 
@@ -82,7 +82,7 @@ def names_lost_leader(broker: BrokerComponents, request: MetadataRequest) -> boo
     lost = {
         node_id
         for node_id, registered in broker.metadata.image.cluster.brokers.items()
-        if not registered.fenced and broker.replicas.has_just_lost(node_id)
+        if not registered.fenced and broker.replicas.fetchers.has_just_lost(node_id)
     }
     return names_any(broker, request, lost)
 

@@ -70,7 +70,7 @@ class AssumedFencing:
         self._world = world
         self._node_id = configs.node_id
         self._session_timeout_ms: int = configs["broker.session.timeout.ms"]
-        self._listener: str = configs["inter.broker.listener.name"] or configs["security.inter.broker.protocol"]
+        self._listener = configs.node.inter_broker_listener
         self._metadata = metadata
         self._lifecycle = lifecycle
         self._security = security

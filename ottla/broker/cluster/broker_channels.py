@@ -26,7 +26,7 @@ class BrokerChannels:
         self._metadata = metadata
         self._security = security
         self._client_id = f"broker-{configs.node_id}"
-        self._listener: str = configs["inter.broker.listener.name"] or configs["security.inter.broker.protocol"]
+        self._listener = configs.node.inter_broker_listener
         self._timeout_ms: int = configs["request.timeout.ms"]
         # Node id -> (broker epoch, channel).
         self._channels: dict[int, tuple[int, Channel]] = {}

@@ -19,13 +19,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from ottla.broker.replication.fetch_requests import FetchRequests
-from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
+from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, LeaderAddress
 from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
-from ottla.broker.replication.follower_truncation import agreed_end, go_to_leaders_range, truncate_after
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
-from ottla.broker.replication.truncation import EndOfEpoch
+from ottla.broker.replication.truncation import EndOfEpoch, agreed_end, go_to_leaders_range, truncate_after
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import PartitionData

@@ -7,9 +7,9 @@ The role comes from the metadata image only (`become_leader`, `become_follower`)
     offline     its log directory failed: KAFKA_STORAGE_ERROR to everybody until the node is restarted
 
 Delayed produces are kept here in two lists by offset: `_committing` is completed from its head by the high watermark, `_flushing`
-by the flush. Fetches watch (replication/watches.py): those of followers the log's end, of consumers the high watermark;
-each is notified of the next change once, and delayed fetches are woken once per turn of the loop (purgatory/wakeups.py).
-Not handled here: sockets, timeouts (purgatory/delayed_produce.py, server/timer_wheel.py), and the wire.
+by the flush. Fetches watch (replication/watchers.py): those of followers the log's end, of consumers the high watermark;
+each is notified of the next change once, and delayed fetches are woken once per turn of the loop (wakeups.py).
+Not handled here: sockets, timeouts (delayed_produce.py, server/timer_wheel.py), and the wire.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.broker.replication import isr_proposals, state_changes
+from ottla.broker.replication.delayed_produce import OffsetWait
 from ottla.broker.replication.group_flush import GroupFlush
 from ottla.broker.replication.isr import NEVER_MS, ReplicaProgress, effective_min_isr, next_high_watermark
 from ottla.broker.replication.partition_state import NO_LEADER, IsrProposals, PartitionState
-from ottla.broker.replication.purgatory.offset_waits import OffsetWait
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn
 from ottla.server.isolation import isolated
@@ -210,8 +210,8 @@ class Partition(PartitionState):
             self._raise_high_watermark(log, log.log_end_offset, within_append=True)
         else:
             self.advance_high_watermark(within_append=True)
-            if self.watches.followers:
-                self.watches.appended(appended.first_offset, appended.last_offset, self.followers)
+            if self.watchers.followers:
+                self.watchers.appended(appended.first_offset, appended.last_offset, self.followers)
         return appended
 
     def advance_high_watermark(self, *, within_append: bool = False) -> None:
@@ -241,9 +241,9 @@ class Partition(PartitionState):
                 self._wakeups.schedule(self)
             else:
                 self.wake()
-        watches = self.watches
-        if watches.followers or watches.consumers:
-            watches.watermark_raised()
+        watchers = self.watchers
+        if watchers.followers or watchers.consumers:
+            watchers.watermark_raised()
 
     def wake(self) -> None:
         """Call back the appends that the high watermark has passed."""
@@ -292,7 +292,7 @@ class Partition(PartitionState):
 
     def wake_fetches(self) -> None:
         """Something has changed for every reader: the role, the log's start, the log itself."""
-        self.watches.fire()
+        self.watchers.fire()
 
     def record_follower_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
@@ -329,7 +329,7 @@ class Partition(PartitionState):
     def note_followers(self) -> None:
         """Gives replicas outside of the ISR another chance to join with their next fetch: a proposal has ended, or a broker is unfenced."""
         if len(self.maximal_isr) < len(self.replicas):
-            self.watches.note_followers()
+            self.watchers.note_followers()
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
         """Propose the ISR without replicas that have not caught up for replica.lag.time.max.ms. A timer calls this."""
@@ -376,7 +376,7 @@ class Partition(PartitionState):
         if log.log_start_offset < leader_log_start_offset <= log.high_watermark:
             log.advance_log_start_offset(leader_log_start_offset)
         if raised:
-            self.watches.watermark_raised()
+            self.watchers.watermark_raised()
 
     def fetched_as_follower(self, size: int) -> int:
         """Counts `size` bytes where this replica is throttled (KIP-73); returns the pause before its next fetch."""

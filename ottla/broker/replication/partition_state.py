@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
+from ottla.broker.replication.delayed_produce import OffsetWaits
 from ottla.broker.replication.group_flush import GroupFlush
 from ottla.broker.replication.isr import ReplicaProgress
-from ottla.broker.replication.purgatory.offset_waits import OffsetWaits
-from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle
-from ottla.broker.replication.watches import Watches
+from ottla.broker.replication.wakeups import Wakeups
+from ottla.broker.replication.watchers import Watchers
 from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import NEVER
@@ -65,7 +65,7 @@ class PartitionState:
         "follower_throttle",
         "followers",
         "index",
-        "is_gathered",
+        "is_batched",
         "isr",
         "lag_time_ms_max",
         "leader_epoch",
@@ -85,7 +85,7 @@ class PartitionState:
         "replication_bytes_out",
         "topic",
         "topic_id",
-        "watches",
+        "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -120,10 +120,10 @@ class PartitionState:
         self.followers: dict[int, ReplicaProgress] = {}
         #: True if there is no other replica, so that an append is committed at once.
         self.alone = True
-        #: Whether followers' fetches of it may be held (purgatory/gathering.py).
-        self.is_gathered = topic not in INTERNAL_TOPICS
-        gathering = wakeups.gathering if self.is_gathered else wakeups.no_gathering
-        self.watches = Watches(wakeups, gathering)
+        #: Whether followers' fetches of it may be held (wakeups.py).
+        self.is_batched = topic not in INTERNAL_TOPICS
+        batching = wakeups.batching if self.is_batched else wakeups.no_batching
+        self.watchers = Watchers(wakeups, batching)
         #: DeleteRecords that wait for other replicas' log starts.
         self.delayed_deletes: list[AwaitsLogStarts] = []
         #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
@@ -131,8 +131,8 @@ class PartitionState:
         self.follower_throttle: Throttle | None = None
         #: flush.messages: the append that reaches this number of records is answered after a flush.
         self.flush_messages = NEVER
-        self._committing = OffsetWaits(gathering)
-        self._flushing = OffsetWaits(gathering)
+        self._committing = OffsetWaits(batching)
+        self._flushing = OffsetWaits(batching)
         self._wakeups = wakeups
         self._group_flush = group_flush
         # Counted in plain ints, read at a scrape.

@@ -283,7 +283,7 @@ def state(node: SimNode, mine: list[Any]) -> Any:
             (
                 str(p), p.reads, p.failed_reads, p.bytes_out, p.replication_bytes_out, sorted(p.isr),
                 p.log.high_watermark, p.log.log_end_offset, [repr(f) for f in p.followers.values()],
-                len(p.watches.followers), len(p.watches.consumers),
+                len(p.watchers.followers), len(p.watchers.consumers),
             )
             for p in mine
         ],

@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "a follower keeps its log above the leader's end",
-        "ottla/broker/replication/follower_truncation.py",
+        "ottla/broker/replication/truncation.py",
         "    if end < own_log.log_end_offset:\n",
         "    if False:\n",
         UNITS + "test_fetcher_answers.py"

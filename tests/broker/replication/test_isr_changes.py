@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
