@@ -159,7 +159,7 @@ class SessionReader:
                 partition = self.broker.replicas.lookup(wanted.topic, wanted.topic_id, wanted.index)
             log = partition.local_log(wanted.current_leader_epoch, require_leader=self.require_leader)
             if self.replica_id >= 0:
-                partition.require_follower(self.replica_id, wanted.current_leader_epoch, self.replica_epoch)
+                require_follower(partition, self.replica_id, wanted.current_leader_epoch, self.replica_epoch)
             diverging = _divergence(log, wanted) if wanted.last_fetched_epoch >= 0 else None
             if diverging is None and not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -267,6 +267,19 @@ def failed(index: int, error: int) -> PartitionData:
         aborted_transactions=None,
         records=b"",
     )
+
+
+def require_follower(partition: Partition, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
+    """Check that the replica is assigned, and that its process is not older than one that has fetched already (KIP-903).
+
+    The two errors make an early follower retry (KIP-320 knows epochs, older do not).
+    """
+    follower = partition.followers.get(replica_id)
+    if follower is None:
+        known_epoch = current_leader_epoch >= 0
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if 0 <= broker_epoch < follower.broker_epoch:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:

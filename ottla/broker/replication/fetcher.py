@@ -20,7 +20,14 @@ from functools import partial
 from typing import Any, cast
 
 from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, LeaderAddress
-from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
+from ottla.broker.replication.follower_session import (
+    LEADERSHIP_ERRORS,
+    SESSION_ERRORS,
+    Followed,
+    FollowerSession,
+    Key,
+    is_in_sync,
+)
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
 from ottla.broker.replication.truncation import EndOfEpoch, agreed_end, go_to_leaders_range, truncate_after
@@ -266,6 +273,7 @@ class LeaderFetcher:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
                     left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
+                    # Not `server.turns`: most responses are handled in one turn, and a generator would be made for each.
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._errand(number, topic_id, data) is not None:
@@ -329,7 +337,7 @@ class LeaderFetcher:
                     data.log_start_offset,
                     self._world.clock.wall_ms(),
                 )
-                pause_ms = partition.fetched_as_follower(len(data.records or b""))
+                pause_ms = throttled_ms(partition, len(data.records or b""))
                 if data.records and partition.flush_messages == EVERY_RECORD:
                     self._delay(key, self._settings.timeout_ms)
                     self._world.spawn(self._flush(key, own_log), f"flush {partition}")
@@ -412,3 +420,12 @@ def kept(data: PartitionData) -> PartitionData:
     """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
     data.records = bytes(cast("bytes | memoryview", data.records or b""))
     return data
+
+
+def throttled_ms(partition: Partition, size: int) -> int:
+    """Counts `size` bytes where the replica is throttled (KIP-73); returns the pause before its next fetch."""
+    throttle = partition.follower_throttle
+    if throttle is None:
+        return 0
+    throttle.record(size)
+    return 0 if is_in_sync(partition) else throttle.pause_ms()

@@ -14,11 +14,11 @@ from typing import Protocol
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.isr import IsrProposals
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.log_start_writes import LogStartWrites
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.partition_state import IsrProposals
 from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.replication.throttle import Throttle, is_throttled
 from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments
@@ -66,7 +66,7 @@ class Replicas:
         logs: Logs,
         world: World,
         fetchers: ReplicaFetchers,
-        isr_changes: IsrProposals[Partition],
+        isr_proposals: IsrProposals[Partition],
         assignments: DirectoryAssignments,
     ) -> None:
         self.node_id = configs.node_id
@@ -77,7 +77,7 @@ class Replicas:
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.listeners: list[LeadershipListener] = []
         self.fetchers = fetchers
-        self.isr_changes = isr_changes
+        self.isr_proposals = isr_proposals
         self.assignments = assignments
         self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
         self._configs = configs
@@ -171,7 +171,7 @@ class Replicas:
                 self.wakeups,
                 self._group_flush,
                 self._configs["replica.lag.time.max.ms"],
-                self.isr_changes,
+                self.isr_proposals,
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions
@@ -296,7 +296,7 @@ class Replicas:
         """The node is stopping: appends are refused, and pending requests get NOT_LEADER_OR_FOLLOWER. No metadata gives it a role."""
         self._resigned = True
         self.fetchers.close()
-        self.isr_changes.close()
+        self.isr_proposals.close()
         self.moves.close()
         self.assignments.close()
         for partition in self:

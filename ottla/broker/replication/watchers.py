@@ -62,6 +62,7 @@ class Watchers:
         self.consumers.pop(fetch, None)
 
     def fire(self) -> None:
+        """Something has changed for every reader: the role, the log's start, the log itself."""
         self._fire(self.followers)
         self._fire(self.consumers)
 

@@ -233,16 +233,16 @@ def disturb(rng: random.Random, mine: list[Any]) -> None:
     elif chosen == 7:
         log = partition.log
         log.delete_records(rng.randint(log.log_start_offset, log.high_watermark))
-        partition.wake_fetches()
+        partition.watchers.fire()
     elif chosen == 8:
         partition.leader_throttle = None if partition.leader_throttle else Throttle(partition._wakeups.clock)
     elif chosen == 9:
-        partition.wake_fetches()
+        partition.watchers.fire()
     elif chosen == 10:
         transact(partition)
     elif not partition.offline:
         partition.offline, partition.leader_log = True, None
-        partition.wake_fetches()
+        partition.watchers.fire()
         partition._wakeups.clock.call_later(1, lambda: go_online(partition))
 
 

@@ -331,7 +331,7 @@ def test_an_idle_partition_of_a_session_is_not_looked_at_until_something_happens
     lead(partition, log)
     session, _ = watching(partition)
     assert not session.active
-    partition.wake_fetches()
+    partition.watchers.fire()
     assert list(session.active) == list(session.partitions.values())
 
 
