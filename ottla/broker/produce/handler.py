@@ -15,6 +15,7 @@ Errors:
     INVALID_REQUIRED_ACKS         acks is none of -1, 0 and 1
     INVALID_TOPIC_EXCEPTION       the topic is internal
     UNSUPPORTED_COMPRESSION_TYPE  zstd before v7
+    KAFKA_STORAGE_ERROR           the log cannot be written
 """
 
 from __future__ import annotations
