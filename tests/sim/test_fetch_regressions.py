@@ -235,7 +235,7 @@ def test_metadata_waits_for_a_loss_only_where_it_names_a_leader_that_is_followed
         await asyncio.sleep(1)
         topic = next(p for node in harness.cluster.brokers for p in node.partitions() if p.topic == "asked")
         other = next(node for node in harness.cluster.brokers if node.number != topic.leader_id)
-        held = other.server.broker.components.held_answers
+        held = other.server.broker.components.delayed_metadata
         settled: list[object] = []
         settle = held.settle
         held.settle = lambda *given: settled.append(given) or settle(*given)

@@ -1,4 +1,4 @@
-"""The handlers of ShareFetch and ShareAcknowledge share this: who asks, and the errors and leaders of their answers.
+"""The handlers of ShareFetch and ShareAcknowledge share this: who asks, and the errors and leaders of their responses.
 
 Errors:
     INVALID_REQUEST  no group id, no valid member id, or too many partitions

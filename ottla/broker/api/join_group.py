@@ -1,4 +1,4 @@
-"""JoinGroup (11): become a member of a classic group; the answer waits until all members have joined.
+"""JoinGroup (11): become a member of a classic group; the response waits until all members have joined.
 
 v0 has no rebalance timeout: the session timeout counts · v4 members come back with the id they are given (KIP-394)
 v5 group_instance_id (KIP-345) · v7 protocol_type, null protocol_name · v8 reason · v9 skip_assignment (KIP-814).

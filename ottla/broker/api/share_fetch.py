@@ -187,7 +187,7 @@ def _response(
     else:
         is_first = request.share_session_epoch == INITIAL_EPOCH
         if not _takes_none(request):
-            # The first answer about a partition names it also when it has nothing, as in Kafka.
+            # The first response about a partition names it also when it has nothing, as in Kafka.
             new = (at for at, must_be_named in session.partitions.items() if must_be_named or is_first)
             results = {at: PartitionData(partition_index=at.partition) for at in new} | results
         if not is_first:

@@ -1,6 +1,6 @@
 """StreamsGroupDescribe (89): epochs, topology, members and tasks of streams groups (KIP-1071).
 
-v1 the assignor's name, and descriptions of topologies (KIP-1331), which are not stored here: the answer says so.
+v1 the assignor's name, and descriptions of topologies (KIP-1331), which are not stored here: the response says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat (88): members of streams groups join, live, reconcile and leave (KIP-1071). v1 adds fields of Kafka 4.4 that say what is not asked for.
 
 READ on the group, and DESCRIBE on each topic of a topology that a member brings.
-Internal topics that are missing are created by the controller. The answer does not wait for that: it has the status
+Internal topics that are missing are created by the controller. The response does not wait for that: it has the status
 MISSING_INTERNAL_TOPICS, with the reason if the client may not create topics, or if creating them failed a moment ago.
 
 Errors:

@@ -1,7 +1,7 @@
 """Guards stand before handlers: unauthorized requests or elements get the API's own error, and the handler sees only the rest.
 
-    Whole      one resource, one answer: a request that is not allowed never reaches the handler
-    Every      a list of topics, one answer: the request is rejected if one of them is not allowed
+    Whole      one resource, one response: a request that is not allowed never reaches the handler
+    Every      a list of topics, one response: the request is rejected if one of them is not allowed
     Each       a list of resources: the handler gets a request without those not allowed, whose errors are added to the response
     InHandler  the handler asks the authorizer itself (checks.py): about lists in lists, or about what its response shows
 

@@ -1,6 +1,6 @@
 """Whether a broker has to assume that it was fenced, because it has lost the controller and most other brokers. It then serves no clients.
 
-A broker that is cut off goes on leading by its own metadata, and each of its answers names itself: a client that still reaches it
+A broker that is cut off goes on leading by its own metadata, and each of its responses names itself: a client that still reaches it
 has no reason to look elsewhere. The others have fenced it when its session was over, and lead in its place. What it appends for
 acks=all is never acknowledged, what it acknowledges with acks=1 is lost, and a member of a group that it coordinates is alone there.
 

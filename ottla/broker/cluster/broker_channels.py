@@ -32,7 +32,7 @@ class BrokerChannels:
         self._channels: dict[int, tuple[int, Channel]] = {}
 
     async def request(self, node_id: int, request: object) -> Any:
-        """The broker's answer; KafkaError NETWORK_EXCEPTION when it cannot be asked, or does not answer in time."""
+        """The broker's response; KafkaError NETWORK_EXCEPTION when it cannot be asked, or does not answer in time."""
         channel = self._channel(node_id)
         if channel is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} is not known to be alive")

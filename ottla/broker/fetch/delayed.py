@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from ottla.broker.fetch.reader import Row, SessionReader
 from ottla.broker.fetch.session import FetchPartition
-from ottla.server.network.connection import Held
+from ottla.server.network.connection import PendingResponse
 
 DONE = -1
 
 
-class DelayedFetch(Held):
+class DelayedFetch(PendingResponse):
     """The delayed fetch of its session (`WaitingRequest`)."""
 
     __slots__ = ("_delayed_at_ns", "_ready_bytes", "_slot", "fresh", "reader")

@@ -2,7 +2,7 @@
 
 Only topics whose configuration needs the records come here: compacted ones, a compression.type of their own, bounds on
 timestamps. What stands before such a batch in the request is appended already; the batch and all behind it are the rest, which
-is prepared between turns and threads, then appended like a request of its own. The answer is one for both.
+is prepared between turns and threads, then appended like a request of its own. The response is one for both.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from ottla.protocol.primitives import ZERO_UUID, Pieces, read_uvarint_rest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, TRANSACTIONAL_BIT
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
 from ottla.server.authorization.authorizer import Authorizer
-from ottla.server.network.connection import Connection, Held
+from ottla.server.network.connection import Connection, PendingResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer
@@ -185,7 +185,7 @@ class RepeatedProduce:
         )
 
 
-class DelayedRepeatedProduce(Held):
+class DelayedRepeatedProduce(PendingResponse):
     """Waits for the high watermark, or for timeout.ms: `DelayedProduce` of one partition, and the place of its response."""
 
     __slots__ = ("_body", "_connection", "_correlation_id", "_short", "_slot", "_started_ns", "_wait")
@@ -233,7 +233,7 @@ class DelayedRepeatedProduce(Held):
         connection.ready(self, 0)
 
 
-class FollowingProduce(Held):
+class FollowingProduce(PendingResponse):
     """Leaves after the Fetches that wait for its records: the first of a turn only, so that producers do not wait for each other.
     Not with acks=1, which asks for the earliest acknowledgement, and where the Fetches may be those of followers.
 

@@ -1,6 +1,6 @@
 """Followers fetch: one loop and one connection per leader broker, for all partitions that it leads and this node follows.
 
-    answer                                  what the follower does
+    response                                what the follower does
     records                                 appends them, takes over watermark and log start, asks for what follows
     diverging epoch                         truncates by epochs (replication/truncation.py), asks again
     OFFSET_OUT_OF_RANGE                     requests the leader's first and last offset, then truncates or empties the log
@@ -66,7 +66,7 @@ REPLICA_STATE_VERSION = 15
 
 
 class LeaderFetcher:
-    """The loop for one leader broker. It has no task: each answer sends the next request."""
+    """The loop for one leader broker. It has no task: each response sends the next request."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class LeaderFetcher:
             channel.close()
         self.session.reset()
 
-    # -- Answers -----------------------------------------------------------------------------------------------------
+    # -- Responses ---------------------------------------------------------------------------------------------------
 
     def _handle(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]], ready: int = 0
@@ -285,7 +285,7 @@ class LeaderFetcher:
                 if followed is not None:
                     self._handle_partition(key, followed, data)
         except Exception:
-            # A mistake of ours in one answer must not end replication for good.
+            # A mistake of ours in one response must not end replication for good.
             log.exception("An answer of broker %d could not be handled", self.leader_id)
             self._give_up()
             return

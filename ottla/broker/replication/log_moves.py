@@ -45,7 +45,7 @@ SLICE_BYTES = 1 << 20
 PIECE_BYTES = 128 << 10
 #: An operator may raise the rate while a move waits because of it.
 LOOK_AT_RATE_MS = 500
-#: The report is sent again: it may have changed nothing (seed 188: its answer came, and the directory stayed as it was).
+#: The report is sent again: it may have changed nothing (seed 188: its response came, and the directory stayed as it was).
 LOOK_AT_METADATA_MS = 500
 #: So much is read from the disk on a worker at once, and so much is written before it is synced on a worker.
 READ_AHEAD_BYTES = 8 << 20

@@ -92,7 +92,7 @@ class Partition:
         self.followers: dict[int, ReplicaProgress] = {}
         #: True if there is no other replica, so that an append is committed at once.
         self.alone = True
-        #: Whether followers' fetches of it may be held (wakeups.py).
+        #: Whether followers' fetches of it may be delayed (wakeups.py).
         self.is_batched = topic not in INTERNAL_TOPICS
         batching = wakeups.batching if self.is_batched else wakeups.no_batching
         self.watchers = Watchers(wakeups, batching)
@@ -142,7 +142,7 @@ class Partition:
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:
-            return  # the controller's answer to AlterPartition came before the metadata did
+            return  # the controller's response to AlterPartition came before the metadata did
         proposed, previous, isr_before = self.proposed_isr, self.leader_id, self.isr
         # The response to AlterPartition came before its metadata, and the next proposal was based on it. The
         # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.

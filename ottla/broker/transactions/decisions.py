@@ -105,7 +105,7 @@ def init_producer_id(
 def _is_known(transaction: Transaction, producer_id: int, epoch: int) -> bool:
     """Returns True if the producer id is a known one of the transactional id. The epoch is checked later.
 
-    The id before the current one is known too if its epochs were used up: the answer with the new one may have been lost.
+    The id before the current one is known too if its epochs were used up: the response with the new one may have been lost.
     """
     return (
         transaction.producer_epoch == NO_PRODUCER_EPOCH
@@ -126,7 +126,7 @@ def _next_epoch(
     if epoch == NO_PRODUCER_EPOCH or (expected == epoch and not transaction.is_epoch_exhausted):
         return producer_id, epoch + 1, epoch
     if expected == last_epoch:
-        # Asked before, and the answer was lost. Another producer would have set the last epoch to -1.
+        # Asked before, and the response was lost. Another producer would have set the last epoch to -1.
         return producer_id, epoch, last_epoch
     _say_fenced(transaction, producer_id, expected)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)

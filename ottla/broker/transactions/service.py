@@ -248,7 +248,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         )
 
     def list(self, request: ListTransactionsRequest) -> Answer[ListTransactionsResponse]:
-        """List the transactions of all shards here; while a shard is loading the answer is COORDINATOR_LOAD_IN_PROGRESS."""
+        """List the transactions of all shards here; while a shard is loading the response is COORDINATOR_LOAD_IN_PROGRESS."""
         unknown = [name for name in request.state_filters if name not in BY_NAME]
         try:
             show = describe.listed(self._routes.clock.wall_ms(), request)
