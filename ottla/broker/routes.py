@@ -57,8 +57,14 @@ from ottla.broker.api import (
 )
 from ottla.broker.api._groups import check_consumer_groups, check_share_groups, client_of
 from ottla.broker.api._own_configs import forward_checked
-from ottla.broker.authorization.actions import (
+from ottla.broker.authorization.guard import (
+    Each,
+    Every,
+    InHandler,
+    Rule,
+    Whole,
     describe_config_resource,
+    guarded,
     on_cluster,
     on_each_group,
     on_each_transactional_id,
@@ -69,7 +75,6 @@ from ottla.broker.authorization.actions import (
     read_valid_topic,
     sync_with_protocol,
 )
-from ottla.broker.authorization.guard import Each, Every, InHandler, Rule, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder

@@ -161,7 +161,7 @@ class ScheduledTasks:
         for changed in await run_in_turns(self._world.clock, work, do=run):
             partition = self._replicas.get(changed.topic, changed.partition)
             if partition is not None and partition.log is changed:
-                partition.wake_fetches()  # a Fetch response contains the log start offset
+                partition.watchers.fire()  # a Fetch response contains the log start offset
 
     def _flush(self) -> None:
         for due in self._logs.flush_due(self._world.clock.wall_ms()):

@@ -87,7 +87,7 @@ def test_each_exception_is_needed() -> None:
     assert not idle, f"nothing is written there any more: {idle}"
 
 
-def test_the_isr_of_a_replica_is_written_by_its_state() -> None:
+def test_the_isr_of_a_replica_is_written_by_its_partition() -> None:
     writers = {
         source.path
         for source in sources()
@@ -95,4 +95,4 @@ def test_the_isr_of_a_replica_is_written_by_its_state() -> None:
         for attribute in stored_attributes(source.tree)
         if attribute.attr in ("isr", "maximal_isr", "proposed_isr", "partition_epoch")
     }
-    assert writers == {"broker/replication/partition_state.py"}
+    assert writers == {"broker/replication/partition.py"}

@@ -20,7 +20,7 @@ from ottla.broker.replication.group_flush import GroupFlush, flush_log
 from ottla.broker.replication.log_moves import RATE, LogMoves
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.builder import build_batch

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34): which of this node's log directories a replica is to live in (KIP-113). v2 flexible.
 
-A replica in another directory is copied there (replication/log_moves.py); the answer does not wait for that, DescribeLogDirs has
+A replica in another directory is copied there (replication/log_moves.py); the response does not wait for that, DescribeLogDirs has
 the progress. For a partition that is not here yet the directory is remembered until its log is created, as in Kafka.
 
 Errors:

@@ -145,5 +145,5 @@ def _delete(partition: Partition, offset: int) -> int:
     if not 0 <= offset <= log.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     log.delete_records(offset)
-    partition.wake_fetches()
+    partition.watchers.fire()
     return offset

@@ -29,7 +29,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from ottla.protocol.messages.shared_structs import CurrentLeader, NodeEndpoint
+from ottla.protocol.messages.shared_structs import CurrentLeader
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply, gather
 
@@ -216,13 +216,10 @@ def _by_topic(results: Results) -> list[ShareFetchableTopicResponse]:
 
 def _name_leaders(broker: BrokerComponents, context: RequestContext, response: ShareFetchResponse) -> None:
     """Where a partition has moved to (KIP-951)."""
-    endpoints: dict[int, NodeEndpoint] = {}
+    moved_to: set[int] = set()
     for topic in response.responses:
         for data in topic.partitions:
-            found = leader_of(broker, context, topic.topic_id, data.partition_index, data.error_code)
-            if found is not None:
-                leader_id, epoch, address = found
-                data.current_leader = CurrentLeader(leader_id, epoch)
-                if address is not None:
-                    endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
-    response.node_endpoints = list(endpoints.values())
+            if (leader := leader_of(broker, topic.topic_id, data.partition_index, data.error_code)) is not None:
+                data.current_leader = CurrentLeader(*leader)
+                moved_to.add(leader[0])
+    response.node_endpoints = broker.metadata.node_endpoints(moved_to, context)

@@ -1,6 +1,6 @@
 """Followers fetch: one loop and one connection per leader broker, for all partitions that it leads and this node follows.
 
-    answer                                  what the follower does
+    response                                what the follower does
     records                                 appends them, takes over watermark and log start, asks for what follows
     diverging epoch                         truncates by epochs (replication/truncation.py), asks again
     OFFSET_OUT_OF_RANGE                     requests the leader's first and last offset, then truncates or empties the log
@@ -19,13 +19,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from ottla.broker.replication.fetch_requests import FetchRequests
-from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
-from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
-from ottla.broker.replication.follower_truncation import agreed_end, go_to_leaders_range, truncate_after
+from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, LeaderAddress
+from ottla.broker.replication.follower_session import (
+    LEADERSHIP_ERRORS,
+    SESSION_ERRORS,
+    Followed,
+    FollowerSession,
+    Key,
+    is_in_sync,
+)
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
-from ottla.broker.replication.truncation import EndOfEpoch
+from ottla.broker.replication.truncation import EndOfEpoch, agreed_end, go_to_leaders_range, truncate_after
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import PartitionData
@@ -61,7 +66,7 @@ REPLICA_STATE_VERSION = 15
 
 
 class LeaderFetcher:
-    """The loop for one leader broker. It has no task: each answer sends the next request."""
+    """The loop for one leader broker. It has no task: each response sends the next request."""
 
     def __init__(
         self,
@@ -253,7 +258,7 @@ class LeaderFetcher:
             channel.close()
         self.session.reset()
 
-    # -- Answers -----------------------------------------------------------------------------------------------------
+    # -- Responses ---------------------------------------------------------------------------------------------------
 
     def _handle(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]], ready: int = 0
@@ -269,6 +274,7 @@ class LeaderFetcher:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
                     left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
+                    # Not `server.turns`: most responses are handled in one turn, and a generator would be made for each.
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._errand(number, topic_id, data) is not None:
@@ -280,7 +286,7 @@ class LeaderFetcher:
                 if followed is not None:
                     self._handle_partition(key, followed, data)
         except Exception:
-            # A mistake of ours in one answer must not end replication for good.
+            # A mistake of ours in one response must not end replication for good.
             log.exception("An answer of broker %d could not be handled", self.leader_id)
             self._give_up()
             return
@@ -332,7 +338,7 @@ class LeaderFetcher:
                     data.log_start_offset,
                     self._world.clock.wall_ms(),
                 )
-                pause_ms = partition.fetched_as_follower(len(data.records or b""))
+                pause_ms = throttled_ms(partition, len(data.records or b""))
                 if self._flush_first(partition):
                     pass
                 elif pause_ms:
@@ -436,3 +442,12 @@ def kept(data: PartitionData) -> PartitionData:
     """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
     data.records = bytes(cast("bytes | memoryview", data.records or b""))
     return data
+
+
+def throttled_ms(partition: Partition, size: int) -> int:
+    """Counts `size` bytes where the replica is throttled (KIP-73); returns the pause before its next fetch."""
+    throttle = partition.follower_throttle
+    if throttle is None:
+        return 0
+    throttle.record(size)
+    return 0 if is_in_sync(partition) else throttle.pause_ms()

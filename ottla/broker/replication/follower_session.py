@@ -259,7 +259,7 @@ class FollowerSession:
         self._forgotten.clear()
 
     def answered(self, session_id: int) -> None:
-        """The leader's answer to the newest full request says which session it has opened, 0 for none."""
+        """The leader's response to the newest full request says which session it has opened, 0 for none."""
         if not self.is_open:
             self.is_fresh = False
             self.session_id = session_id
@@ -268,7 +268,7 @@ class FollowerSession:
             self.reset()
 
     def asked(self, key: Key, number: int) -> Followed | None:
-        """The partition, if the answer to request `number` still counts for it."""
+        """The partition, if the response to request `number` still counts for it."""
         followed = self.followed.get(key)
         if followed is None or followed.sent is None or followed.sent_in > number:
             return None

@@ -19,11 +19,11 @@ from functools import partial
 from typing import TypeAlias
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.directory_reports import Assignments, knows_directories
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments, knows_directories
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import pause
@@ -45,7 +45,7 @@ SLICE_BYTES = 1 << 20
 PIECE_BYTES = 128 << 10
 #: An operator may raise the rate while a move waits because of it.
 LOOK_AT_RATE_MS = 500
-#: The report is sent again: it may have changed nothing (seed 188: its answer came, and the directory stayed as it was).
+#: The report is sent again: it may have changed nothing (seed 188: its response came, and the directory stayed as it was).
 LOOK_AT_METADATA_MS = 500
 #: So much is read from the disk on a worker at once, and so much is written before it is synced on a worker.
 READ_AHEAD_BYTES = 8 << 20
@@ -89,7 +89,7 @@ class LogMoves:
         configs: BrokerConfigs,
         logs: Logs,
         log_removal: LogRemoval,
-        assignments: Assignments | None,
+        assignments: DirectoryAssignments,
         image: Callable[[], MetadataImage],
     ) -> None:
         self._world = world
@@ -183,7 +183,7 @@ class LogMoves:
         del self._moves[move.key]
         move.news.set()
         current = move.partition.log
-        if move.asked and current is not None and self._assignments is not None:
+        if move.asked and current is not None:
             # The controller may know the new directory already: a failure of the present one would not be noticed.
             self._assignments.assign(*move.key, self._logs.open.directory_of(current).directory_id)
 
@@ -308,7 +308,7 @@ class LogMoves:
 
     def _is_accepted(self, move: Move) -> bool:
         image = self._image()
-        if self._assignments is None or not knows_directories(image):
+        if not knows_directories(image):
             return True
         registration = image.topics.partition(*move.key)
         return (
@@ -319,7 +319,6 @@ class LogMoves:
 
     def _ask(self, move: Move) -> None:
         move.asked = True
-        assert self._assignments is not None
         self._assignments.assign(*move.key, move.target.directory_id)
 
     def _on_disk(self, directory: str, priority: Priority, function: Callable[[], object]) -> Wait:

@@ -9,19 +9,20 @@ leaders (replication/fetcher.py), and the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.directory_reports import Assignments, report_damage, report_directory
 from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.isr import IsrProposals
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.log_start_writes import LogStartWrites
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.partition_state import IsrProposals
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.replication.throttle import Throttle, is_throttled
+from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import PartitionRegistration
@@ -56,20 +57,6 @@ class LeadershipListener(Protocol):
         """This node has stopped leading the partition."""
 
 
-class Fetchers(Protocol):
-    """The interface to the fetchers, which fetch from leaders (replication/replica_fetchers.py)."""
-
-    def follow(self, partition: Partition) -> None: ...
-
-    def unfollow(self, partition: Partition) -> None: ...
-
-    def has_just_lost(self, leader_id: int) -> bool: ...
-
-    def followed(self) -> Collection[int]: ...
-
-    def close(self) -> None: ...
-
-
 class Replicas:
     """The partitions of this node, and the roles that the metadata image gives them."""
 
@@ -78,9 +65,9 @@ class Replicas:
         configs: BrokerConfigs,
         logs: Logs,
         world: World,
-        fetchers: Fetchers | None = None,
-        isr_changes: IsrProposals[Partition] | None = None,
-        assignments: Assignments | None = None,
+        fetchers: ReplicaFetchers,
+        isr_proposals: IsrProposals[Partition],
+        assignments: DirectoryAssignments,
     ) -> None:
         self.node_id = configs.node_id
         self.logs = logs
@@ -90,7 +77,7 @@ class Replicas:
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.listeners: list[LeadershipListener] = []
         self.fetchers = fetchers
-        self.isr_changes = isr_changes
+        self.isr_proposals = isr_proposals
         self.assignments = assignments
         self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
         self._configs = configs
@@ -121,6 +108,12 @@ class Replicas:
             if partition is not None:
                 return partition
         raise self._not_here(topic, topic_id, index)
+
+    def find(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
+        try:
+            return self.lookup(topic, topic_id, index)
+        except KafkaError:
+            return None
 
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self.by_name.get(topic)
@@ -178,7 +171,7 @@ class Replicas:
                 self.wakeups,
                 self._group_flush,
                 self._configs["replica.lag.time.max.ms"],
-                self.isr_changes,
+                self.isr_proposals,
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions
@@ -193,12 +186,14 @@ class Replicas:
             log.error("no log for %s: %s", partition, failure)
             partition.go_offline()
             if isinstance(failure, DamagedPartition):
-                report_damage(self.assignments, topic_id, index, self.node_id, registration, image)
+                self.assignments.report_damage(topic_id, index, registration, image)
             return units
-        self._report_directory(partition, local_log, registration)
+        registered = registration.directory(self.node_id)
+        if not self.moves.expects(partition, registered):
+            self.assignments.report(topic_id, index, self.logs.open.directory_of(local_log), registered)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
-            self._unfollow(partition)
+            self.fetchers.unfollow(partition)
             local_log.producers.bound = self.producer_ids
             partition.become_leader(
                 local_log, registration.leader_epoch, registration.partition_epoch, registration.replicas,
@@ -213,20 +208,9 @@ class Replicas:
             )  # fmt: skip
             if was_leader:
                 self._notify_resigned(partition)
-            if self.fetchers is not None:
-                self.fetchers.follow(partition)
+            self.fetchers.follow(partition)
         self.moves.resume(partition)
         return units
-
-    def _report_directory(self, partition: Partition, local_log: Log, registration: PartitionRegistration) -> None:
-        registered = registration.directory(self.node_id)
-        if not self.moves.expects(partition, registered):
-            directory = self.logs.open.directory_of(local_log)
-            report_directory(self.assignments, partition.topic_id, partition.index, directory, registered)
-
-    def _unfollow(self, partition: Partition) -> None:
-        if self.fetchers is not None:
-            self.fetchers.unfollow(partition)
 
     def _open_log(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
@@ -262,7 +246,7 @@ class Replicas:
 
     def _remove(self, partition: Partition, *, delete_log: bool) -> None:
         was_leader = partition.is_leader
-        self._unfollow(partition)
+        self.fetchers.unfollow(partition)
         self.moves.cancel(partition)
         self.by_id[partition.topic_id].pop(partition.index, None)
         partition.resign()
@@ -300,7 +284,7 @@ class Replicas:
         follows = configs.get("follower.replication.throttled.replicas", "")
         was_throttled = partition.follower_throttle is not None
         partition.follower_throttle = self._follower_throttle if is_throttled(follows, *where) else None
-        if was_throttled and self.fetchers is not None and not partition.is_leader and not partition.offline:
+        if was_throttled and not partition.is_leader and not partition.offline:
             self.fetchers.follow(partition)  # a fetcher may be paused by the former limit
 
     def update_all_configs(self) -> Work[None]:
@@ -311,13 +295,10 @@ class Replicas:
     def resign_all(self) -> None:
         """The node is stopping: appends are refused, and pending requests get NOT_LEADER_OR_FOLLOWER. No metadata gives it a role."""
         self._resigned = True
-        if self.fetchers is not None:
-            self.fetchers.close()
-        if self.isr_changes is not None:
-            self.isr_changes.close()
+        self.fetchers.close()
+        self.isr_proposals.close()
         self.moves.close()
-        if self.assignments is not None:
-            self.assignments.close()
+        self.assignments.close()
         for partition in self:
             partition.resign()
             partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -345,18 +326,10 @@ class Replicas:
         for partition in list(self):
             if id(partition.log) in failed and not partition.offline:
                 was_leader = partition.is_leader
-                self._unfollow(partition)
+                self.fetchers.unfollow(partition)
                 partition.go_offline()
                 if was_leader:
                     self._notify_resigned(partition)
-
-    def has_just_lost(self, leader_id: int) -> bool:
-        """Returns True if a leader that is followed here closed its connection a moment ago."""
-        return self.fetchers is not None and self.fetchers.has_just_lost(leader_id)
-
-    def followed(self) -> Collection[int]:
-        """Returns the leaders that are fetched from. Lost connections are noticed of these only."""
-        return () if self.fetchers is None else self.fetchers.followed()
 
     def shrink_isrs(self) -> None:
         now_ms = self._clock.mono_ms()

@@ -22,8 +22,8 @@ from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import NO_LEADER, MetadataCache
+from ottla.broker.replication.delayed_produce import DelayedProduce
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.dead_letter import (

@@ -13,8 +13,8 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.long_work import LongWork
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.group_settings import BY_DURATION, EARLIEST, GroupSettings, GroupSettingsView, duration_ms
 from ottla.broker.share.led_partition import DeadLetters, LedSharePartition

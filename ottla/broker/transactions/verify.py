@@ -27,7 +27,7 @@ from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.markers import MarkerRoutes
 from ottla.broker.transactions.service import TransactionCoordinator
 from ottla.broker.transactions.state import EPOCH_BUMP_SINCE
-from ottla.broker.transactions.transaction import Partitions
+from ottla.broker.transactions.transaction import Partitions, by_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -276,15 +276,12 @@ def _verdict_for_client(error: ErrorCode, operation: Operation) -> ErrorCode:
 def _request(
     transactional_id: str, producer_id: int, producer_epoch: int, asked: Partitions, operation: Operation
 ) -> AddPartitionsToTxnRequest:
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(asked):
-        topics.setdefault(topic, []).append(index)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=transactional_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         verify_only=operation is not Operation.ADDED,
-        topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
+        topics=[AddPartitionsToTxnTopic(name, indexes) for name, indexes in by_topic(asked).items()],
     )
     return AddPartitionsToTxnRequest(transactions=[transaction])
 

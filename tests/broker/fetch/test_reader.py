@@ -10,8 +10,8 @@ import pytest
 from ottla.broker.fetch.reader import nearer_replica
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.brokers import register_broker
 from ottla.controller.decisions.elections import elect_leaders, elect_unclean_leaders

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.fetcher import (
     CONNECT_RETRY_MS_MAX,
     CONNECT_RETRY_MS_MIN,
@@ -17,7 +18,6 @@ from ottla.broker.replication.fetcher import (
     TURN_MS,
     LeaderFetcher,
 )
-from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.api import Api
 from ottla.protocol.compile import decode

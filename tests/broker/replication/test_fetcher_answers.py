@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replication.fetch_requests import FetcherSettings, LeaderAddress
 from ottla.broker.replication.fetcher import CONNECT_RETRY_MS_MIN, NEWS_DELAY_MS, LeaderFetcher
-from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.fetch.reader import require_follower
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
@@ -66,7 +67,7 @@ def lead(partition: Partition, log: Log, isr: tuple[int, ...], partition_epoch: 
 
 
 def fetch(partition: Partition, replica: int, offset: int, now_ms: int = NOW_MS, broker_epoch: int = 10) -> None:
-    partition.require_follower(replica, 1, broker_epoch)
+    require_follower(partition, replica, 1, broker_epoch)
     partition.record_follower_fetch(replica, offset, 0, now_ms, broker_epoch)
 
 

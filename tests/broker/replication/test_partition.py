@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.fetch.session import FetchPartition, FetchSession
+from ottla.broker.replication.delayed_produce import DelayedProduce
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import LogConfig
@@ -93,7 +93,7 @@ def watching(partition: Partition, replica_id: int = -1, fetch_offset: int = 0) 
     """A session in which the partition is idle, and its fetch that waits."""
     wanted = FetchPartition(partition.topic, partition.topic_id, partition.index, fetch_offset, 1024)
     session = FetchSession({(partition.topic, partition.index): wanted}, replica_id=replica_id)
-    session.settle(wanted, partition.watches)
+    session.settle(wanted, partition.watchers)
     session.waiting = fetch = Fetch()
     return session, fetch
 
@@ -333,7 +333,7 @@ def test_an_idle_partition_of_a_session_is_not_looked_at_until_something_happens
     lead(partition, log)
     session, _ = watching(partition)
     assert not session.active
-    partition.wake_fetches()
+    partition.watchers.fire()
     assert list(session.active) == list(session.partitions.values())
 
 

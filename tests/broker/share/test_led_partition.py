@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetching import Limits, Results, ShareFetching
 from ottla.broker.share.group_settings import GroupSettings

@@ -12,7 +12,7 @@ import pytest
 from ottla.broker.components import BrokerComponents
 from ottla.broker.produce import handler as produce
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.broker.transactions.markers import MarkerRoutes
 from ottla.broker.transactions.service import TransactionCoordinator
 from ottla.broker.transactions.verify import AppendVerifier

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.fetch.session import FetchPartition, FetchSession
+from ottla.broker.replication.delayed_produce import OffsetWait
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.gathering import GATHERED_MAX, HOLD_MS, PASSED_MAX
-from ottla.broker.replication.purgatory.offset_waits import OffsetWait
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import BATCHED_MAX, HOLD_MS, PASSED_MAX, Wakeups
 from tests.broker.replication.test_partition import Flushes
 from tests.manual_clock import ManualClock
 
@@ -33,12 +32,12 @@ class Fetch:
 
 
 class Leader:
-    """A gathering with its clock, and the fetches that were held."""
+    """A batching with its clock, and the fetches that were held."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.wakeups = Wakeups(self.clock)
-        self.gathering = self.wakeups.gathering
+        self.batching = self.wakeups.batching
         self.held: list[Fetch] = []
 
     @property
@@ -47,19 +46,19 @@ class Leader:
 
     @property
     def waiting(self) -> int:
-        return self.gathering.rounds.waiting
+        return self.batching.rounds.waiting
 
     def write(self, producers: int = 1) -> None:
         for _ in range(producers):
-            self.gathering.joined()
+            self.batching.joined()
 
     def acknowledge(self, producers: int) -> None:
-        self.gathering.left(producers)
+        self.batching.left(producers)
 
     def fetch(self, records: int = FEW) -> bool:
         """A follower's fetch that finds records; returns True if it is held."""
         fetch = Fetch(self.clock)
-        is_held = self.gathering.holds(fetch, records)
+        is_held = self.batching.holds(fetch, records)
         if is_held:
             self.held.append(fetch)
         return is_held
@@ -152,15 +151,15 @@ def test_a_record_of_an_internal_topic_is_not_waited_for_and_ends_the_hold_of_th
     session = FetchSession({(each.topic_id, 0): each for each in fetches}, replica_id=2, uses_topic_ids=True)
     session.waiting = fetch = Fetch(leader.clock)
     for wanted, partition in zip(fetches, partitions, strict=True):
-        wanted.watch(partition.watches)
+        wanted.watch(partition.watchers)
     leader.round_of(5)
     client, internal = partitions
     client._committing.add(OffsetWait(1, lambda error: None))
-    client.watches.appended(0, 0, {})
+    client.watchers.appended(0, 0, {})
     leader.turn()
     assert leader.waiting == 1 and not fetch.woken_ms
     internal._committing.add(OffsetWait(1, lambda error: None))
-    internal.watches.appended(0, 0, {})
+    internal.watchers.appended(0, 0, {})
     assert leader.waiting == 1
     leader.turn()
     assert fetch.woken_ms == [0]
@@ -194,7 +193,7 @@ def test_every_held_fetch_is_released_once_and_within_a_millisecond(steps: list[
         elif step == "acknowledge":
             leader.acknowledge(min(count, leader.waiting))
         elif step == "large":
-            assert not leader.fetch(GATHERED_MAX + count - 1)
+            assert not leader.fetch(BATCHED_MAX + count - 1)
         elif step == "fetch":
             leader.fetch()
         else:

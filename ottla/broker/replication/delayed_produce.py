@@ -6,12 +6,70 @@ The records are in the log already when one of these is made; this file only dec
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from ottla.broker.replication.purgatory.offset_waits import OffsetWait
+from ottla.broker.replication.wakeups import Batching, NoBatching
 from ottla.protocol.errors import ErrorCode
+from ottla.server.isolation import isolated
 from ottla.server.timer_wheel import TimerWheel
+
+
+class OffsetWait:
+    """A delayed Produce waits with it: called with NONE when the high watermark passes the offset, or with the error that prevents it."""
+
+    __slots__ = ("callback", "required_offset")
+
+    def __init__(self, required_offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        self.required_offset = required_offset
+        self.callback: Callable[[ErrorCode], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class OffsetWaits:
+    """The waits of a partition for its high watermark, or for its disk (flush.messages=1), ordered by offset.
+
+    A callback that fails does not keep others from being called.
+    """
+
+    __slots__ = ("_batching", "waiting")
+
+    def __init__(self, batching: Batching | NoBatching) -> None:
+        self._batching = batching
+        #: Each append checks whether there are any; the deque is checked in a fifth of the time of a method call.
+        self.waiting: deque[OffsetWait] = deque()
+
+    def add(self, wait: OffsetWait) -> None:
+        waiting = self.waiting
+        while waiting and waiting[0].callback is None:
+            self._batching.left(1)
+            waiting.popleft()  # The operation has timed out. It is removed here, because the high watermark may not advance for long.
+        if waiting and waiting[-1].required_offset > wait.required_offset:
+            # A duplicate batch is answered by its first append, which lies behind newer ones.
+            position = next(i for i, each in enumerate(waiting) if each.required_offset > wait.required_offset)
+            waiting.insert(position, wait)
+        else:
+            waiting.append(wait)
+        self._batching.joined()
+
+    def reached(self, offset: int, result: ErrorCode) -> None:
+        """Complete all waits up to `offset`."""
+        waiting = self.waiting
+        while waiting and waiting[0].required_offset <= offset:
+            wait = waiting.popleft()
+            self._batching.left(1)
+            if wait.callback is not None:
+                isolated(wait.callback, result)
+
+    def take_all(self) -> list[OffsetWait]:
+        taken = list(self.waiting)
+        self.waiting.clear()
+        self._batching.left(len(taken))
+        return taken
+
 
 #: (Partition.when_committed or when_flushed, last appended offset, called with the error unless it is NONE)
 Wait = tuple[Callable[[int, Callable[[ErrorCode], None]], OffsetWait], int, Callable[[ErrorCode], None]]

@@ -1,4 +1,4 @@
-"""The watches of a replica: who is notified of its next change, a fetch session (KIP-227) or a share partition.
+"""The watchers of a replica: who is notified of its next change, a fetch session (KIP-227) or a share partition.
 
 The followers watch the end of the log, the consumers the high watermark.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ottla.broker.replication.isr import ReplicaProgress
-from ottla.broker.replication.purgatory.gathering import DelayedOperation, Gathering, NoGathering
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Batching, DelayedOperation, NoBatching, Wakeups
 
 
 class Watcher(Protocol):
@@ -39,14 +38,14 @@ class WatchingFetch(Watcher, Protocol):
     def note(self) -> None: ...
 
 
-class Watches:
-    """The watches of one replica: it notifies each once of its next change, and they must be set again."""
+class Watchers:
+    """The watchers of one replica: it notifies each once of its next change, and they must be set again."""
 
-    __slots__ = ("_gathering", "_wakeups", "consumers", "followers")
+    __slots__ = ("_batching", "_wakeups", "consumers", "followers")
 
-    def __init__(self, wakeups: Wakeups, gathering: Gathering | NoGathering) -> None:
+    def __init__(self, wakeups: Wakeups, batching: Batching | NoBatching) -> None:
         self._wakeups = wakeups
-        self._gathering = gathering
+        self._batching = batching
         self.followers: dict[WatchingFetch, None] = {}
         self.consumers: dict[Watcher, None] = {}
 
@@ -63,6 +62,7 @@ class Watches:
         self.consumers.pop(fetch, None)
 
     def fire(self) -> None:
+        """Something has changed for every reader: the role, the log's start, the log itself."""
         self._fire(self.followers)
         self._fire(self.consumers)
 
@@ -74,10 +74,10 @@ class Watches:
                 follower = progress.get(session.replica_id)
                 if follower is not None and follower.log_end_offset == first_offset:
                     follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.contact_ms)
-        wakeups, gathering, records = self._wakeups, self._gathering, last_offset - first_offset + 1
+        wakeups, batching, records = self._wakeups, self._batching, last_offset - first_offset + 1
         for fetch in self.followers:
             waiting = fetch.changed()
-            if waiting is not None and not gathering.holds(waiting, records):
+            if waiting is not None and not batching.holds(waiting, records):
                 wakeups.schedule(waiting)
         self.followers.clear()
 
@@ -92,9 +92,9 @@ class Watches:
         if self.consumers:
             self._fire(self.consumers)
 
-    def _fire(self, watches: dict[WatchingFetch, None] | dict[Watcher, None]) -> None:
-        for fetch in watches:
+    def _fire(self, watchers: dict[WatchingFetch, None] | dict[Watcher, None]) -> None:
+        for fetch in watchers:
             waiting = fetch.changed()
             if waiting is not None:
                 self._wakeups.schedule(waiting)
-        watches.clear()
+        watchers.clear()

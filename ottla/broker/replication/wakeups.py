@@ -1,5 +1,10 @@
-"""Followers' fetches that the leader holds until the producers which it has just acknowledged have written again: group commit.
+"""Wakeups of delayed operations, coalesced: each is woken once per turn of the event loop. And batching, which delays followers' fetches.
 
+A consumer that long-polls a busy partition would otherwise be answered once per appended record, though several produce requests are
+usually handled in the same turn: it is answered once, just after them. Deadlines are in server/timer_wheel.py, and each partition has
+the operations that wait for it (partition.py, watchers.py).
+
+Batching: the leader delays followers' fetches until the producers which it has just acknowledged have written again (group commit).
 A producer with acks=all sends its next Produce after the acknowledgement, and that leaves when the followers fetch again. So a fetch
 that is answered at once carries the records of those producers alone whose Produce came during the last round trip: half of them,
 measured with 8, 32 and 128 (docs/dev/performance-log.md, "What a follower's fetch carries"). Held for the other half it carries all, and a
@@ -24,12 +29,13 @@ from functools import partial
 from typing import Protocol
 
 from ottla.server.clock import Clock, TimerHandle
+from ottla.server.isolation import isolated
 
 #: A timer of the event loop has this resolution.
 HOLD_MS = 1
 #: A fetch with so many records costs little for each of them, and is not held: with 128 producers a round in which all waited for
 #: the last of them gained nothing, and answered a third fewer.
-GATHERED_MAX = 16
+BATCHED_MAX = 16
 #: The most rounds in a row that are not held.
 PASSED_MAX = 64
 
@@ -63,7 +69,7 @@ class Rounds:
         if self._passing:
             self._passing -= 1
             return False
-        self.target = min(crowd, GATHERED_MAX)
+        self.target = min(crowd, BATCHED_MAX)
         return crowd > 1 and self.waiting < self.target
 
     def released(self, *, in_vain: bool) -> None:
@@ -72,7 +78,7 @@ class Rounds:
         self._passing = min(2**self._in_vain, PASSED_MAX) if in_vain else 0
 
 
-class NoGathering:
+class NoBatching:
     """Internal topics have no batching: their records are not waited for, and end the hold of the fetch that carries them."""
 
     __slots__ = ()
@@ -87,7 +93,7 @@ class NoGathering:
         return False
 
 
-class Gathering:
+class Batching:
     """The held fetches of one node, of all followers together: a record needs every one of them."""
 
     __slots__ = ("_clock", "_held", "_timer", "_wake", "rounds")
@@ -113,7 +119,7 @@ class Gathering:
 
     def wants(self, records: int) -> bool:
         """Returns True if a follower's fetch that finds so many records is to wait for more: `hold` is called for it then."""
-        return 0 < records < GATHERED_MAX and (self._timer is not None or self.rounds.holds())
+        return 0 < records < BATCHED_MAX and (self._timer is not None or self.rounds.holds())
 
     def hold(self, fetch: DelayedOperation) -> None:
         """Wake this fetch when the producers have written again, or after HOLD_MS."""
@@ -138,3 +144,29 @@ class Gathering:
         held, self._held = self._held, {}
         for fetch in held:
             self._wake(fetch)
+
+
+class Wakeups:
+    """Wakes each that is scheduled once, right after the current turn of the loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.batching = Batching(clock, self.schedule)
+        self.no_batching = NoBatching()
+        #: Those of this turn, and what one Produce of it may set to be called after them.
+        self.pending: dict[DelayedOperation, None] = {}
+        self.afterwards: Callable[[], None] | None = None
+
+    def schedule(self, operation: DelayedOperation) -> None:
+        if not self.pending:
+            # Not `server.turns`: this is no work in slices but one call, and a hot path.
+            self.clock.call_later(0, self._run)
+        self.pending[operation] = None
+
+    def _run(self) -> None:
+        pending, self.pending = self.pending, {}
+        afterwards, self.afterwards = self.afterwards, None
+        for waiting in pending:
+            isolated(waiting.wake)
+        if afterwards is not None:
+            isolated(afterwards)
