@@ -70,7 +70,6 @@ class BrokerNode:
         security: PeerSecurity = PLAINTEXT,
         check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
     ) -> None:
-        """Takes the `security` of the connections to other brokers."""
         self.world = world
         self.configs = configs
         self.logs = logs
@@ -88,8 +87,7 @@ class BrokerNode:
         self.transactions = transactions(
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
-        transactions_led = CoordinatorLeadership(TRANSACTION_STATE_TOPIC, self.transactions.coordinator)
-        self.replicas.listeners.append(transactions_led)
+        self.replicas.listeners.append(CoordinatorLeadership(TRANSACTION_STATE_TOPIC, self.transactions.coordinator))
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
         self.share_coordinator = share_coordinator(
             world, configs, self.metadata, self.replicas, self.groups.runtime.turns

@@ -22,7 +22,7 @@ ROUTED = {
     "controller/routes.py": [key for key, _ in CONTROLLER_ROUTES],
 }
 #: How a handler asks the authorizer, or has it asked.
-ASKS = frozenset({"allows", "require", "split", "operations_on_cluster", "without_hidden_topics", "member_of"})
+ASKS = frozenset({"allows", "require", "split", "operations_on_cluster", "describe_modern_groups", "member_of"})
 
 
 def test_every_api_has_somewhere_to_say_an_error() -> None:

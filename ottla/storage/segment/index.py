@@ -140,7 +140,7 @@ class _Index:
         self._saved, self._cut = len(self.offsets), False
 
     def _dropped(self, entries: int) -> None:
-        """Only this many entries are left."""
+        """Counts the saved entries after all but this many were dropped."""
         if self._saved > entries:
             self._saved, self._cut = entries, True
 
