@@ -14,7 +14,7 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
-from ottla.broker.groups.share.share_group_coordinator import ShareGroupCoordinator
+from ottla.broker.groups.share_group_coordinator import ShareGroupCoordinator
 from ottla.broker.long_work import LongWork
 from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache

@@ -146,7 +146,7 @@ class BrokerNode:
 
     def _check_directories(self) -> None:
         """Takes partitions of failed directories offline. Disk failures are detected on worker threads; this check runs on the event loop."""
-        for directory in self.logs.offline_directories:
+        for directory in self.logs.open.offline_directories:
             if directory.path not in self._offline:
                 self._offline.add(directory.path)
                 self.replicas.directory_failed(directory)

@@ -15,9 +15,8 @@ from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import deletion, describe, expiry, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
-from ottla.broker.groups.consumer import consumer_describe
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
-from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.broker.transactions import describe as describe_transactions
 from ottla.broker.transactions.shard import TransactionConfig, TransactionShard
 from ottla.broker.transactions.transaction import TransactionRecordCodec
@@ -130,7 +129,7 @@ def groups(data: bytes) -> None:
     loading.load(entries(data))
     loading.decided(shard.on_loaded(NOW_MS).records)
     names = [*shard.groups]
-    consumer_describe.describe(shard, names)
+    describe.CONSUMER_GROUPS.of(shard, names)
     describe.describe(shard, names, True)
     for group in describe.groups_of(shard, set()):
         describe.listed(group, set())

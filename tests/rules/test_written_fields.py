@@ -17,13 +17,12 @@ WRITERS = "storage/"
 WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
     # An append is the hot path, and a call takes longer than a store.
     "log_end_offset": ("storage/log/trusted_append.py",),
-    # The offsets that a segment may have depend on the one behind it.
-    "limit": ("storage/segment/segments.py",),
+    "size": ("storage/segment/segment.py",),
     # `ProducerState` is a row of `ProducerStates` and of a snapshot file.
-    "coordinator_epoch": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
-    "current_txn_first_offset": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
+    "coordinator_epoch": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
+    "current_txn_first_offset": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
     "generation": ("storage/producers/producer_states.py",),
-    "last_timestamp": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
+    "last_timestamp": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
 }
 
 

@@ -17,8 +17,8 @@ from ottla.broker.fetch.handler import Fetch
 from ottla.broker.fetch.reader import SessionReader
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.node import BrokerNode
 from ottla.broker.produce import handler as produce_handler
 from ottla.broker.replication import partition
@@ -39,7 +39,7 @@ from ottla.storage.log import replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
 from ottla.storage.producers.producer_state import ProducerState
-from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import SegmentFile
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
 from tests.sim import controller_mutants
@@ -153,7 +153,7 @@ def commit_leaders_log(self: Leader) -> bool:
 
 async def flush_nothing(self: driver.RaftNode) -> None:
     self._flush_wanted = self._flushing = False
-    self._step(driver.Flushed(self._core.log.generation, self._core.log.end_offset))
+    self._step(driver.Flushed(self.core.log.generation, self.core.log.end_offset))
 
 
 def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
@@ -304,7 +304,7 @@ REPLICATION = {
         ((produce_handler, "in_order", append_without_a_pause),),
         frozenset({"26"}),
     ),
-    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
+    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (SegmentFile, "sync", nothing)),
 }
 CONSUMER_GROUPS = {
     "partition-with-two-members": Mutant(

@@ -341,7 +341,7 @@ class Scenes:
             raise NotReached("two directories")
         failing = server.logs.directories[-1]
         self.faults.lossy = losing
-        server.logs.directory_failed(failing, StorageFailure(failing.path, OSError(5, "EIO")))
+        server.logs.open.directory_failed(failing, StorageFailure(failing.path, OSError(5, "EIO")))
         await self._some(2, 0.5)
         await self._kill(leader)
         await self._until(partial(self._has_left, leader))
@@ -440,7 +440,7 @@ class Scenes:
     def _quorum_role(node: SimNode) -> Role:
         if node.server is None or not node.server.started_metadata:
             raise NoController
-        return node.server.metadata.raft._core.role
+        return node.server.metadata.raft.core.role
 
 
 SCENES = (

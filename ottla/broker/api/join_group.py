@@ -18,7 +18,7 @@ NULL_PROTOCOL_SINCE = 7
 def handle(broker: BrokerComponents, request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGroupResponse]:
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    answer = broker.groups.join(request, client_of(broker, context))
+    joined = broker.groups.join(request, client_of(broker, context))
     no_protocol = None if context.api_version >= NULL_PROTOCOL_SINCE else ""
 
     def shape(response: JoinGroupResponse) -> JoinGroupResponse:
@@ -26,4 +26,4 @@ def handle(broker: BrokerComponents, request: JoinGroupRequest, context: Request
             response.protocol_name = no_protocol
         return response
 
-    return then(answer, shape)
+    return then(joined, shape)

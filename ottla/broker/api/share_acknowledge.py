@@ -20,12 +20,12 @@ from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_acknowledge import (
-    LeaderIdAndEpoch,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from ottla.protocol.messages.shared_structs import CurrentLeader
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 
@@ -72,7 +72,7 @@ def _response(
         code, message = error_of(error)
         data = PartitionData(partition_index=at.partition, error_code=code, error_message=message)
         if (leader := leader_of(broker, at.topic_id, at.partition, code)) is not None:
-            data.current_leader = LeaderIdAndEpoch(*leader)
+            data.current_leader = CurrentLeader(*leader)
             moved_to.add(leader[0])
         if at.topic_id not in topics:
             topics[at.topic_id] = ShareAcknowledgeTopicResponse(topic_id=at.topic_id)

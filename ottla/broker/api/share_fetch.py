@@ -24,12 +24,12 @@ from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import (
-    LeaderIdAndEpoch,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from ottla.protocol.messages.shared_structs import CurrentLeader
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply, gather
 
@@ -63,8 +63,8 @@ def handle(broker: BrokerComponents, request: ShareFetchRequest, context: Reques
         throttle_ms = _throttle_ms(broker, context, 1)
         if not throttle_ms:
             results = _fetching(broker, request, session, context, readable).start()
-    answers: list[Any] = [outcomes, results]
-    return gather(answers, partial(_response, broker, request, session, context, throttle_ms))
+    found: list[Any] = [outcomes, results]
+    return gather(found, partial(_response, broker, request, session, context, throttle_ms))
 
 
 def _session(
@@ -172,11 +172,11 @@ def _response(
     session: ShareSession,
     context: RequestContext,
     throttle_ms: int,
-    answers: list[Any],
+    found: list[Any],
 ) -> ShareFetchResponse:
     outcomes: Outcomes
     results: Results
-    outcomes, results = answers
+    outcomes, results = found
     leaders = broker.share_leaders
     group_id = session.key.group_id
     lock_ms = leaders.settings_of(group_id).partition.lock_duration_ms
@@ -194,7 +194,7 @@ def _response(
             results = {
                 at: data
                 for at, data in results.items()
-                if session.must_answer(at, has_records=bool(data.records), has_error=data.error_code != 0)
+                if session.must_include(at, has_records=bool(data.records), has_error=data.error_code != 0)
             }
     _throttle_ms(broker, context, sum(len(data.records or b"") for data in results.values()))
     for at, error in outcomes.items():
@@ -220,6 +220,6 @@ def _name_leaders(broker: BrokerComponents, context: RequestContext, response: S
     for topic in response.responses:
         for data in topic.partitions:
             if (leader := leader_of(broker, topic.topic_id, data.partition_index, data.error_code)) is not None:
-                data.current_leader = LeaderIdAndEpoch(*leader)
+                data.current_leader = CurrentLeader(*leader)
                 moved_to.add(leader[0])
     response.node_endpoints = broker.metadata.node_endpoints(moved_to, context)

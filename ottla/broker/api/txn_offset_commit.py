@@ -21,11 +21,11 @@ from ottla.broker.groups.group_coordinator_service import TOPIC as GROUP_METADAT
 from ottla.broker.groups.group_coordinator_service import txn_commit_error
 from ottla.broker.transactions.verify import Expectation, Operation, Verdicts, in_order
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from ottla.server.network.context import RequestContext
@@ -88,7 +88,7 @@ def _operation(version: int) -> Operation:
 def _failed(
     topic: TxnOffsetCommitRequestTopic, partitions: Sequence[int], error: ErrorCode
 ) -> TxnOffsetCommitResponseTopic:
-    answers = [TxnOffsetCommitResponsePartition(partition, error) for partition in partitions]
+    answers = [PartitionErrorCode(partition, error) for partition in partitions]
     return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
 
 

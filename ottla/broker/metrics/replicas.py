@@ -41,13 +41,13 @@ def broker_metrics(broker: BrokerComponents) -> Iterator[Family]:
     yield gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories that failed",
-        len(broker.replicas.logs.offline_directories),
+        len(broker.replicas.logs.open.offline_directories),
     )
     for directory in broker.replicas.logs.directories:
         yield gauge(
             "kafka_log_logcleanermanager_uncleanable_partitions_count",
             "Compacted partitions that the log cleaner failed at, and passes over",
-            sum(log.cleaning.uncleanable is not None for log in broker.replicas.logs.in_directory(directory)),
+            sum(log.cleaning.uncleanable is not None for log in broker.replicas.logs.open.in_directory(directory)),
             logdirectory=directory.path,
         )
 

@@ -179,7 +179,7 @@ class Replicas:
             self._set_throttles(partition)
         if partition.offline:
             return LOOK_UNITS
-        units = CREATE_UNITS if partition.log is None and self.logs.get(topic_id, index) is None else CHANGE_UNITS
+        units = CREATE_UNITS if partition.log is None and self.logs.open.get(topic_id, index) is None else CHANGE_UNITS
         try:
             local_log = partition.log or self._open_log(topic, topic_id, index, registration, image)
         except StorageFailure as failure:
@@ -190,7 +190,7 @@ class Replicas:
             return units
         registered = registration.directory(self.node_id)
         if not self.moves.expects(partition, registered):
-            self.assignments.report(topic_id, index, self.logs.directory_of(local_log), registered)
+            self.assignments.report(topic_id, index, self.logs.open.directory_of(local_log), registered)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
             self.fetchers.unfollow(partition)
@@ -216,7 +216,7 @@ class Replicas:
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> Log:
         config = self._configs.for_log(image.configs.for_topic(topic))
-        local_log = self.logs.get(topic_id, index)
+        local_log = self.logs.open.get(topic_id, index)
         if local_log is None:
             return self.logs.create(
                 topic,
@@ -226,7 +226,7 @@ class Replicas:
                 now_ms=self._clock.wall_ms(),
                 directory_id=registration.directory(self.node_id),
             )
-        if self.logs.may_be_elsewhere(registration.directory(self.node_id)):
+        if self.logs.futures.may_be_elsewhere(registration.directory(self.node_id)):
             raise LogDirectoryOffline(local_log.directory, "a newer log may be in the directory that is offline")
         local_log.update_config(config)
         return local_log
@@ -311,7 +311,7 @@ class Replicas:
         """
         if self._resigned:
             return
-        for local_log in (*self.logs, *self.logs.futures()):
+        for local_log in (*self.logs.open, *self.logs.open.futures()):
             partition = self.image.topics.partition(local_log.topic_id, local_log.partition)
             if partition is None or self.node_id not in partition.replicas:
                 log.warning("%s-%d has no replica here: set aside", local_log.topic, local_log.partition)
@@ -322,7 +322,7 @@ class Replicas:
     def directory_failed(self, directory: LogDir) -> None:
         """Take the partitions of the failed directory offline, for good: the node never retries it."""
         self.moves.directory_failed(directory)
-        failed = {id(failed_log) for failed_log in self.logs.in_directory(directory)}
+        failed = {id(failed_log) for failed_log in self.logs.open.in_directory(directory)}
         for partition in list(self):
             if id(partition.log) in failed and not partition.offline:
                 was_leader = partition.is_leader

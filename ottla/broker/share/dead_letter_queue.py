@@ -7,7 +7,7 @@
                 that can have no dead letter must not hold the share partition for ever
 
 The partition of the topic is that of the record, modulo the number of partitions. It is produced to by its leader: here, or through
-the channel to its broker. An answer that was lost is followed by a second copy of the letters: they are there at least once.
+the channel to its broker. A response that was lost is followed by a second copy of the letters: they are there at least once.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ class LedSharePartition:
         log = self._log()
         return log is not None and self.state.can_acquire and self.state.next_fetch_offset < log.high_watermark
 
-    # -- Giving back -------------------------------------------------------------------------------------------------
+    # -- Releasing ---------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Written) -> None:
         """Acknowledges records. `done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.

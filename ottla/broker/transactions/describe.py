@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.groups.modern.regex import compiled
+from ottla.broker.groups.modern.offload import compiled
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import BY_NAME, PREPARED
 from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction, by_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 
 
 def describe(shard: TransactionShard, transactional_id: str) -> describe_transactions.TransactionState:
@@ -31,7 +32,7 @@ def describe(shard: TransactionShard, transactional_id: str) -> describe_transac
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=[describe_transactions.TopicData(name, indexes) for name, indexes in by_topic(partitions).items()],
+        topics=[TopicNamePartitions(name, indexes) for name, indexes in by_topic(partitions).items()],
     )
 
 

@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol
 from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.coordinator.sweep import sweep
-from ottla.broker.coordinator.timers import Timers
+from ottla.broker.coordinator.timers import Timers, sweep
 from ottla.broker.transactions.state import IDLE, PREPARED, State
 from ottla.broker.transactions.transaction import Transaction, from_record
 from ottla.protocol.internal_topics.transaction_records import TransactionLogKey, TransactionLogValue

@@ -42,14 +42,15 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.fetch import PartitionData
-from ottla.protocol.messages.shared_structs import Feature, Listener
+from ottla.protocol.messages.shared_structs import Feature, Listener, TopicNamePartitions
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes
@@ -142,7 +143,7 @@ class ReplicationHarness:
         config = LogConfig(min_insync_replicas=int(min_isr))
         for broker_id in (1, 2, 3):
             path = str(self._folder / str(broker_id) / f"{TOPIC}-0")
-            log = open_log(OsFiles(), Mappings(), path, TOPIC, 0, topic_id(TOPIC), config, clean=True)
+            log = open_log(LogSpec(OsFiles(), Mappings(), path, TOPIC, 0, topic_id(TOPIC), config), clean=True)
             self.brokers[broker_id] = Broker(self, broker_id, log)
         self.metadata("1", "2", "3")
         self.show()
@@ -308,7 +309,9 @@ class ReplicationHarness:
         self._say_decision()
 
     def elect(self) -> None:
-        request = ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])])
+        request = ElectLeadersRequest(
+            election_type=0, topic_partitions=[TopicNamePartitions(topic=TOPIC, partitions=[0])]
+        )
         self.controller.decide(elect_leaders(self.controller.state, request))
         self._say_decision()
 

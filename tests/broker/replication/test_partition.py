@@ -17,7 +17,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.manual_clock import ManualClock
 
@@ -51,7 +52,8 @@ def clock() -> ManualClock:
 def log(tmp_path: Path) -> Iterator[Log]:
     files = OsFiles()
     opened = open_log(
-        files, Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(min_insync_replicas=2), clean=True
+        LogSpec(files, Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(min_insync_replicas=2)),
+        clean=True,
     )
     yield opened
     opened.close()

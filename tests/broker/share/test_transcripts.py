@@ -44,7 +44,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.protocol.messages import share_acknowledge, share_fetch
-from ottla.protocol.messages.shared_structs import AcknowledgementBatch
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.config.load import NodeConfig
@@ -54,7 +54,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.records import batch
@@ -106,7 +107,9 @@ class ShareTranscript:
         )
         self.leaders.settings_of = lambda group_id: self.settings
         self.partition = Partition(1, "t", 0, TOPIC_ID, self.leaders.wakeups, Flushes(), 30_000)
-        self.log = open_log(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig(), clean=True)
+        self.log = open_log(
+            LogSpec(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig()), clean=True
+        )
         self._lead(1)
         self.broker: Any = SimpleNamespace(
             metadata=metadata,
@@ -196,9 +199,7 @@ class ShareTranscript:
     ) -> None:
         batches = [AcknowledgementBatch(*each) for each in batches_of(kinds)]
         says = self._epoch(name, epoch)
-        topics = (
-            [share_fetch.FetchTopic(TOPIC_ID, [share_fetch.FetchPartition(0, batches)])] if batches or not says else []
-        )
+        topics = [AcknowledgeTopic(TOPIC_ID, [AcknowledgePartition(0, batches)])] if batches or not says else []
         is_renew = "renew" in kinds
         request = share_fetch.ShareFetchRequest(
             group_id="g",
@@ -217,13 +218,13 @@ class ShareTranscript:
 
     def ack(self, name: str, epoch: str = "", **kinds: str) -> None:
         batches = [AcknowledgementBatch(*each) for each in batches_of(kinds)]
-        partitions = [share_acknowledge.AcknowledgePartition(0, batches)]
+        partitions = [AcknowledgePartition(0, batches)]
         request = share_acknowledge.ShareAcknowledgeRequest(
             group_id="g",
             member_id=name,
             share_session_epoch=self._epoch(name, epoch),
             is_renew_ack="renew" in kinds,
-            topics=[share_acknowledge.AcknowledgeTopic(TOPIC_ID, partitions)] if batches else [],
+            topics=[AcknowledgeTopic(TOPIC_ID, partitions)] if batches else [],
         )
         self._send(name, "ack", acknowledge_handler.handle, request)
 

@@ -16,17 +16,14 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.broker.groups.sequences.step import Sequence, Step, actual, member_id, rendered
+from ottla.protocol.messages.shared_structs import PartitionIndex
+from tests.broker.groups.sequences.step import Rendering, Sequence, Step, actual, member_id
 
 #: Topics of all sequences, and their numbers of partitions.
 TOPICS = {"t": 4, "u": 2, "s": 1, "r": 2}
@@ -40,6 +37,8 @@ class Side(Protocol):
 
     settle_seconds: float
     topic_names: dict[bytes, str]
+    #: Another connection, of a client with this id.
+    again: Callable[[str], Any]
 
     async def request(self, message: Any, version: int) -> Any: ...
 
@@ -117,7 +116,7 @@ class Player:
             answer = await verb(*([] if step.member == "-" else [self.member(step.member)]), **step.options)
         except NoAnswer as why:
             return f"no answer: {why}"
-        return answer if isinstance(answer, str) else rendered(answer, self.side.topic_names)
+        return answer if isinstance(answer, str) else Rendering(self.side.topic_names)(answer)
 
     async def settle(self) -> None:
         await asyncio.sleep(self.side.settle_seconds)
@@ -213,7 +212,7 @@ class Player:
         )
 
     async def forget(self, topic: str = "t") -> Any:
-        rows = [OffsetDeleteRequestPartition(0), OffsetDeleteRequestPartition(1)]
+        rows = [PartitionIndex(0), PartitionIndex(1)]
         return await self.side.request(
             OffsetDeleteRequest(self.group, [OffsetDeleteRequestTopic(self.topic(topic), rows)]), 0
         )
