@@ -16,7 +16,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.metadata.cluster import ClusterImage
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.topics import TopicImage
-from ottla.protocol.work import Work
+from ottla.protocol.work import Turn, Work
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 from ottla.server.turns import begin_in_turns
@@ -118,22 +118,18 @@ class AllTopics:
     @staticmethod
     def _encode_topics(made: _Pass) -> Work[None]:
         assert made.image is not None and made.encode is not None
-        left = PARTITIONS_PER_TURN * KEPT_PER_PARTITION
+        turn = Turn(PARTITIONS_PER_TURN * KEPT_PER_PARTITION)
         for topic in made.image.topics:
             known = made.kept.get(topic.id)
-            left -= 1
             if known is None or known[0] is not topic:
                 pieces = []
                 for piece in made.encode(topic):
                     pieces.append(piece)
-                    left -= min(len(topic.partitions), PARTITIONS_PER_TURN) * KEPT_PER_PARTITION
-                    if left <= 0:
+                    if turn.spend(min(len(topic.partitions), PARTITIONS_PER_TURN) * KEPT_PER_PARTITION):
                         yield None
-                        left = PARTITIONS_PER_TURN * KEPT_PER_PARTITION
                 made.kept[topic.id] = (topic, b"".join(pieces))
-            if left <= 0:
+            if turn.spend(1):
                 yield None
-                left = PARTITIONS_PER_TURN * KEPT_PER_PARTITION
 
     def _end(self, view: View, made: _Pass) -> None:
         assert made.image is not None
