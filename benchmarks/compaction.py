@@ -21,7 +21,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 
 NOW_MS = 1_700_000_000_000
 
@@ -29,7 +30,7 @@ NOW_MS = 1_700_000_000_000
 def filled(directory: str, keys: int, per_batch: int, value_bytes: int) -> Log:
     """Every key once, then each tenth again."""
     config = LogConfig(cleanup_policy=("compact",), segment_bytes=256 << 20)
-    log = open_log(OsFiles(), Mappings(), directory, "topic", 0, bytes(16), config, clean=False, now_ms=NOW_MS)
+    log = open_log(LogSpec(OsFiles(), Mappings(), directory, "topic", 0, bytes(16), config, now_ms=NOW_MS), clean=False)
     value = os.urandom(value_bytes)
     for numbers in (range(keys), range(0, keys, 10)):
         for start in range(0, len(numbers), per_batch):

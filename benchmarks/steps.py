@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from benchmarks.raw import one_record_batch
+from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.fetcher import LeaderFetcher
-from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.node.node import Node
 from ottla.node.process import GC_THRESHOLDS
 from ottla.protocol.api import ApiKey

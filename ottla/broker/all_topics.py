@@ -1,6 +1,6 @@
 """Metadata answers for all topics: encoded topic by topic, a bounded number of partitions per turn of the loop, and kept.
 
-A cluster of 5,000 partitions took 25 ms for each such answer, and 20 clients that asked together held the loop for 0.7 s. A topic's
+A cluster of 5,000 partitions took 25 ms for each such response, and 20 clients that asked together held the loop for 0.7 s. A topic's
 bytes depend on its own image and, by the brokers' addresses and fences, on the cluster's; on the version and on the listener. So
 they are kept for each `View` (version and listener) until either image changes, and a change of one partition costs one topic.
 All clients that ask meanwhile share one pass. A pass is made of one image: who asks after a newer one arrived gets the next pass.

@@ -14,9 +14,9 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
-from ottla.broker.groups.share.share_group_coordinator import ShareGroupCoordinator
+from ottla.broker.groups.share_group_coordinator import ShareGroupCoordinator
 from ottla.broker.long_work import LongWork
-from ottla.broker.lost_leaders import HeldAnswers
+from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.leaders import ShareLeaders
@@ -51,7 +51,7 @@ class BrokerComponents:
     wheel: TimerWheel
     #: fetch.max.bytes, which every fetch reads.
     fetch_max_bytes: int
-    held_answers: HeldAnswers
+    delayed_metadata: DelayedMetadata
     long_work: LongWork
     all_topics: AllTopics
     quotas: ClientQuotas

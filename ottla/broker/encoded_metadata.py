@@ -1,4 +1,4 @@
-"""A Metadata answer whose topics are bytes already (broker/all_topics.py), put between the fields before and behind them.
+"""A Metadata response whose topics are bytes already (broker/all_topics.py), put between the fields before and behind them.
 
 throttle_time_ms, brokers, cluster_id, controller_id | count of topics | topics | authorized operations, error_code, tags
 """

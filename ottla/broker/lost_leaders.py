@@ -1,9 +1,9 @@
-"""Metadata answers that wait a moment, because a leader they would name has just died.
+"""Metadata responses that wait a moment, because a leader they would name has just died.
 
 A client that loses its connection to a leader asks for metadata at once. A killed broker is fenced about 0.1 s later, so the
-answer would still name it, and librdkafka then waits one or two seconds before it asks again: measured, that wait was nearly all
-of a failover. A follower of the dead leader has seen its own connection break, and holds such answers back until
-the metadata has changed, or for HOLD_MS at most (how long a leader counts as just lost: replication/fetcher.py).
+response would still name it, and librdkafka then waits one or two seconds before it asks again: measured, that wait was nearly all
+of a failover. A follower of the dead leader has seen its own connection break, and delays such responses until
+the metadata has changed, or for DELAY_MS_MAX at most (how long a leader counts as just lost: replication/fetcher.py).
 
 The dead broker stays in the list of brokers for LISTED_MS, although it leads no partition. One that stopped by a controlled shutdown
 does not: its leaders had moved before, and a tool that asks each broker of the list would wait 30 s for it.
@@ -24,15 +24,15 @@ from ottla.server.timer_wheel import TimerWheel
 
 #: The client may have noticed the loss a millisecond earlier: connections break at the same moment for all peers, but
 #: not in the same turn of each node's event loop. So questions of clients that have been here for a while are answered after this, if the
-#: answer names a leader that is fetched from here: of others this broker would not notice that they are lost.
+#: response names a leader that is fetched from here: of others this broker would not notice that they are lost.
 #: A starting client asks twice or thrice within its first milliseconds, and is not to wait.
 SETTLE_MS = 10
 OLD_CONNECTION_NS = 250_000_000
 #: A fence takes 0.1 s, and the election of a controller before it 0.1 to 0.5 s. A delayed response also delays those after it
 #: on the same connection, so the limit is not higher.
-HOLD_MS = 500
-#: librdkafka (since 2.10) forgets a broker that an answer does not list, and with it the leaders of the partitions that it had there,
-#: though the same answer says so: it then looks for their leaders at its next turn, up to a second later. With Kafka it is
+DELAY_MS_MAX = 500
+#: librdkafka (since 2.10) forgets a broker that a response does not list, and with it the leaders of the partitions that it had there,
+#: though the same response says so: it then looks for their leaders at its next turn, up to a second later. With Kafka it is
 #: spared that, because a dead broker is listed for the rest of its session, up to 9 s.
 LISTED_MS = 5_000
 
@@ -41,17 +41,17 @@ LISTED_MS = 5_000
 Answer = Callable[[Reply[Metadata]], None]
 
 
-class HeldAnswers:
-    """The answers that wait."""
+class DelayedMetadata:
+    """The Metadata responses that wait."""
 
     def __init__(self, clock: Clock, wheel: TimerWheel) -> None:
         self._clock = clock
         self._wheel = wheel
-        self._held: dict[_Held, None] = {}
+        self._delayed: dict[_Delayed, None] = {}
         self._fenced_ms: dict[int, int] = {}
 
     def just_fenced(self) -> list[int]:
-        """Brokers that answers still list: they were fenced, and had not asked to stop."""
+        """Brokers that responses still list: they were fenced, and had not asked to stop."""
         since_ms = self._clock.mono_ms() - LISTED_MS
         return [node_id for node_id, fenced_ms in self._fenced_ms.items() if fenced_ms > since_ms]
 
@@ -59,22 +59,22 @@ class HeldAnswers:
         """Returns True if the connection has been served before, so that the client is not just starting."""
         return self._clock.mono_ns() - connection.opened_ns > OLD_CONNECTION_NS
 
-    def hold(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
-        """Holds `answer` back until a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
-        held = _Held(names_lost_leader, answer, self._release)
-        self._wait(held, HOLD_MS)
-        return held.reply
+    def delay(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
+        """Delays `answer` until a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
+        delayed = _Delayed(names_lost_leader, answer, self._release)
+        self._wait(delayed, DELAY_MS_MAX)
+        return delayed.reply
 
     def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
-        """Delay an answer that names no lost leader by SETTLE_MS: this node's view of a broken leader may lag the client's by milliseconds."""
-        held = _Held(names_lost_leader, answer, self._settled)
-        self._wait(held, SETTLE_MS)
-        return held.reply
+        """Delay a response that names no lost leader by SETTLE_MS: this node's view of a broken leader may lag the client's by milliseconds."""
+        delayed = _Delayed(names_lost_leader, answer, self._settled)
+        self._wait(delayed, SETTLE_MS)
+        return delayed.reply
 
-    def _wait(self, held: _Held, delay_ms: int) -> None:
-        self._held[held] = None
-        held.slot = self._wheel.add(held, delay_ms)
-        held.reply.on_cancel = lambda: self._forget(held)
+    def _wait(self, delayed: _Delayed, delay_ms: int) -> None:
+        self._delayed[delayed] = None
+        delayed.slot = self._wheel.add(delayed, delay_ms)
+        delayed.reply.on_cancel = lambda: self._forget(delayed)
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A listener of the publisher."""
@@ -84,31 +84,31 @@ class HeldAnswers:
                     self._fenced_ms.pop(node_id, None)
                 elif delta.cluster.image.is_unfenced(node_id):
                     self._fenced_ms[node_id] = self._clock.mono_ms()
-        for held in list(self._held):
-            isolated(held.look)
+        for delayed in list(self._delayed):
+            isolated(delayed.look)
 
-    def _settled(self, held: _Held) -> None:
-        self._forget(held)
-        if held.names_lost_leader():
-            held.on_expiry = self._release
-            self._wait(held, HOLD_MS)
+    def _settled(self, delayed: _Delayed) -> None:
+        self._forget(delayed)
+        if delayed.names_lost_leader():
+            delayed.on_expiry = self._release
+            self._wait(delayed, DELAY_MS_MAX)
         else:
-            held.answer(held.reply)
+            delayed.answer(delayed.reply)
 
-    def _release(self, held: _Held) -> None:
-        self._forget(held)
-        held.answer(held.reply)
+    def _release(self, delayed: _Delayed) -> None:
+        self._forget(delayed)
+        delayed.answer(delayed.reply)
 
-    def _forget(self, held: _Held) -> None:
-        self._held.pop(held, None)
-        self._wheel.remove(held, held.slot)
+    def _forget(self, delayed: _Delayed) -> None:
+        self._delayed.pop(delayed, None)
+        self._wheel.remove(delayed, delayed.slot)
 
 
-class _Held:
+class _Delayed:
     __slots__ = ("answer", "names_lost_leader", "on_expiry", "reply", "slot")
 
     def __init__(
-        self, names_lost_leader: Callable[[], bool], answer: Answer, on_expiry: Callable[[_Held], None]
+        self, names_lost_leader: Callable[[], bool], answer: Answer, on_expiry: Callable[[_Delayed], None]
     ) -> None:
         self.names_lost_leader = names_lost_leader
         self.answer = answer

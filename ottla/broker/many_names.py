@@ -2,7 +2,7 @@
 
 One request of 10 KB named the same broker 2,000 times, and describing it as often held the loop for 6.7 s. Names that the client
 may not see cost as much as others, so the guard of an API is behind this, too. Where a name has a list of its own, as a topic its
-partitions, that list is cut as well, and its answers are joined again.
+partitions, that list is cut as well, and its results are joined again.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def config_resource(resource: DescribeConfigsResource) -> Hashable:
 
 
 class ManyNames(NamedTuple):
-    """The field of a request with the names, the field of the response with their answers, and the limit of a turn."""
+    """The field of a request with the names, the field of the response with their results, and the limit of a turn."""
 
     field: str
     answers: str
     at_once: int = NAMES_AT_ONCE
-    #: What makes two of them the same; None where a repeated name has an answer of its own.
+    #: What makes two of them the same; None where a repeated name has a result of its own.
     key: Callable[[Any], Hashable] | None = itself
-    #: The field of a name with a list, and the field of its answer with theirs.
+    #: The field of a name with a list, and the field of its result with theirs.
     inside: tuple[str, str] | None = None
 
 

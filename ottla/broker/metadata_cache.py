@@ -8,12 +8,14 @@ node asked about is this one; for other nodes with the host they registered.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.controller.metadata.brokers import BrokerRegistration
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSIGNED_DIR, PartitionRegistration
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.shared_structs import NodeEndpoint
 from ottla.server.network.context import RequestContext
 
 NO_LEADER = -1
@@ -63,6 +65,11 @@ class MetadataCache:
         """All live brokers that have this client's listener, in order of their ids."""
         found = (self.endpoint(node_id, context) for node_id in sorted(self.image.cluster.brokers))
         return [address for address in found if address is not None]
+
+    def node_endpoints(self, node_ids: Iterable[int], context: RequestContext) -> list[NodeEndpoint]:
+        """The addresses of the leaders that a response names (KIP-951)."""
+        found = (self.endpoint(node_id, context) for node_id in sorted(node_ids))
+        return [NodeEndpoint(each.node_id, each.host, each.port, each.rack) for each in found if each is not None]
 
     def live(self, listener_name: str) -> set[int]:
         """The brokers that clients of the listener can reach."""

@@ -22,14 +22,13 @@ from ottla.broker.cluster.topic_creation import TopicCreation
 from ottla.broker.components import BrokerComponents
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import CoordinatorLeadership
-from ottla.broker.fetch.rejoining import Rejoining
-from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.fetch.session_cache import FetchSessionCache, Rejoining
 from ottla.broker.full_disks import FullDisks
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.wiring import group_coordinator, share_group_coordinator
 from ottla.broker.log_cleaner import LogCleaner
 from ottla.broker.long_work import LongWork
-from ottla.broker.lost_leaders import HeldAnswers
+from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.publisher import BrokerPublisher
 from ottla.broker.replication.wiring import replicas
@@ -125,7 +124,7 @@ class BrokerNode:
             fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
-            held_answers=HeldAnswers(world.clock, wheel),
+            delayed_metadata=DelayedMetadata(world.clock, wheel),
             long_work=work,
             all_topics=AllTopics(self.metadata, world.clock, lambda view: encoder_of_topics(self.components, view)),
             quotas=quotas,
@@ -136,7 +135,10 @@ class BrokerNode:
         self.routes: list[Route] = broker_routes(self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [self.groups.on_metadata_update, self.share_coordinator.on_metadata_update]
-        self.publisher.listeners += [self.components.held_answers.on_metadata_update, topic_creation.on_metadata_update]
+        self.publisher.listeners += [
+            self.components.delayed_metadata.on_metadata_update,
+            topic_creation.on_metadata_update,
+        ]
         self.publisher.listeners += [self.channels.on_metadata_update, self.components.telemetry.on_metadata_update]
         self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
         self._log_cleaner = LogCleaner(world, configs, logs)
@@ -144,7 +146,7 @@ class BrokerNode:
 
     def _check_directories(self) -> None:
         """Takes partitions of failed directories offline. Disk failures are detected on worker threads; this check runs on the event loop."""
-        for directory in self.logs.offline_directories:
+        for directory in self.logs.open.offline_directories:
             if directory.path not in self._offline:
                 self._offline.add(directory.path)
                 self.replicas.directory_failed(directory)

@@ -57,8 +57,14 @@ from ottla.broker.api import (
 )
 from ottla.broker.api._groups import check_consumer_groups, check_share_groups, client_of
 from ottla.broker.api._own_configs import forward_checked
-from ottla.broker.authorization.actions import (
+from ottla.broker.authorization.guard import (
+    Each,
+    Every,
+    InHandler,
+    Rule,
+    Whole,
     describe_config_resource,
+    guarded,
     on_cluster,
     on_each_group,
     on_each_transactional_id,
@@ -69,7 +75,6 @@ from ottla.broker.authorization.actions import (
     read_valid_topic,
     sync_with_protocol,
 )
-from ottla.broker.authorization.guard import Each, Every, InHandler, Rule, Whole, guarded
 from ottla.broker.cluster.forwarding import forward
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
@@ -85,7 +90,6 @@ from ottla.broker.many_names import (
 )
 from ottla.broker.produce import handler as produce
 from ottla.broker.produce.repeated import RepeatedProduces
-from ottla.broker.share.coordinator.service import ShareCoordinator
 from ottla.controller.metadata.describe_configs import describe_configs
 from ottla.controller.metadata.describe_scram import describe_scram_credentials
 from ottla.protocol.api import ApiKey
@@ -146,14 +150,10 @@ _SUBSCRIBER = (*_GROUP_MEMBER, Every("subscribed_topic_names", DESCRIBE))
 _BROKER = (Whole((on_cluster(CLUSTER_ACTION),)),)
 
 
-def _share_state(answer: Callable[[ShareCoordinator, Any], Answer[Any]]) -> LocalHandler:
-    """Returns the handler of an API of the share coordinator, which share partition leaders and group coordinators ask (KIP-932)."""
-
-    def handle(broker: BrokerComponents, request: Any, context: RequestContext) -> Answer[Any]:
-        check_share_groups(broker)
-        return answer(broker.share.coordinator, request)
-
-    return handle
+def _share_state(broker: BrokerComponents, request: Any, context: RequestContext) -> Answer[Any]:
+    """The APIs of the share coordinator, which share partition leaders and group coordinators use (KIP-932)."""
+    check_share_groups(broker)
+    return broker.share.coordinator.respond(request)
 
 
 def _consumer_heartbeat(
@@ -367,17 +367,15 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.ALTER_SHARE_GROUP_OFFSETS, alter_share_group_offsets.handle, IN_HANDLER),
     Answered(ApiKey.DELETE_SHARE_GROUP_OFFSETS, delete_share_group_offsets.handle, IN_HANDLER),
     Answered(ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, _no_topology_descriptions, _GROUP_MEMBER),
-    Answered(
-        ApiKey.INITIALIZE_SHARE_GROUP_STATE, _share_state(ShareCoordinator.initialize), _BROKER, names=topics("results")
-    ),
-    Answered(ApiKey.READ_SHARE_GROUP_STATE, _share_state(ShareCoordinator.read), _BROKER, names=topics("results")),
+    Answered(ApiKey.INITIALIZE_SHARE_GROUP_STATE, _share_state, _BROKER, names=topics("results")),
+    Answered(ApiKey.READ_SHARE_GROUP_STATE, _share_state, _BROKER, names=topics("results")),
     # v1 adds the number of finished deliveries (KIP-1226)
-    Answered(ApiKey.WRITE_SHARE_GROUP_STATE, _share_state(ShareCoordinator.write), _BROKER, names=topics("results")),
-    Answered(ApiKey.DELETE_SHARE_GROUP_STATE, _share_state(ShareCoordinator.delete), _BROKER, names=topics("results")),
+    Answered(ApiKey.WRITE_SHARE_GROUP_STATE, _share_state, _BROKER, names=topics("results")),
+    Answered(ApiKey.DELETE_SHARE_GROUP_STATE, _share_state, _BROKER, names=topics("results")),
     # v1 adds the number of finished deliveries (KIP-1226)
     Answered(
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-        _share_state(ShareCoordinator.summarize),
+        _share_state,
         _BROKER,
         names=topics("results"),
     ),

@@ -119,10 +119,10 @@ class ScheduledTasks:
         self._on_each_disk("removal", removal.remove)
 
     def _checkpoint_watermarks(self) -> None:
-        self._on_each_disk("high watermarks", partial(self._write, self._logs.write_high_watermarks))
+        self._on_each_disk("high watermarks", partial(self._write, self._logs.checkpoints.write_high_watermarks))
 
     def _checkpoint_recovery_points(self) -> None:
-        self._on_each_disk("recovery points", partial(self._write, self._logs.write_recovery_points))
+        self._on_each_disk("recovery points", partial(self._write, self._logs.checkpoints.write_recovery_points))
 
     def _on_each_disk(self, name: str, run: Callable[[LogDir], Coroutine[object, Never, None]]) -> None:
         """Runs the task for each log directory beside the others, so that a disk that hangs stops its own only.
@@ -161,7 +161,7 @@ class ScheduledTasks:
         for changed in await run_in_turns(self._world.clock, work, do=run):
             partition = self._replicas.get(changed.topic, changed.partition)
             if partition is not None and partition.log is changed:
-                partition.wake_fetches()  # a Fetch response contains the log start offset
+                partition.watchers.fire()  # a Fetch response contains the log start offset
 
     def _flush(self) -> None:
         for due in self._logs.flush_due(self._world.clock.wall_ms()):
@@ -180,5 +180,5 @@ class ScheduledTasks:
 
     def _expire_producers(self) -> None:
         now_ms = self._world.clock.wall_ms()
-        for some_log in self._logs:
+        for some_log in self._logs.open:
             some_log.producers.remove_expired(now_ms, some_log.config.producer_id_expiration_ms)

@@ -18,7 +18,7 @@ from ottla.protocol.records.control import control_type
 from ottla.protocol.records.record import Record
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
-from ottla.storage.producers import snapshot_format
+from ottla.storage.producers import producer_snapshots
 from ottla.storage.segment.txn_index import TransactionIndex
 
 Row = dict[str, object]
@@ -213,7 +213,7 @@ def dump_txn_index(files: Files, path: str) -> Iterator[Row]:
 
 def dump_producer_snapshot(files: Files, path: str) -> Iterator[Row]:
     try:
-        states = snapshot_format.decode(path, files.read(path) or b"")
+        states = producer_snapshots.decode(path, files.read(path) or b"")
     except CorruptFile as fault:
         yield {"problem": str(fault)}
         return

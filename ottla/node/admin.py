@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.coordinator.partitions import hashes
-from ottla.broker.metrics.clients import client_metrics
-from ottla.broker.metrics.coordinator import coordinator_metrics, transaction_metrics
-from ottla.broker.metrics.groups import group_metrics
-from ottla.broker.metrics.isr import IsrChangeCounts
+from ottla.broker.metrics.coordinator import coordinator_metrics, group_metrics, transaction_metrics
 from ottla.broker.metrics.partitions import partition_metrics
+from ottla.broker.metrics.replicas import IsrChangeCounts
 from ottla.broker.metrics.share import share_metrics
 from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
@@ -72,7 +70,7 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(broker.full_disks.metrics)
     registry.add(lambda: partition_metrics(broker.replicas))
     registry.add(lambda: group_metrics(broker.groups, broker.replicas))
-    registry.add(lambda: client_metrics(broker.components.telemetry, world.clock.mono_ms()))
+    registry.add(broker.components.telemetry.metrics)
     registry.add(lambda: coordinator_metrics(broker.groups))
     registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
     registry.add(lambda: kept_metrics([hashes, broker.components.share_leaders.group_settings.kept]))

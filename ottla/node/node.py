@@ -190,8 +190,8 @@ class Node(NodeState):
         await self.world.workers.run(
             logs.open_all, lambda topic, topic_id: configs.for_log(image.configs.for_topic(topic)), clock.wall_ms()
         )
-        if len(logs):
-            log.info("Loaded %d logs in %d ms", len(logs), clock.mono_ms() - began_ms)
+        if len(logs.open):
+            log.info("Loaded %d logs in %d ms", len(logs.open), clock.mono_ms() - began_ms)
         # Heartbeats have a connection of their own for two reasons. They must not wait behind a forwarded request. When one
         # times out its connection is closed, and a forwarded CreateTopics that was in flight there would be sent again and
         # answered TOPIC_ALREADY_EXISTS.

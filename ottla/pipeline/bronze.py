@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 from ottla.pipeline import source
 from ottla.pipeline.config import Config
-from ottla.pipeline.queries import triggered
+from ottla.pipeline.stage import Stage, triggered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,9 @@ def read(spark: SparkSession, config: Config) -> DataFrame:
     )
 
 
+STAGE: Final = Stage(NAME, stream)
+
 if __name__ == "__main__":
     from ottla.pipeline.run import submitted
 
-    submitted(NAME)
+    submitted(STAGE)

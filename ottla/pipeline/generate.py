@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from ottla.pipeline import topics, truth
 from ottla.pipeline.config import Config
 from ottla.pipeline.events import AVRO_FRAME, Event, Reason, to_avro, to_json
-from ottla.pipeline.signals import stopped_by_signals
+from ottla.pipeline.run import stopped_by_signals
 
 PAGES = ("/", "/search", "/cart", "/checkout", "/account", "/help", *(f"/product/{number}" for number in range(14)))
 #: Few enough to come back within a session gap, many enough to have gaps.

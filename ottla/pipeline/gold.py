@@ -21,9 +21,9 @@ if __name__ == "__main__":
 
 from ottla.pipeline import silver, upsert
 from ottla.pipeline.config import Config
-from ottla.pipeline.queries import triggered
 from ottla.pipeline.source import client_options
 from ottla.pipeline.spans import Span, merged, split_closed
+from ottla.pipeline.stage import Stage, triggered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,7 +179,9 @@ def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
     ]
 
 
+STAGE: Final = Stage(NAME, stream, silver.NAME)
+
 if __name__ == "__main__":
     from ottla.pipeline.run import submitted
 
-    submitted(NAME)
+    submitted(STAGE)

@@ -18,8 +18,6 @@ from ottla.pipeline import config as configuration
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 
-STAGES = ("bronze", "silver", "gold")
-
 
 def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
@@ -75,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         return found
 
     stages = command("run", run, "Run stages until Ctrl-C.")
-    stages.add_argument("stage", choices=(*STAGES, "all"))
+    stages.add_argument("stage", choices=("bronze", "silver", "gold", "all"))
     stages.add_argument("--once", action="store_true", help="process what is there, then end")
     stages.add_argument("--master", metavar="URL", help="spark.master: an existing cluster")
     history = command("backfill", backfill, "Run all stages as one batch over a range of offsets or times.")
@@ -101,13 +99,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(config: Config, args: argparse.Namespace) -> int:
+    from ottla.pipeline import bronze, gold, session, silver
     from ottla.pipeline import run as stages
-    from ottla.pipeline import session
 
     if args.once:
         config = configuration.changed(config, "pipeline", "trigger", "once", "--once")
     try:
-        stages.run(config, STAGES if args.stage == "all" else (args.stage,))
+        every = (bronze.STAGE, silver.STAGE, gold.STAGE)
+        stages.run(config, [stage for stage in every if args.stage in (stage.name, "all")])
     finally:
         session.stop()
     return 0

@@ -58,6 +58,18 @@ def records(config: Config, topic: str) -> Iterator[Record]:
         consumer.close()
 
 
+def dead_letters(config: Config) -> dict[tuple[str, int, int], str]:
+    """Returns the reason of each dead letter by the position of its record; one that was sent twice counts once."""
+    return {
+        (
+            each.headers["source.topic"].decode(),
+            int(each.headers["source.partition"]),
+            int(each.headers["source.offset"]),
+        ): each.headers["error.reason"].decode()
+        for each in records(config, config.kafka.dead_letters)
+    }
+
+
 def low_and_high(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """Asked again while leadership moves: librdkafka hands on the rejection of the leader that was."""
     deadline = time.monotonic() + FAILOVER_SECONDS_MAX

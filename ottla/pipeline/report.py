@@ -81,7 +81,7 @@ class Found:
         self.window_ms = config.pipeline.window_seconds * 1000
         self.windows = tables.rows(tables.gold(config, "windows"))
         self.sessions = tables.rows(tables.gold(config, "sessions"))
-        self.reasons = Counter(letters_by_position(config).values())
+        self.reasons = Counter(read_topic.dead_letters(config).values())
         self.bronze = count(tables.sink(config, "bronze", ["offset"]))
         self.silver = count(tables.sink(config, "silver", ["event_id"]))
         self.progress = progress(config)
@@ -99,16 +99,6 @@ class Found:
 
 def count(table: Any) -> int:
     return table.num_rows if table is not None else 0
-
-
-def letters_by_position(config: Config) -> dict[tuple[bytes, bytes, bytes], str]:
-    """Returns the reason of each dead letter, repeated ones once."""
-    return {
-        (each.headers["source.topic"], each.headers["source.partition"], each.headers["source.offset"]): each.headers[
-            "error.reason"
-        ].decode()
-        for each in read_topic.records(config, config.kafka.dead_letters)
-    }
 
 
 def progress(config: Config) -> list[dict[str, Any]]:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from ottla.pipeline import bronze, gold, progress, session, silver, topics
 from ottla.pipeline import config as configuration
+from ottla.pipeline import progress, session, topics
 from ottla.pipeline.config import Config
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.explain import explained
-from ottla.pipeline.signals import stopped_by_signals
+from ottla.pipeline.stage import Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,35 +32,27 @@ BATCH_SECONDS_MAX = 30
 EVENTS_WAIT_SECONDS_MAX = 5
 
 
-class Stage(NamedTuple):
-    name: str
-    start: Callable[[SparkSession, Config], list[StreamingQuery]]
-    reads: str  # the stage whose files it reads; empty: Kafka
+def stopped_by_signals() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM, to be looked at between two steps; a second one ends the process at once."""
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stop.set()
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_signal)
+        signal.signal(signal.SIGTERM, on_signal)
+    return stop
 
 
-STAGES = (
-    Stage(bronze.NAME, bronze.stream, ""),
-    Stage(silver.NAME, silver.stream, bronze.NAME),
-    Stage(gold.NAME, gold.stream, silver.NAME),
-)
-
-
-def is_ready(stage: Stage, config: Config) -> bool:
-    """Spark's file sink has finished a batch that the stage can read."""
-    if not stage.reads:
-        return True
-    log = Path(config.path(stage.reads, "_spark_metadata"))
-    return log.is_dir() and any(not file.name.startswith(".") for file in log.iterdir())
-
-
-def run(config: Config, names: Sequence[str], stop: threading.Event | None = None) -> None:
-    """Run the queries until `stop` is set; raises the first failure of a query."""
-    stop = stop or stopped_by_signals()
+def run(config: Config, stages: Sequence[Stage]) -> None:
+    """Run the queries until a signal stops them; raises the first failure of a query."""
+    stop = stopped_by_signals()
     topics.ensure(config)
     spark = session.start(config)
     watcher = progress.listener(config.path(), sys.stdout)
     spark.streams.addListener(watcher)
-    stages = [stage for stage in STAGES if stage.name in names]
     queries: list[StreamingQuery] = []
     try:
         if config.pipeline.trigger == "once":
@@ -78,9 +70,9 @@ def run(config: Config, names: Sequence[str], stop: threading.Event | None = Non
         spark.streams.removeListener(watcher)
 
 
-def run_once(spark: SparkSession, config: Config, stages: list[Stage], queries: list[StreamingQuery]) -> None:
+def run_once(spark: SparkSession, config: Config, stages: Sequence[Stage], queries: list[StreamingQuery]) -> None:
     for stage in stages:
-        if not is_ready(stage, config):
+        if not stage.is_ready(config):
             print(f"{stage.name}: nothing to read, {stage.reads} is empty", file=sys.stderr)
             return
         started = stage.start(spark, config)
@@ -90,21 +82,16 @@ def run_once(spark: SparkSession, config: Config, stages: list[Stage], queries: 
 
 
 def run_on(
-    spark: SparkSession, config: Config, stages: list[Stage], queries: list[StreamingQuery], stop: threading.Event
+    spark: SparkSession, config: Config, stages: Sequence[Stage], queries: list[StreamingQuery], stop: threading.Event
 ) -> None:
     waiting = list(stages)
     while not stop.wait(POLL_SECONDS):
-        for stage in [stage for stage in waiting if is_ready(stage, config)]:
+        for stage in [stage for stage in waiting if stage.is_ready(config)]:
             queries += stage.start(spark, config)
             waiting.remove(stage)
         for query in queries:
             if not query.isActive:
-                failure = query.exception()
-                raise (
-                    failure
-                    if failure is not None
-                    else PipelineError(f"the query {query.name} ended", remedy="start it again")
-                )
+                raise query.exception() or PipelineError(f"the query {query.name} ended", remedy="start it again")
 
 
 def end(query: StreamingQuery) -> None:
@@ -122,15 +109,15 @@ def await_events(watcher: Any, queries: list[StreamingQuery]) -> None:
         time.sleep(POLL_SECONDS / 10)
 
 
-def submitted(name: str) -> None:
+def submitted(stage: Stage) -> None:
     """The entry point of spark-submit for a stage's file."""
-    parser = argparse.ArgumentParser(description=f"the {name} stage; submitted to Spark")
+    parser = argparse.ArgumentParser(description=f"the {stage.name} stage; submitted to Spark")
     parser.add_argument("--config", **configuration.FILES)
     parser.add_argument("--set", metavar="SECTION.NAME=VALUE", action="append", default=[], dest="overrides")
     args = parser.parse_args()
     try:
         config, properties = configuration.files(args.config, os.environ)
-        run(configuration.load(config, tuple(args.overrides), properties), [name])
+        run(configuration.load(config, tuple(args.overrides), properties), [stage])
     except PipelineError as error:
         sys.exit(f"ottla-pipeline: {error}")
     finally:

@@ -20,8 +20,8 @@ if __name__ == "__main__":
 from ottla.pipeline import bronze
 from ottla.pipeline.config import Config
 from ottla.pipeline.events import SHIPPED_SCHEMAS, Event, Limits, RejectedEvent, judge, load_schemas
-from ottla.pipeline.queries import triggered
 from ottla.pipeline.source import client_options
+from ottla.pipeline.stage import Stage, triggered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,7 +131,9 @@ def read(spark: SparkSession, config: Config) -> DataFrame:
     )
 
 
+STAGE: Final = Stage(NAME, stream, bronze.NAME)
+
 if __name__ == "__main__":
     from ottla.pipeline.run import submitted
 
-    submitted(NAME)
+    submitted(STAGE)

@@ -35,7 +35,7 @@ def verify(config: Config, truth_path: str) -> list[Check]:
     bronze = [
         tuple(row.values()) for row in tables.rows(tables.sink(config, "bronze", ["topic", "partition", "offset"]))
     ]
-    dead = dead_letters(config)
+    dead = read_topic.dead_letters(config)
     return [
         *check_bronze(bronze, expected),
         *check_silver(silver, expected),
@@ -78,18 +78,6 @@ def check_silver(silver: Counter[str], expected: truth.Expected) -> list[Check]:
         ),
         Check("silver events that are there twice", 0, silver.total() - len(ids), silver.total() == len(ids)),
     ]
-
-
-def dead_letters(config: Config) -> dict[Position, str]:
-    """Reason by where the row came from; a repeated dead letter counts once."""
-    return {
-        (
-            each.headers["source.topic"].decode(),
-            int(each.headers["source.partition"]),
-            int(each.headers["source.offset"]),
-        ): each.headers["error.reason"].decode()
-        for each in read_topic.records(config, config.kafka.dead_letters)
-    }
 
 
 def check_dead(dead: dict[Position, str], expected: truth.Expected) -> list[Check]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.lost_leaders import LISTED_MS, HeldAnswers
+from ottla.broker.lost_leaders import LISTED_MS, DelayedMetadata
 from ottla.controller.decisions.brokers import controlled_shutdown_records, fence_records, unfence_records
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
@@ -22,7 +22,7 @@ def test_a_client_that_is_starting_does_not_wait_and_one_in_service_does(age_ms:
     clock: Any = SimpleNamespace(mono_ns=lambda: 10**12)
     connection: Any = SimpleNamespace(opened_ns=10**12 - age_ms * 1_000_000)
     wheel: Any = None
-    assert HeldAnswers(clock, wheel).is_old(connection) is waits
+    assert DelayedMetadata(clock, wheel).is_old(connection) is waits
 
 
 class Listing:
@@ -31,7 +31,7 @@ class Listing:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.cluster = DecisionHarness()
-        self.held = HeldAnswers(self.clock, TimerWheel(self.clock))
+        self.held = DelayedMetadata(self.clock, TimerWheel(self.clock))
 
     def read(self, records: list[MetadataRecord]) -> list[int]:
         delta = MetadataDelta(self.cluster.image)

@@ -148,12 +148,12 @@ def test_a_node_that_stops_while_metadata_takes_effect_leads_nothing_more_and_ke
     async def story(broker: BrokerNode) -> None:
         work = broker.publisher.on_metadata_update(*update(broker, *topic(30, [1])))
         next(work)
-        logs = len(broker.logs)
+        logs = len(broker.logs.open)
         broker.replicas.resign_all()
         for _ in work:
             pass
         broker.replicas.set_aside_strays()
-        assert len(broker.logs) == logs
+        assert len(broker.logs.open) == logs
         assert not any(partition.is_leader for partition in broker.replicas)
 
     on_a_broker(story)
@@ -167,10 +167,10 @@ def test_a_node_that_was_replaced_before_it_got_any_metadata_sets_no_log_aside(
     async def story(broker: BrokerNode) -> None:
         for _ in broker.publisher.on_metadata_update(*update(broker, *topic(3, [1]))):
             pass
-        logs = len(broker.logs)
+        logs = len(broker.logs.open)
         broker.replicas.image = MetadataImage()
         broker.replicas.resign_all()
         broker.replicas.set_aside_strays()
-        assert len(broker.logs) == logs >= 3
+        assert len(broker.logs.open) == logs >= 3
 
     on_a_broker(story)

@@ -21,7 +21,8 @@ from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.flush import FlushJob
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)
@@ -69,10 +70,8 @@ class ThreadedLog:
         self._restart()
 
     def _open(self, recovery_point: int, *, is_clean: bool) -> Log:
-        return open_log(
-            self._files, Mappings(), self._path, "t", 0, bytes(16), CONFIG,
-            clean=is_clean, recovery_point=recovery_point, log_start_offset=self._start, now_ms=NOW_MS,
-        )  # fmt: skip
+        spec = LogSpec(self._files, Mappings(), self._path, "t", 0, bytes(16), CONFIG, now_ms=NOW_MS)
+        return open_log(spec, clean=is_clean, recovery_point=recovery_point, log_start_offset=self._start)
 
     def _append(self) -> None:
         producer = self._rng.randrange(-1, PRODUCERS)

@@ -17,7 +17,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.fuzz.batches import batch_seeds
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.logs import CUT, NOW_MS, ask, read, seeds
@@ -85,7 +86,7 @@ def _one(log: Log, records: bytearray, origin: Origin) -> None:
 
 
 def _open(disk: SimDisk, config: LogConfig) -> Log:
-    return open_log(disk, Mappings(), HERE, "t", 0, bytes(16), config, clean=False, now_ms=NOW_MS)
+    return open_log(LogSpec(disk, Mappings(), HERE, "t", 0, bytes(16), config, now_ms=NOW_MS), clean=False)
 
 
 def produced_seeds() -> Iterator[bytes]:

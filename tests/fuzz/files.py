@@ -43,8 +43,8 @@ from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, InconsistentLogDirectory
 from ottla.storage.log.partition_dir import PARTITION_METADATA, read_topic_id, write_topic_id
-from ottla.storage.producers import snapshot_format
-from ottla.storage.segment import index_file
+from ottla.storage.producers import producer_snapshots
+from ottla.storage.segment import index as index_files
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from ottla.storage.segment.txn_index import AbortedTxn, TransactionIndex
 from tests.controller.raft.cluster import dynamic_voters, static_voters
@@ -116,13 +116,13 @@ BLOCK_BYTES = 24
 
 def _search(search: Callable[..., tuple[int, int]], *question: object) -> tuple[int, int] | CorruptFile:
     """In blocks of two or three entries, so that a short file has many of them. A file in disorder leads anywhere."""
-    whole, index_file.BLOCK_BYTES = index_file.BLOCK_BYTES, BLOCK_BYTES
+    whole, index_files.BLOCK_BYTES = index_files.BLOCK_BYTES, BLOCK_BYTES
     try:
         return search(*question)
     except CorruptFile as damage:
         return damage
     finally:
-        index_file.BLOCK_BYTES = whole
+        index_files.BLOCK_BYTES = whole
 
 
 _TIME = struct.Struct(">qi")
@@ -142,9 +142,9 @@ def _txn_index(disk: SimDisk) -> None:
 
 def _producers(disk: SimDisk) -> None:
     path = f"{HERE}/5.snapshot"
-    states = snapshot_format.decode(path, disk.read(path) or b"")
-    written = snapshot_format.encode(states)
-    equal(snapshot_format.encode(snapshot_format.decode(path, written)), written, "producers read again")
+    states = producer_snapshots.decode(path, disk.read(path) or b"")
+    written = producer_snapshots.encode(states)
+    equal(producer_snapshots.encode(producer_snapshots.decode(path, written)), written, "producers read again")
 
 
 def _epochs(disk: SimDisk) -> None:

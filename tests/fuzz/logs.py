@@ -24,11 +24,13 @@ from ottla.storage.directories.recovery import open_log
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.errors import CorruptFile, StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.target import Target, Wrong, equal
 from tests.sim.disk import SimDisk
+from tests.storage.logs_for_tests import max_timestamp, offset_for_timestamp
 
 SOUND = build_batch([(b"k", b"v", 1_700_000_000_000)])
 CUT = b"\xff-\xff"
@@ -131,7 +133,9 @@ def _use_damaged(log: Log) -> None:
 
 def _open(disk: SimDisk, *, clean: bool, recovery_point: int) -> Log:
     return open_log(
-        disk, Mappings(), HERE, "t", 0, bytes(16), CONFIG, clean=clean, recovery_point=recovery_point, now_ms=NOW_MS
+        LogSpec(disk, Mappings(), HERE, "t", 0, bytes(16), CONFIG, now_ms=NOW_MS),
+        clean=clean,
+        recovery_point=recovery_point,
     )
 
 
@@ -160,7 +164,7 @@ def ask(log: Log) -> None:
             raise Wrong(f"a batch ends at {view.last_offset}, the log at {log.log_end_offset}")
     log.aborted_transactions(0, log.log_end_offset)
     log.end_offset_for_epoch(1)
-    for question in (log.max_timestamp, lambda: log.offset_for_timestamp(NOW_MS)):
+    for question in (lambda: max_timestamp(log), lambda: offset_for_timestamp(log, NOW_MS)):
         with suppress(KafkaError):
             answer = question() or ()
             if any(not -(2**63) <= number < 2**63 for number in answer):

@@ -15,14 +15,11 @@ from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.groups import deletion, describe, expiry, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
-from ottla.broker.groups.consumer import consumer_describe
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
-from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.broker.transactions import describe as describe_transactions
-from ottla.broker.transactions import expiry as transaction_expiry
-from ottla.broker.transactions.config import TransactionConfig
-from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
-from ottla.broker.transactions.records import TransactionRecordCodec
+from ottla.broker.transactions.shard import TransactionConfig, TransactionShard
+from ottla.broker.transactions.transaction import TransactionRecordCodec
 from ottla.controller.bootstrap import bootstrap_records
 from ottla.controller.decisions.index import ClusterIndex
 from ottla.controller.metadata.delta import MetadataDelta
@@ -132,7 +129,7 @@ def groups(data: bytes) -> None:
     loading.load(entries(data))
     loading.decided(shard.on_loaded(NOW_MS).records)
     names = [*shard.groups]
-    consumer_describe.describe(shard, names)
+    describe.CONSUMER_GROUPS.of(shard, names)
     describe.describe(shard, names, True)
     for group in describe.groups_of(shard, set()):
         describe.listed(group, set())
@@ -163,7 +160,7 @@ class Coordinating:
 
 def transactions(data: bytes) -> None:
     timers = Timers(lambda: 0, lambda deadline_ms: None)
-    shard = TransactionCoordinatorShard(timers, TransactionConfig(), lambda: NOW_MS, Coordinating())
+    shard = TransactionShard(timers, TransactionConfig(), lambda: NOW_MS, Coordinating())
     loading = Shard(shard, TransactionRecordCodec(lambda: 2))
     loading.load(entries(data))
     outcome = shard.on_loaded(NOW_MS)
@@ -173,8 +170,8 @@ def transactions(data: bytes) -> None:
         describe_transactions.describe(shard, name)
         loading.decided([transaction.record()])
         equal(shard.transactions[name].record(), transaction.record(), "the transaction replayed from its own record")
-    transaction_expiry.abort_timed_out(shard, NOW_MS)
-    loading.decided(transaction_expiry.remove_expired(shard, NOW_MS).records)
+    shard.abort_timed_out(NOW_MS)
+    loading.decided(shard.remove_expired(NOW_MS).records)
 
 
 def metadata_log(data: bytes) -> None:

@@ -17,7 +17,7 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark")
 
-from ottla.pipeline import backfill, generate, read_topic, tables, topics, verify
+from ottla.pipeline import backfill, bronze, generate, gold, read_topic, silver, tables, topics, verify
 from ottla.pipeline import run as stages
 from ottla.pipeline.config import Config, changed, load
 from ottla.pipeline.errors import PipelineError
@@ -38,7 +38,7 @@ def test_a_micro_batch_holds_no_more_offsets_than_allowed(spark: Any, node: Node
     config = set_of(node.config(tmp_path), max_offsets_per_trigger="40", min_partitions="2")
     topics.ensure(config)
     node.send(config.kafka.events, 100)
-    stages.run(config, ["bronze"])
+    stages.run(config, [bronze.STAGE])
     batches = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
     assert [each["rows"] for each in batches if each["rows"]] == [40, 40, 20]
     lags = [(each.get("lag_offsets_before"), each["lag_offsets"]) for each in batches if each["rows"]]
@@ -59,7 +59,7 @@ def test_spark_reads_and_writes_with_the_login_of_a_file_of_client_properties(sp
         for number in range(10):
             producer.produce(config.kafka.events, b"%d" % number)
         assert producer.flush(30) == 0
-        stages.run(config, ["bronze", "silver"])
+        stages.run(config, [bronze.STAGE, silver.STAGE])
         assert values_of_bronze(config) == list(range(10))
         assert len(list(read_topic.records(config, config.kafka.dead_letters))) == 10  # a number is no event
 
@@ -74,12 +74,12 @@ def test_retention_that_overtakes_the_reader_stops_it_or_is_passed_over_as_confi
     config = node.config(tmp_path, "kafka.partitions=1")
     topics.ensure(config)
     node.send(config.kafka.events, 5)
-    stages.run(config, ["bronze"])
+    stages.run(config, [bronze.STAGE])
     node.send(config.kafka.events, 10)
     node.drop_before(config.kafka.events, 9)
     with pytest.raises(PipelineError, match="fail_on_data_loss"):
-        stages.run(config, ["bronze"])
-    stages.run(set_of(config, fail_on_data_loss="false"), ["bronze"])
+        stages.run(config, [bronze.STAGE])
+    stages.run(set_of(config, fail_on_data_loss="false"), [bronze.STAGE])
     rows = tables.rows(tables.sink(config, "bronze", ["offset"]))
     assert sorted(row["offset"] for row in rows) == [*range(5), *range(9, 15)]
 
@@ -94,7 +94,7 @@ def test_every_stage_holds_exactly_what_was_acknowledged(spark: Any, node: Node,
             config, rate=400, seconds=1.5, mix=mix, truth_path=path, seed=seed, show=lambda found: None
         )
         assert counts.total() == 600 and not counts["unacknowledged"]
-        stages.run(config, ["bronze", "silver", "gold"])
+        stages.run(config, [bronze.STAGE, silver.STAGE, gold.STAGE])
     wrong = [check for check in verify.verify(config, path) if not check.holds]
     assert not wrong
     assert_backfill_agrees(config)
@@ -116,7 +116,7 @@ def assert_backfill_agrees(config: Config) -> None:
 
 
 def test_an_empty_topic_is_no_failure(spark: Any, node: Node, tmp_path: Path) -> None:
-    stages.run(node.config(tmp_path), ["bronze", "silver", "gold"])
+    stages.run(node.config(tmp_path), [bronze.STAGE, silver.STAGE, gold.STAGE])
 
 
 def test_rows_that_changed_or_are_broken_do_not_stop_the_stream(spark: Any, node: Node, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_rows_that_changed_or_are_broken_do_not_stop_the_stream(spark: Any, node
     bad = {b'{"event_id":': "malformed-json", to_avro(events[4], 2)[:-3]: "malformed-avro", gone: "missing-field"}
     for value in (*good, *bad, *good):
         node.send(config.kafka.events, 1, value=value, timestamp=now_ms, key=b"k", headers=[("trace", b"7")])
-    stages.run(config, ["bronze", "silver"])
+    stages.run(config, [bronze.STAGE, silver.STAGE])
     rows = tables.rows(tables.sink(config, "silver", ["event_id", "referrer"]))
     assert {row["event_id"]: row["referrer"] for row in rows} == {"id-0": "/from", "id-1": None, "id-2": None, "id-3": "/from"}  # fmt: skip
     assert len(rows) == 4

@@ -12,8 +12,8 @@ from typing import Any
 
 from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
-from ottla.broker.groups.classic import classic_states as classic
-from ottla.broker.groups.modern import member_state
+from ottla.broker.groups.state import classic_states as classic
+from ottla.broker.groups.state import member_state
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.routes import Answered
 from ottla.broker.share import record_state

@@ -44,15 +44,24 @@ def folder_of(layer: str) -> str:
 
 @cache
 def sources() -> tuple[Source, ...]:
-    found = []
-    for layer in LAYERS:
-        for file in sorted((ROOT / folder_of(layer)).rglob("*.py")):
-            path = file.relative_to(ROOT)
-            if layer == "ottla" and path.parts[1] in PARTS:
-                continue
-            module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-            found.append(Source(short_path(str(path)), module, text_of(file).splitlines(), tree_of(file)))
-    return tuple(found)
+    return tuple(
+        source_of(file)
+        for layer in LAYERS
+        for file in sorted((ROOT / folder_of(layer)).rglob("*.py"))
+        if layer != "ottla" or file.relative_to(ROOT).parts[1] not in PARTS
+    )
+
+
+@cache
+def pipeline_sources() -> tuple[Source, ...]:
+    """The pipeline is no layer: a program of its own, which imports nothing of the servers."""
+    return tuple(source_of(file) for file in sorted((ROOT / "ottla" / "pipeline").rglob("*.py")))
+
+
+def source_of(file: Path) -> Source:
+    path = file.relative_to(ROOT)
+    module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    return Source(short_path(str(path)), module, text_of(file).splitlines(), tree_of(file))
 
 
 def short_path(path: str) -> str:

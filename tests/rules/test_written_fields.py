@@ -17,13 +17,12 @@ WRITERS = "storage/"
 WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
     # An append is the hot path, and a call takes longer than a store.
     "log_end_offset": ("storage/log/trusted_append.py",),
-    # The offsets that a segment may have depend on the one behind it.
-    "limit": ("storage/segment/segments.py",),
+    "size": ("storage/segment/segment.py",),
     # `ProducerState` is a row of `ProducerStates` and of a snapshot file.
-    "coordinator_epoch": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
-    "current_txn_first_offset": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
+    "coordinator_epoch": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
+    "current_txn_first_offset": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
     "generation": ("storage/producers/producer_states.py",),
-    "last_timestamp": ("storage/producers/producer_states.py", "storage/producers/snapshot_format.py"),
+    "last_timestamp": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),
 }
 
 
@@ -88,7 +87,7 @@ def test_each_exception_is_needed() -> None:
     assert not idle, f"nothing is written there any more: {idle}"
 
 
-def test_the_isr_of_a_replica_is_written_by_its_state() -> None:
+def test_the_isr_of_a_replica_is_written_by_its_partition() -> None:
     writers = {
         source.path
         for source in sources()
@@ -96,4 +95,4 @@ def test_the_isr_of_a_replica_is_written_by_its_state() -> None:
         for attribute in stored_attributes(source.tree)
         if attribute.attr in ("isr", "maximal_isr", "proposed_isr", "partition_epoch")
     }
-    assert writers == {"broker/replication/partition_state.py"}
+    assert writers == {"broker/replication/partition.py"}

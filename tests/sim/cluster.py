@@ -68,12 +68,14 @@ class SimNode:
             return False
         if self.host.disk.killed or self.failure is not None or server.failed.done():
             return True
-        return server.logs is not None and len(server.logs.offline_directories) == len(server.logs.directories)
+        return server.logs is not None and len(server.logs.open.offline_directories) == len(server.logs.directories)
 
     @property
     def has_lost_directory(self) -> bool:
         """It goes on without it, until the disk is repaired and the node started again."""
-        return self.server is not None and self.server.logs is not None and bool(self.server.logs.offline_directories)
+        return (
+            self.server is not None and self.server.logs is not None and bool(self.server.logs.open.offline_directories)
+        )
 
     def partitions(self) -> Iterator[Partition]:
         if self.server is not None and self.server.broker is not None:

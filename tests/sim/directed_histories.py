@@ -152,7 +152,7 @@ class LoweredCheckpoints(StorageHistory):
         self.ops.unclean = 0.6
 
 
-class HeldAnswers(StorageHistory):
+class DelayedMetadata(StorageHistory):
     """Answers that the network has not sent, while the log under them is truncated, rolled and replaced."""
 
     faults = (("none", 1),)
@@ -171,7 +171,7 @@ DIRECTED: tuple[type[StorageHistory], ...] = (
     FlushedEpochs,
     TruncatedSnapshots,
     LoweredCheckpoints,
-    HeldAnswers,
+    DelayedMetadata,
 )
 #: In how many of them other operations take place, too, and how many kinds of those.
 MIXED_SHARE, MIXED_OPERATIONS = 1 / 3, 3

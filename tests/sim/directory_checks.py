@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.replication.directory_reports import knows_directories
+from ottla.broker.replication.to_controller.directory_assignments import knows_directories
 from ottla.controller.metadata.image import MetadataImage
 from ottla.storage.log.partition_dir import future_partition_of, partition_of
 from tests.sim.cluster import SimNode
@@ -23,9 +23,9 @@ def misplaced(node: SimNode, image: MetadataImage) -> str | None:
             names |= set() if partition is None else {partition}
     for topic in image.topics if knows_directories(image) else ():
         for index, registration in topic.partitions.items():
-            log = server.logs.by_name(topic.name, index)
+            log = server.logs.open.by_name(topic.name, index)
             if node.number in registration.replicas and log is not None:
-                directory = server.logs.directory_of(log)
+                directory = server.logs.open.directory_of(log)
                 if registration.directory(node.number) != directory.directory_id:
                     return f"{node} has {topic.name}-{index} in {directory.path}, the controller has it elsewhere"
     return None

@@ -64,7 +64,7 @@ class DiskNode:
     def _restart(self, power: bool) -> Log | None:
         self.disk.crash(power)
         self.open()
-        found = self.logs.get(TOPIC_ID, 0)
+        found = self.logs.open.get(TOPIC_ID, 0)
         if found is not None:
             self.log = found
         return found

@@ -270,7 +270,7 @@ class Faults:
         if self.rng.random() < 0.5:
             for directory in server.logs.directories:
                 if directory.path == paths[-1] and directory.online:
-                    server.logs.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
+                    server.logs.open.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
             await asyncio.sleep(self.rng.uniform(0, 3))
         if node.is_serving and node.is_up:
             await node.stop()

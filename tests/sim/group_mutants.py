@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.groups.share import share_heartbeat
+from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.state.streams_member import Tasks
 from ottla.broker.groups.streams import streams_heartbeat, streams_reconcile
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.tasks import Tasks
 from ottla.broker.share import share_partition
 from ottla.broker.share.coordinator.shard import PartitionState, ShareShard
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue

@@ -61,9 +61,9 @@ class SimulatedLog(ThreadedLog):
         log = self._log
         for segment in log.segments:
             covered = segment.position_of(log.recovery_point) if log.recovery_point > segment.base_offset else 0
-            end = segment.size if covered is None else covered
-            inode = self._disk._must(segment.log_path)
-            assert inode.durable[:end] == inode.data[:end], f"{segment.log_path} is not on the disk up to {end}"
+            end = segment.file.size if covered is None else covered
+            inode = self._disk._must(segment.file.log_path)
+            assert inode.durable[:end] == inode.data[:end], f"{segment.file.log_path} is not on the disk up to {end}"
 
 
 def play(seed: int) -> None:
@@ -104,7 +104,7 @@ _replace = Segments.replace
 def replace_in_two_steps(self: Segments, segments: list[Segment]) -> None:
     """A thread is switched between the list and its base offsets, as the interpreter may do."""
     self._segments = segments
-    segments[-1]._files.exists(segments[-1].log_path)
+    segments[-1].file.files.exists(segments[-1].file.log_path)
     _replace(self, segments)
 
 

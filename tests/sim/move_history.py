@@ -20,7 +20,7 @@ from ottla.broker.replication.group_flush import GroupFlush, flush_log
 from ottla.broker.replication.log_moves import RATE, LogMoves
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.builder import build_batch
@@ -198,11 +198,11 @@ class MovingNode:
     async def finished(self) -> None:
         """Waits for the end of the move, and of the removal of what it replaced."""
         for _ in range(MOVE_SECONDS_MAX * 20):
-            if self.logs.future(TOPIC_ID, 0) is None and not to_rename(self.logs):
+            if self.logs.open.future(TOPIC_ID, 0) is None and not to_rename(self.logs):
                 break
             await asyncio.sleep(0.05)
         else:
-            raise AssertionError(f"{self.partition} still moves: {self.logs.futures()} of {self.log}")
+            raise AssertionError(f"{self.partition} still moves: {self.logs.open.futures()} of {self.log}")
         self.look()
         assert not self.future_directories()
         named = [
@@ -272,7 +272,7 @@ class MovingNode:
         log = self.log
         if log.high_watermark > log.log_start_offset:
             start = log.delete_records(self.rng.randint(log.log_start_offset, log.high_watermark))
-            if not self.logs.write_log_starts():
+            if not self.logs.checkpoints.write_log_starts():
                 self.promise.start = max(self.promise.start, start)
 
     async def _retain(self) -> None:

@@ -17,14 +17,14 @@ from ottla.broker.fetch.handler import Fetch
 from ottla.broker.fetch.reader import SessionReader
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.groups.consumer import subscribe
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.node import BrokerNode
-from ottla.broker.replication import isr_proposals, partition
+from ottla.broker.produce import handler as produce_handler
+from ottla.broker.replication import partition
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.partition_state import PartitionState
-from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
+from ottla.broker.transactions.shard import TransactionShard
 from ottla.controller.decisions import alter_partition, brokers
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.raft import driver, roles
@@ -32,13 +32,14 @@ from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
 from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.network.reply import then
 from ottla.storage.directories import future_copy
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
 from ottla.storage.producers.producer_state import ProducerState
-from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import SegmentFile
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
 from tests.sim import controller_mutants
@@ -115,9 +116,9 @@ def watermark_without_slowest(end: int, followers: Any, maximal_isr: Any, *args:
 
 def isr_before_answer(self: Partition, isr: frozenset[int]) -> None:
     """A proposed ISR counts at once: the controller may still elect from the old one."""
-    assert self._isr_changes is not None
+    assert self._isr_proposals is not None
     self.proposed_isr = self.isr = self.maximal_isr = isr
-    self._isr_changes.submit(self)
+    self._isr_proposals.submit(self)
 
 
 def join_at_once(follower: Any, maximal_isr: Any, eligible: bool, *offsets: int) -> bool:
@@ -222,6 +223,10 @@ async def publish_from_the_start(self: Any, introduce_publisher: Callable[[], Aw
     await _start_broker(self, caught_up)
 
 
+def append_without_a_pause(context: Any, verdicts: Any, append: Callable[[Any], Any]) -> Any:
+    return then(verdicts, append)
+
+
 def copy_all_but_the_last(current: Log, future: Log, *args: Any, **kwargs: Any) -> Any:
     batches = list(current.batches(future.log_end_offset, current.log_end_offset))
     return _copy_some(current, future, *args, **kwargs) if len(batches) > 1 else 0
@@ -237,7 +242,7 @@ REPLICATION = {
         (Partition, "become_follower", follow_from_high_watermark),
     ),
     "no-epoch-fence": _mutant(
-        "a leader serves readers of any leader epoch (KIP-320)", (PartitionState, "local_log", local_log_of_any_epoch)
+        "a leader serves readers of any leader epoch (KIP-320)", (Partition, "local_log", local_log_of_any_epoch)
     ),
     "no-divergence": _mutant(
         "a leader does not look whether a follower's log fits its own", (reader, "_divergence", nothing)
@@ -260,10 +265,10 @@ REPLICATION = {
     "isr-before-answer": _mutant("a leader takes a proposed ISR for made", (Partition, "_propose", isr_before_answer)),
     "join-isr-early": _mutant(
         "a follower joins the ISR before it has reached the high watermark and the leader's epoch",
-        (isr_proposals, "may_join", join_at_once),
+        (partition, "may_join", join_at_once),
     ),
     "acknowledge-early": _mutant(
-        "acks=all is answered after the leader's own append", (PartitionState, "is_committed", always)
+        "acks=all is answered after the leader's own append", (Partition, "is_committed", always)
     ),
     "follower-commits-alone": _mutant(
         "a follower takes its own log for committed", (Partition, "append_as_follower", own_high_watermark)
@@ -294,7 +299,12 @@ REPLICATION = {
     "directory-not-synced": _mutant(
         "the directory of a new partition is not synced", (Durability, "entry_synced", ALWAYS)
     ),
-    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
+    "verified-out-of-order": Mutant(
+        "a producer's next batch overtakes one that waited for the coordinator's verification",
+        ((produce_handler, "in_order", append_without_a_pause),),
+        frozenset({"26"}),
+    ),
+    "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (SegmentFile, "sync", nothing)),
 }
 CONSUMER_GROUPS = {
     "partition-with-two-members": Mutant(
@@ -372,7 +382,7 @@ COORDINATORS = {
     ),
     "prepared-left-after-load": _mutant(
         "a coordinator does not finish the transactions that the one before had prepared",
-        (TransactionCoordinatorShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
+        (TransactionShard, "on_loaded", transaction_mutants.leave_what_was_prepared),
     ),
 }
 SHARE_GROUPS, STREAMS_GROUPS = (

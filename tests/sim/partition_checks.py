@@ -11,6 +11,7 @@ from ottla.storage.log.replay import update_producers
 from ottla.storage.producers.producer_states import ProducerStates
 from tests.protocol.records.reference import crc_is_valid
 from tests.sim.partition_model import Aborted, PartitionModel, Producers, Stored, committed_records, fold
+from tests.storage.logs_for_tests import max_timestamp, offset_for_timestamp
 
 
 def batches_of(log: Log, start: int | None = None) -> list[Stored]:
@@ -282,12 +283,12 @@ def check_lookups(log: Log, model: PartitionModel, rng: random.Random) -> None:
     for timestamp in rng.sample(timestamps, min(4, len(timestamps))):
         for wanted_ts in (timestamp, timestamp + 1):
             first = next((r for r in records if r.timestamp >= wanted_ts), None)
-            answer = log.offset_for_timestamp(wanted_ts)
+            answer = offset_for_timestamp(log, wanted_ts)
             assert (answer[:2] if answer else None) == ((first.timestamp, first.offset) if first else None)
     # An emptied batch keeps its largest timestamp, for its producer's sake: then there may be no record with the largest.
     emptied = max((batch.view.max_timestamp for batch in batches if not batch.view.count), default=-1)
     if timestamps and emptied < timestamps[-1]:
-        largest = log.max_timestamp()
+        largest = max_timestamp(log)
         first = next(r for r in records if r.timestamp == timestamps[-1])
         assert largest is not None and largest[:2] == (first.timestamp, first.offset)
     if model.cleaned_until == 0:

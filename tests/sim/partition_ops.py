@@ -339,7 +339,7 @@ class Operations:
         offset = rng.randint(model.start, model.high_watermark)
         model.start_ceiling = offset
         assert log.delete_records(offset) == offset
-        logs.write_log_starts()
+        logs.checkpoints.write_log_starts()
         model.settle()
         model.start = offset
         if log.failure is None and durable:

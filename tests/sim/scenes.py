@@ -341,7 +341,7 @@ class Scenes:
             raise NotReached("two directories")
         failing = server.logs.directories[-1]
         self.faults.lossy = losing
-        server.logs.directory_failed(failing, StorageFailure(failing.path, OSError(5, "EIO")))
+        server.logs.open.directory_failed(failing, StorageFailure(failing.path, OSError(5, "EIO")))
         await self._some(2, 0.5)
         await self._kill(leader)
         await self._until(partial(self._has_left, leader))

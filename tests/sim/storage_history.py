@@ -23,7 +23,7 @@ from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, wr
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.retaining import retaining
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
 from tests.sim.inodes import POISON
 from tests.sim.media_damage import DamagedNode, copy_of, damage, pick
@@ -250,7 +250,7 @@ class StorageHistory:
         return self.logs
 
     def _write_recovery_points(self) -> None:
-        self.logs.write_recovery_points()
+        self.logs.checkpoints.write_recovery_points()
         if self.logs.directories[0].online and self.disk.room_bytes == CAPACITY_BYTES:
             for partition in self.partitions:
                 partition.model.kept_start = partition.model.durable_start = partition.model.start
@@ -327,8 +327,8 @@ class StorageHistory:
             if not busy and f"/{partition.name}-0" in path and self.rng.random() < 0.5:
                 busy = True
                 self.note(f"  meanwhile, before {kind} {path}: checkpoints")
-                self.logs.write_recovery_points()
-                self.logs.write_high_watermarks()
+                self.logs.checkpoints.write_recovery_points()
+                self.logs.checkpoints.write_high_watermarks()
                 busy = False
 
         self.disk.on_call = meanwhile
@@ -483,17 +483,17 @@ class StorageHistory:
         log = partition.log
         assert log is not None
         segment = log.segments.active
-        mapped = segment._map
-        if mapped is None or log.failure is not None or mapped.size <= segment.size:
+        mapped = segment.file.mapped
+        if mapped is None or log.failure is not None or mapped.size <= segment.file.size:
             return
-        batch, room = self._any_batch(), mapped.size - segment.size
+        batch, room = self._any_batch(), mapped.size - segment.file.size
         if partition.leads and len(batch) <= room and segment.indexes.loaded and self.rng.random() < 0.5:
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
                 patch.setattr("ottla.storage.segment.segment.OFFSET_LENGTH_EPOCH", DiesInIt())
                 segment.append(memoryview(batch), log.log_end_offset, log.log_end_offset, partition.epoch, 0)
         else:
             cut = min(self.rng.randint(1, 60), room)
-            mapped.buffer[segment.size : segment.size + cut] = batch[:cut]
+            mapped.buffer[segment.file.size : segment.file.size + cut] = batch[:cut]
 
     def _damage_a_copy(self) -> None:
         """A medium loses something of what was stopped cleanly; the history itself goes on with what is whole."""
@@ -542,7 +542,7 @@ class StorageHistory:
         self.disk.crash(power=False)
         self._open()
         for partition in self.partitions:
-            partition.log = self.logs.get(partition.topic_id, 0)
+            partition.log = self.logs.open.get(partition.topic_id, 0)
             if partition.log is None:
                 self._create(partition)  # nothing was ever written to it
             assert partition.log is not None
@@ -559,7 +559,7 @@ class StorageHistory:
 
     def _find(self, partition: Partition, power: bool) -> None:
         """The partition's log after a restart; the broker creates what is missing."""
-        log = self.logs.by_name(partition.name, 0)
+        log = self.logs.open.by_name(partition.name, 0)
         leaving = self.leaving
         if leaving is not None and leaving.name == partition.name:
             # Deleting it was in progress: it is there as it was, or gone.

@@ -41,13 +41,13 @@ def logs_of(node: SimNode) -> Logs:
 
 
 def log_of(node: SimNode, index: int = 0) -> Log:
-    found = logs_of(node).by_name(TOPIC, index)
+    found = logs_of(node).open.by_name(TOPIC, index)
     assert found is not None
     return found
 
 
 def directory_of(node: SimNode, index: int = 0) -> str:
-    return logs_of(node).directory_of(log_of(node, index)).path
+    return logs_of(node).open.directory_of(log_of(node, index)).path
 
 
 def other_than(path: str) -> str:
@@ -152,9 +152,9 @@ def test_a_request_for_the_current_directory_ends_the_move_and_a_deletion_takes_
         await asyncio.sleep(3)
         assert len(await described(cluster, 1)) == 2
         assert await cluster.admin.spawn(cluster.admin.delete(TOPIC), "deletes")
-        await until(lambda: logs_of(node).by_name(TOPIC, 0) is None)
+        await until(lambda: logs_of(node).open.by_name(TOPIC, 0) is None)
         await until(lambda: not to_rename(logs_of(node)))
-        assert not logs_of(node).futures()
+        assert not logs_of(node).open.futures()
         left = [name for path in ("/data/a", "/data/b") for name in node.host.disk.list_dir(path)]
         assert not [name for name in left if name.startswith(TOPIC) and not name.endswith("-delete")]
 
@@ -190,9 +190,9 @@ def test_a_partition_that_is_not_here_yet_is_created_in_the_directory_that_was_n
         for index, path in enumerate(("/data/b", "/data/b", "/data/a")):
             assert await move(cluster, 1, path, "later", index) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await cluster.admin.spawn(cluster.admin.create("later", 3, {}, 1), "creates")
-        await until(lambda: all(logs_of(node).by_name("later", index) for index in range(3)))
-        logs = [logs_of(node).by_name("later", index) for index in range(3)]
-        assert [logs_of(node).directory_of(log).path for log in logs if log] == ["/data/b", "/data/b", "/data/a"]
+        await until(lambda: all(logs_of(node).open.by_name("later", index) for index in range(3)))
+        logs = [logs_of(node).open.by_name("later", index) for index in range(3)]
+        assert [logs_of(node).open.directory_of(log).path for log in logs if log] == ["/data/b", "/data/b", "/data/a"]
 
     run(main())
 
@@ -258,8 +258,8 @@ def test_a_source_that_fails_after_the_controller_agreed_is_given_back_so_that_t
         assert await move(cluster, 2, target) == ErrorCode.NONE
         await until(lambda: is_registered_there(node, target))
         logs = logs_of(node)
-        failed = logs.directory_of(log_of(node))
-        logs.directory_failed(failed, StorageFailure(failed.path, "simulated"))
+        failed = logs.open.directory_of(log_of(node))
+        logs.open.directory_failed(failed, StorageFailure(failed.path, "simulated"))
         other = cluster.sim.by_number[1]
         await until(lambda: set(registration(other).isr) == {1})
         assert registration(other).directory(2) == failed.directory_id

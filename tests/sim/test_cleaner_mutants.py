@@ -14,9 +14,9 @@ from ottla.storage.cleaner import cleaner
 from ottla.storage.cleaner.cleaner_filter import Keep, TransactionsSeen
 from ottla.storage.cleaner.cleaner_plan import Plan
 from ottla.storage.directories.logs import Logs
-from ottla.storage.log import log_files
-from ottla.storage.log.cleaning import Cleaning
+from ottla.storage.log import roll
 from ottla.storage.log.log import Log
+from ottla.storage.log.log_state import Cleaning
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX
 from tests.effort import seeds
@@ -46,7 +46,7 @@ def never_lowered() -> property:
 
 
 def create_with_old_checkpoint(self: Logs, topic: str, partition: int, *args: Any, **kwargs: Any) -> Log:
-    known = [self._checkpoints.known(d.path, checkpoint.CLEANER, (topic, partition)) for d in self.directories]
+    known = [self.open.entries.known(d.path, checkpoint.CLEANER, (topic, partition)) for d in self.directories]
     log = _create(self, topic, partition, *args, **kwargs)
     log.cleaning.cleaned_until = max(log.cleaning.cleaned_until, *known)
     return log
@@ -92,7 +92,7 @@ def swap_in_the_wrong_order(log: Log, old: list[Segment], cleaned: Segment) -> N
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
     at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
-    log_files.delete_segments(log, old)
+    roll.delete_segments(log, old)
     cleaned.change_suffix(SWAP_SUFFIX)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])

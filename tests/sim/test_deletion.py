@@ -26,9 +26,9 @@ def with_partitions(count: int = PARTITIONS, seed: int = 0) -> DiskNode:
         log = node.logs.create("topic", partition, TOPIC_ID, node.config, now_ms=NOW_MS)
         node.append(partition, log=log)
     node.append(7, log=node.create("other", OTHER_ID))
-    for log in node.logs:
+    for log in node.logs.open:
         log.flush()
-    node.logs.write_recovery_points()
+    node.logs.checkpoints.write_recovery_points()
     return node
 
 
@@ -56,7 +56,7 @@ def test_deleting_takes_no_system_call_and_renaming_all_partitions_one_sync() ->
     node = with_partitions()
     counts = counted(node)
     delete_topic(node)
-    assert not counts and node.logs.get(TOPIC_ID, 0) is None
+    assert not counts and node.logs.open.get(TOPIC_ID, 0) is None
     rename_deleted(node.logs)
     assert counts == {"rename": PARTITIONS, f"sync directory {DATA}": 1}
     assert len(names(node, "-delete")) == PARTITIONS
@@ -80,14 +80,14 @@ def test_a_crash_at_any_step_of_a_deletion_leaves_no_partition_of_the_topic_to_b
         with pytest.raises(Killed):
             rename_deleted(node.logs)
         node.lose_power() if power else node.kill()
-        for log in list(node.logs):
+        for log in list(node.logs.open):
             if log.topic == "topic":
                 node.logs.set_aside(log)  # as the broker does: the metadata does not know its topic
         while remove_deleted(node.logs, NOW_MS):
             pass
         left = [name for name in node.disk.list_dir(DATA) if name.startswith("topic-")]
         assert all(name.endswith("-stray") for name in left)
-        other = node.logs.get(OTHER_ID, 0)
+        other = node.logs.open.get(OTHER_ID, 0)
         assert other is not None and fills(other) == [7]
 
 
@@ -100,8 +100,8 @@ def test_a_topic_created_again_before_the_old_directory_was_renamed_does_not_get
         node.append(99, log=new)
         new.flush()
         node.lose_power() if power else node.kill()
-        again = node.logs.get(b"n" * 16, 0)
-        assert again is not None and fills(again) == [99] and node.logs.get(TOPIC_ID, 0) is None
+        again = node.logs.open.get(b"n" * 16, 0)
+        assert again is not None and fills(again) == [99] and node.logs.open.get(TOPIC_ID, 0) is None
 
 
 def test_a_full_disk_keeps_deleted_partitions_for_the_next_attempt() -> None:

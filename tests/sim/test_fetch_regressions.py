@@ -82,14 +82,14 @@ def test_a_session_that_is_closed_in_the_turn_of_an_append_costs_no_other_fetch_
         await asyncio.sleep(1)
         waiting += [asyncio.ensure_future(other.request(fetch(), version=BY_NAME)) for other in others]
         await asyncio.sleep(1)
-        assert len(one.partition.watches.consumers) == 3
+        assert len(one.partition.watchers.consumers) == 3
         sessions = one.node.server.broker.components.fetch_sessions
         one.in_its_turn(one.append, lambda: sessions.close(opened.session_id))
         began = asyncio.get_running_loop().time()
         answers = await asyncio.gather(*waiting)
         assert asyncio.get_running_loop().time() - began < 1
         assert [batches(answer) for answer in answers] == [1, 1, 1]
-        assert not one.partition.watches.consumers
+        assert not one.partition.watchers.consumers
 
     run(main())
 
@@ -100,9 +100,9 @@ def test_a_session_that_is_closed_leaves_no_watch_behind() -> None:
         await one.begin()
         channel = one.channel()
         opened = await channel.request(fetch(session_epoch=0, max_wait_ms=0), version=BY_NAME)
-        assert len(one.partition.watches.consumers) == 1
+        assert len(one.partition.watchers.consumers) == 1
         await channel.request(fetch(session_id=opened.session_id, max_wait_ms=0), version=BY_NAME)
-        assert not one.partition.watches.consumers
+        assert not one.partition.watchers.consumers
 
     run(main())
 
@@ -119,11 +119,11 @@ def test_a_client_that_goes_while_it_waits_leaves_no_watch_behind_but_those_of_i
             request = fetch(session_id=opened.session_id, session_epoch=1, topics=[])
         waiting = asyncio.ensure_future(channel.request(request, version=BY_NAME))
         await asyncio.sleep(1)
-        assert len(one.partition.watches.consumers) == 1
+        assert len(one.partition.watchers.consumers) == 1
         channel.close()
         await asyncio.wait([waiting])
         await asyncio.sleep(1)
-        assert len(one.partition.watches.consumers) == int(has_session)
+        assert len(one.partition.watchers.consumers) == int(has_session)
 
     run(main())
 
@@ -235,7 +235,7 @@ def test_metadata_waits_for_a_loss_only_where_it_names_a_leader_that_is_followed
         await asyncio.sleep(1)
         topic = next(p for node in harness.cluster.brokers for p in node.partitions() if p.topic == "asked")
         other = next(node for node in harness.cluster.brokers if node.number != topic.leader_id)
-        held = other.server.broker.components.held_answers
+        held = other.server.broker.components.delayed_metadata
         settled: list[object] = []
         settle = held.settle
         held.settle = lambda *given: settled.append(given) or settle(*given)

@@ -12,6 +12,8 @@ import pytest
 from ottla.broker.replication import log_moves
 from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.directories import future_copy
+from ottla.storage.directories.future_logs import FutureLogs
+from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.logs import Logs
 from ottla.storage.epochs import LeaderEpochs
@@ -108,22 +110,24 @@ def almost_all(
     return 0 if missing <= 3 and future.size else copy(current, future, bytes_max, now_ms, errand_done=errand_done)
 
 
-def forgotten(logs: Logs, future: Log, now_ms: int) -> None:
-    del logs._futures[(future.topic_id, future.partition)]
+def forgotten(futures: FutureLogs, future: Log, now_ms: int) -> None:
+    del futures._logs._futures[(future.topic_id, future.partition)]
 
 
 def only_if_all(
-    logs: Logs, only: LogDir | None = None, write: Callable[..., list[LogDir]] = Logs.write_log_starts
+    checkpoints: LogCheckpoints,
+    only: LogDir | None = None,
+    write: Callable[..., list[LogDir]] = LogCheckpoints.write_log_starts,
 ) -> list[LogDir]:
-    return write(logs) if only is None else []
+    return write(checkpoints) if only is None else []
 
 
 MUTANTS: dict[str, tuple[object, str, object]] = {
     "the log is replaced before the future log has caught up": (future_copy, "copy_some", almost_all),
     "epochs are not taken over": (LeaderEpochs, "replace", lambda epochs, entries, assigned: None),
-    "the future log is kept after the end of the move": (Logs, "drop_future", forgotten),
+    "the future log is kept after the end of the move": (FutureLogs, "drop", forgotten),
     "the log start is not followed": (future_copy, "follow_start", lambda current, future, now_ms: None),
-    "log starts are not written before": (Logs, "write_log_starts", only_if_all),
+    "log starts are not written before": (LogCheckpoints, "write_log_starts", only_if_all),
 }
 
 
@@ -207,7 +211,7 @@ def test_a_replica_that_goes_back_at_once_keeps_its_log_start_if_a_power_loss_ta
         for name in ("flush", "elect"):
             await node.do(name)
         node.promise.start = node.log.delete_records(node.log.log_end_offset - 3)
-        assert not node.logs.write_log_starts()
+        assert not node.logs.checkpoints.write_log_starts()
         with mock.patch.object(Logs, "rename_deleted"):
             node.move_to("/b")
             for _ in range(100):
@@ -227,7 +231,7 @@ def test_a_move_takes_the_time_that_its_rate_gives_it_until_that_is_raised() -> 
         began = loop.time()
         node.move_to("/b")
         await asyncio.sleep(10)
-        future = node.logs.future(TOPIC_ID, 0)
+        future = node.logs.open.future(TOPIC_ID, 0)
         assert future is not None and 5_000 < future.size < 14_000, future
         node.limit(1_000_000)
         await node.finished()
@@ -246,12 +250,12 @@ def test_a_log_that_was_never_flushed_is_on_the_disk_before_a_copy_of_it_is(seed
         end = node.log.log_end_offset
         node.move_to("/b")
         await asyncio.sleep(1)
-        future = node.logs.future(TOPIC_ID, 0)
+        future = node.logs.open.future(TOPIC_ID, 0)
         assert future is not None and 0 < future.log_end_offset < end
         await node.do("append")
         await node.do("elect")
         start = node.log.delete_records(end)
-        assert start == end and not node.logs.write_log_starts()
+        assert start == end and not node.logs.checkpoints.write_log_starts()
         await node.crash(power=True)
         assert node.directory == "a" and node.log.log_start_offset == end
 
@@ -283,8 +287,8 @@ def test_a_damaged_log_is_not_moved_and_its_copy_is_deleted() -> None:
         node.host.disk._must(path).data[80] ^= 1
         node.move_to("/b")
         await asyncio.sleep(5)
-        assert node.directory == "a" and not node.moves._moves and not node.logs.futures()
-        assert not node.logs.offline_directories
+        assert node.directory == "a" and not node.moves._moves and not node.logs.open.futures()
+        assert not node.logs.open.offline_directories
 
     run(main())
 
@@ -295,13 +299,13 @@ def test_a_directory_that_fails_during_a_move_ends_it_and_the_log_stays_where_it
         node = await filled(MovingNode(1, rate=5000), 40)
         node.move_to("/b")
         await asyncio.sleep(2)
-        assert node.logs.future(TOPIC_ID, 0) is not None
+        assert node.logs.open.future(TOPIC_ID, 0) is not None
         directory = next(directory for directory in node.logs.directories if directory.path == failing)
-        node.logs.directory_failed(directory, StorageFailure(failing, "simulated"))
+        node.logs.open.directory_failed(directory, StorageFailure(failing, "simulated"))
         node.moves.directory_failed(directory)
         await asyncio.sleep(30)
         assert node.directory == "a" and not node.moves._moves
-        assert (node.logs.future(TOPIC_ID, 0) is None) == (failing == "/b")
+        assert (node.logs.open.future(TOPIC_ID, 0) is None) == (failing == "/b")
         node.check()
         await node.crash(power=False)
         await node.finished()

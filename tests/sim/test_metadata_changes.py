@@ -57,8 +57,8 @@ def topic_id_of(harness: SimClusterHarness) -> bytes:
 def fail_directory_of_partition(node: SimNode) -> str:
     """Its path: the disk that holds the partition gives errors from now on."""
     assert node.server is not None and node.server.logs is not None
-    directory = node.server.logs.directory_of(log_of(node))
-    node.server.logs.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
+    directory = node.server.logs.open.directory_of(log_of(node))
+    node.server.logs.open.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
     return directory.path
 
 
@@ -135,7 +135,7 @@ async def a_directory_is_taken_away_between_two_clean_stops() -> None:
     await harness.until("the controller knows where it is", lambda: len(set(harness.registration.directories)) == 3)
     harness.invariants.check()
     assert last.server is not None and last.server.logs is not None
-    held = last.server.logs.directory_of(log_of(last)).path
+    held = last.server.logs.open.directory_of(log_of(last)).path
     for node in (first, second, last):
         await node.stop()
         await harness.until("it has left", lambda node=node: node.number not in harness.registration.isr)
@@ -291,7 +291,7 @@ def test_a_broker_whose_directories_have_all_failed_is_fenced_once_and_ends() ->
         broker = harness.cluster.by_number[1]
         assert broker.server is not None and broker.server.logs is not None
         for directory in broker.server.logs.directories:
-            broker.server.logs.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
+            broker.server.logs.open.directory_failed(directory, StorageFailure(directory.path, OSError(5, "EIO")))
         await harness.until("the process ends", lambda: broker.server is not None and broker.server.failed.done())
         assert "log directories have failed" in str(broker.server.failed.result())
         await harness.until("it is fenced", lambda: image_of(harness).cluster.brokers[1].fenced)

@@ -11,25 +11,26 @@ import pytest
 
 from ottla.protocol.records.crc import crc32c
 from ottla.storage import checkpoint
+from ottla.storage.checkpoint import OffsetCheckpoints
 from ottla.storage.config import NEVER
-from ottla.storage.directories import clean_shutdown, logs, recovery
+from ottla.storage.directories import log_dirs, logs, recovery
+from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.logs import Logs
-from ottla.storage.directories.offset_checkpoints import OffsetCheckpoints
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Files
 from ottla.storage.log import flush, replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
-from ottla.storage.producers import snapshot_format
+from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_state import ProducerState
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment import segment_check, segment_file
-from ottla.storage.segment.cold import ColdBytes
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import SegmentFile
+from ottla.storage.segment.segment_indexes import SegmentIndexes
 from ottla.storage.segment.txn_index import TransactionIndex
-from ottla.storage.segment.walk import WALK
+from ottla.storage.segment.walk import WALK, ColdBytes
 from tests.sim.directed_histories import storage_histories_of
 from tests.sim.disk import Killed
 from tests.sim.noticed import seeds_for
@@ -109,8 +110,8 @@ def write_without_sync(files: object, path: str, offsets: dict[tuple[str, int], 
 
 
 def erase_without_sync(segment: Segment, end: int, end_offset: int) -> None:
-    segment.zero(segment.size, end)
-    segment.txn_index.truncate_to(segment._files, end_offset)
+    segment.file.zero(segment.file.size, end)
+    segment.txn_index.truncate_to(segment.file.files, end_offset)
     segment.indexes.save()
 
 
@@ -145,9 +146,9 @@ def stable_below_the_start(log: Log) -> int:
 
 
 def trim_at_once(file: SegmentFile) -> None:
-    file._close_map()
-    if (file._files.size(file.log_path) or 0) > file.size:
-        file._files.truncate(file.log_path, file.size)
+    file.unmap()
+    if (file.files.size(file.log_path) or 0) > file.size:
+        file.files.truncate(file.log_path, file.size)
 
 
 def walk_on(
@@ -175,11 +176,11 @@ def open_and_cut(*args: object, clean: bool, recovery_point: int, **kwargs: obje
 
 
 _open_log = recovery.open_log
-_take_clean_mark = clean_shutdown.take
+_take_clean_mark = log_dirs.take_clean_mark
 
 
 def leave_the_clean_mark(files: Files, directory: str) -> tuple[bool, int]:
-    path = f"{directory}/{clean_shutdown.FILE}"
+    path = f"{directory}/{log_dirs.CLEAN_MARK}"
     data = files.read(path)
     answer = _take_clean_mark(files, directory)
     if data is not None:
@@ -203,7 +204,7 @@ MUTANTS: dict[str, Patch] = {
     "producer snapshots stay after a truncation": (ProducerSnapshots, "leave", lambda snapshots, is_gone: []),
     "the dedupe window is zero": (ProducerState, "duplicate_of", remember_last_batch_only),
     "the high watermark may be ahead of the log": (Log, "advance_high_watermark", raise_without_limit),
-    "a flush syncs no log": (Segment, "sync_log", nothing),
+    "a flush syncs no log": (SegmentFile, "sync", nothing),
     "a flush syncs no epochs": (LeaderEpochs, "flush", write_epochs_without_sync),
     "a truncation is not synced": (Segment, "erase", erase_without_sync),
     "a truncation leaves the checkpoints as they are": (OffsetCheckpoints, "lower", nothing),
@@ -214,25 +215,25 @@ MUTANTS: dict[str, Patch] = {
     "aborted transactions are not listed again": (TransactionIndex, "append_if_missing", nothing),
     "every stop claims to be clean": (Log, "close", close_and_claim_success),
     "a failed log takes writes": (Log, "failure", NEVER_FAILED),
-    "a truncation cut short is built upon": (Segment, "settle_tail", nothing),
-    "what a failed fsync left is taken for written": (Segment, "rewrite", nothing),
-    "log starts are not written down": (Logs, "write_log_starts", nothing),
+    "a truncation cut short is built upon": (SegmentFile, "settle_tail", nothing),
+    "what a failed fsync left is taken for written": (SegmentFile, "rewrite", nothing),
+    "log starts are not written down": (LogCheckpoints, "write_log_starts", nothing),
     "a flush covers what came while it ran": (Log, "flush", cover_what_came_later),
     "a flush covers what was truncated under it": (Log, "flush", cover_what_was_truncated),
     "epochs keep what was truncated": (LeaderEpochs, "truncate_from_end", nothing),
     "epochs are not read again from the batches": (recovery, "_read_epochs", nothing),
-    "an index is taken as it is": (Segment, "_fits", always),
-    "a time index is taken as it is": (Segment, "_has_timestamp", always),
+    "an index is taken as it is": (SegmentIndexes, "_fits", always),
+    "a time index is taken as it is": (SegmentIndexes, "_has_timestamp", always),
     "the last stable offset is below the log's start": (Log, "last_stable_offset", property(stable_below_the_start)),
     "a file is trimmed below what a view shows": (SegmentFile, "trim", trim_at_once),
     "a walk believes every length": (segment_file, "walk", walk_on),
     "pages are touched that the disk may not have": (SegmentFile, "reach", reach_all),
     "what an earlier process wrote is not checked": (ColdBytes, "check", check_nothing),
     "a clean start cuts off what is damaged": (logs, "open_log", open_and_cut),
-    "a crash after a clean stop counts as clean": (clean_shutdown, "take", leave_the_clean_mark),
+    "a crash after a clean stop counts as clean": (log_dirs, "take_clean_mark", leave_the_clean_mark),
     "one damaged partition keeps the node from starting": (Logs, "_leave_closed", raise_it),
     "a checkpoint written beside a truncation says too much": (Durability, "truncating_to", NO_CUT),
-    "a damaged snapshot is loaded": (snapshot_format, "crc32c", lambda data: EqualToAll(crc32c(data))),
+    "a damaged snapshot is loaded": (producer_snapshots, "crc32c", lambda data: EqualToAll(crc32c(data))),
     "producers go on in a snapshot that is not written yet": (ProducerStates, "freeze", share_states),
     "a snapshot is written of what was truncated": (ProducerSnapshots, "write_frozen", write_frozen_as_it_was),
     "a damaged transaction index is not made again": (replay, "check_txn_indexes", nothing),

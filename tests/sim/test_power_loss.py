@@ -60,15 +60,15 @@ def test_a_topic_of_a_deleted_ones_name_does_not_inherit_its_checkpoints() -> No
     node.log.flush()
     node.log.advance_high_watermark(10)
     node.log.delete_records(9)
-    node.logs.write_recovery_points()
-    node.logs.write_high_watermarks()
+    node.logs.checkpoints.write_recovery_points()
+    node.logs.checkpoints.write_high_watermarks()
     node.logs.delete(TOPIC_ID, 0)
     new_id = TOPIC_ID[::-1]
     log = node.create("topic", new_id)
     for i in range(5):
         node.append(i, log=log)
     node.kill()
-    again = node.logs.get(new_id, 0)
+    again = node.logs.open.get(new_id, 0)
     assert again is not None
     assert (fills(again), again.log_start_offset, again.high_watermark) == ([0, 1, 2, 3, 4], 0, 0)
 
@@ -92,7 +92,7 @@ def test_after_a_truncation_old_batches_never_appear_between_new_ones() -> None:
         for i in range(20):
             node.append(i, size=400)
         node.log.flush()
-        node.logs.write_recovery_points()
+        node.logs.checkpoints.write_recovery_points()
         node.log.truncate_to(5)
         for i in range(100, 110):
             node.append(i, size=400, epoch=1)
@@ -120,7 +120,7 @@ def test_a_kill_in_the_middle_of_a_truncation_leaves_no_hole(calls: int) -> None
     for i in range(4 * BATCHES_PER_SEGMENT):
         node.append(i)
     node.log.flush()
-    node.logs.write_recovery_points()
+    node.logs.checkpoints.write_recovery_points()
     node.disk.kill_after(calls)
     with suppress(Killed):
         node.log.truncate_to(10)
@@ -134,7 +134,7 @@ def test_a_full_disk_keeps_no_truncation_from_being_done_whole_or_not_at_all(roo
     for i in range(BATCHES_PER_SEGMENT * 2):
         node.append(i, epoch=i // 10)
     node.log.flush()
-    node.logs.write_recovery_points()
+    node.logs.checkpoints.write_recovery_points()
     before = fills(node.log)
     node.disk.room_bytes = node.disk.used_bytes() + room
     try:
@@ -185,7 +185,7 @@ def test_a_segment_that_was_sealed_after_its_last_flush_is_trimmed_on_the_disk()
         for i in range(3 * BATCHES_PER_SEGMENT):
             node.append(i)
             node.log.flush()  # flush.messages=1
-        node.logs.write_recovery_points()
+        node.logs.checkpoints.write_recovery_points()
         node.lose_power()
         assert fills(node.log) == list(range(3 * BATCHES_PER_SEGMENT))
         assert node.log.size == sum(len(view.buffer) for view in node.log.batches(0)), "nothing but batches"
@@ -199,7 +199,7 @@ def test_a_clean_stop_syncs_a_segment_that_was_sealed_after_its_last_flush() -> 
         node.log.roll()
         node.stop(then_lose_power=True)
         assert fills(node.log) == list(range(10))
-        assert node.log.segments[0].size == sum(len(view.buffer) for view in node.log.batches(0))
+        assert node.log.segments[0].file.size == sum(len(view.buffer) for view in node.log.batches(0))
 
 
 @pytest.mark.parametrize("room", [0, 20, 100])
@@ -261,12 +261,12 @@ def test_a_segment_that_lost_all_its_batches_makes_no_gap() -> None:
     node = DiskNode()
     for i in range(BATCHES_PER_SEGMENT + 1):
         node.append(i)
-    first, second = (segment.log_path for segment in node.log.segments)
+    first, second = (segment.file.log_path for segment in node.log.segments)
     node.disk.crash(power=False)
     node.disk.truncate(first, 5 * BATCH_BYTES)
     node.disk.truncate(second, 0)
     node.open()
-    log = node.logs.get(TOPIC_ID, 0)
+    log = node.logs.open.get(TOPIC_ID, 0)
     assert log is not None and log.log_end_offset == 5 == len(offsets(log))
 
 
@@ -315,7 +315,7 @@ def test_a_transaction_index_made_again_is_on_the_disk_before_the_next_crash() -
         node.log.snapshot_producers()
         node.log.flush()
         node.disk.sync_file(f"{node.log.directory}/{4:020d}.snapshot")
-        node.logs.write_recovery_points()
+        node.logs.checkpoints.write_recovery_points()
         path = f"{node.log.directory}/{0:020d}.txnindex"
         node.disk.crash(power=False)
         node.disk.truncate(path, 50)
@@ -331,7 +331,7 @@ def test_a_producer_whose_last_batch_holds_the_log_start_is_still_known() -> Non
     node.log.append(batch, leader_epoch=0, now_ms=NOW_MS)
     node.log.advance_high_watermark(3)
     node.log.delete_records(1)
-    node.logs.write_log_starts()
+    node.logs.checkpoints.write_log_starts()
     node.kill()
     assert node.log.log_start_offset == 1
     assert node.log.append(batch, leader_epoch=0, now_ms=NOW_MS).duplicate
@@ -347,7 +347,7 @@ def test_deleted_records_stay_deleted_once_the_log_starts_are_written() -> None:
         node.log.flush()
         node.log.advance_high_watermark(10)
         node.log.delete_records(6)
-        node.logs.write_log_starts()
+        node.logs.checkpoints.write_log_starts()
         node.lose_power()
         assert (node.log.log_start_offset, fills(node.log)) == (6, [6, 7, 8, 9])
 
@@ -369,7 +369,7 @@ def test_epochs_of_records_that_a_crash_brought_back_are_known() -> None:
     for i in range(6):
         node.append(i, epoch=i // 2)
     node.log.flush()
-    node.logs.write_recovery_points()
+    node.logs.checkpoints.write_recovery_points()
     node.log.advance_high_watermark(6)
     node.log.delete_records(3)
     assert node.log.epochs.entries == [(1, 3), (2, 4)]

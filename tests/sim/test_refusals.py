@@ -62,8 +62,8 @@ def test_a_directory_that_has_failed_is_named_so_and_nothing_is_moved_or_deleted
         assert logs is not None
         for partition in partitions:
             partition.append(batch([b"x"]), 1, node.host.clock.wall_ms())
-        failed = logs.directory_of(partitions[0].log)
-        logs.directory_failed(failed, StorageFailure(failed.path, "simulated"))
+        failed = logs.open.directory_of(partitions[0].log)
+        logs.open.directory_failed(failed, StorageFailure(failed.path, "simulated"))
         described = await cluster.ask(1, DescribeLogDirsRequest(topics=None))
         codes = {result.log_dir: result.error_code for result in described.results}
         assert codes == {
@@ -74,7 +74,7 @@ def test_a_directory_that_has_failed_is_named_so_and_nothing_is_moved_or_deleted
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=failed.path, topics=[moved])])
         rows = (await cluster.ask(1, request)).results[0].partitions
         assert {row.error_code for row in rows} == {ErrorCode.KAFKA_STORAGE_ERROR}
-        there = [p for p in partitions if p.log is not None and logs.directory_of(p.log) is not failed]
+        there = [p for p in partitions if p.log is not None and logs.open.directory_of(p.log) is not failed]
         (other,) = [directory for directory in logs.directories if directory is not failed]
         assert there, "the logs are spread over both"
         moved.partitions = [there[0].index]

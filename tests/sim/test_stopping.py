@@ -35,10 +35,10 @@ async def started(topic: str) -> tuple[SimCluster, Admin]:
     for node in cluster.brokers:
         assert node.server is not None and node.server.logs is not None
         for _ in range(200):
-            if sum(log.topic == topic for log in node.server.logs) == PARTITIONS:
+            if sum(log.topic == topic for log in node.server.logs.open) == PARTITIONS:
                 break
             await asyncio.sleep(0.05)
-        for log in node.server.logs:
+        for log in node.server.logs.open:
             if log.topic == topic:
                 log.roll()
                 roll.make_room(log, 100, 0, 0, 0, 0)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ottla.protocol.records.builder import build_batch
+from ottla.protocol.work import Turn, do_now
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
+from ottla.storage.log import lookup
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -39,15 +42,8 @@ def open_at(
     directory: Path, config: LogConfig = SMALL, *, clean: bool = False, files: OsFiles | None = None, **fields: object
 ) -> Log:
     return open_log(
-        files or OsFiles(),
-        Mappings(),
-        str(directory),
-        "topic",
-        0,
-        TOPIC_ID,
-        config,
+        LogSpec(files or OsFiles(), Mappings(), str(directory), "topic", 0, TOPIC_ID, config, now_ms=NOW_MS),
         clean=clean,
-        now_ms=NOW_MS,
         **fields,
     )
 
@@ -77,6 +73,14 @@ def read_all(log: Log, max_bytes: int = 700) -> bytes:
         parts.append(bytes(got.records))
         offset = got.next_offset
     return b"".join(parts)
+
+
+def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int, int] | None:
+    return do_now(lookup.offset_for_timestamp(log, timestamp, Turn()))
+
+
+def max_timestamp(log: Log) -> tuple[int, int, int] | None:
+    return do_now(lookup.max_timestamp(log, Turn()))
 
 
 def offsets(log: Log) -> list[int]:

@@ -120,7 +120,7 @@ def test_a_directory_goes_from_apache_kafka_to_us_and_back(
     assert meta is not None and meta.cluster_id == CLUSTER_ID
     logs = opened(log_dir, LogConfig(segment_bytes=1 << 20, index_interval_bytes=512))
     assert logs.previous_broker_epoch >= 0, "Apache Kafka stopped cleanly and left its epoch"
-    ours = [log for log in logs if log.topic == TOPIC]
+    ours = [log for log in logs.open if log.topic == TOPIC]
     assert sum(log.log_end_offset for log in ours) == 3000
     for log in ours:
         assert log.recovery_point == log.log_end_offset == log.high_watermark
@@ -155,12 +155,12 @@ def test_apache_kafka_opens_what_a_kill_of_ours_left(tools: ToolSession, of_apac
     data = tmp_path / "cluster"
     shutil.copytree(of_apache_kafka, data)
     logs = opened(data / "node1", LogConfig())
-    log = logs.by_name(TOPIC, 0)
+    log = logs.open.by_name(TOPIC, 0)
     assert log is not None
     for i in range(300):
         append(log, batch(2, fill=i), epoch=log.latest_epoch)
-    assert log.segments.active.view()[log.size] == 0, "allocated ahead"
-    assert Path(log.segments.active.log_path).stat().st_size > log.size
+    assert log.segments.active.file.view()[log.size] == 0, "allocated ahead"
+    assert Path(log.segments.active.file.log_path).stat().st_size > log.size
     killed = tmp_path / "killed"
     shutil.copytree(data, killed)  # what the process leaves when it dies here
     with kafka(killed) as running:

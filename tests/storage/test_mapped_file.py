@@ -70,7 +70,7 @@ def test_a_file_is_cut_below_the_views_that_a_slow_reader_holds_without_a_copy(t
     answer = memoryview(log.read(15, max_bytes=1 << 20).records)
     kept = read_all(log)[: 2 * len(answer) // 5]
     log.truncate_to(2)
-    path, inode = log.segments.active.log_path, os.stat(log.segments.active.log_path).st_ino
+    path, inode = log.segments.active.file.log_path, os.stat(log.segments.active.file.log_path).st_ino
     assert log.roll(NOW_MS) == 2
     found = os.stat(path)
     assert (found.st_size, found.st_ino) == (len(kept), inode)

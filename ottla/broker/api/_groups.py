@@ -7,17 +7,26 @@ Errors:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from ipaddress import IPv6Address
 from typing import Protocol, TypeVar
 
 from ottla.broker.components import BrokerComponents
+from ottla.broker.groups.describe import Description
 from ottla.broker.groups.group_metadata_manager import Client
+from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from ottla.server.authorization.operations import DESCRIBE, GROUP, TOPIC
 from ottla.server.network.context import RequestContext
+from ottla.server.network.reply import Answer, then
 
 HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
+
+
+class DescribeRequest(Protocol):
+    group_ids: list[str]
+    include_authorized_operations: bool
 
 
 class Described(Protocol):
@@ -26,6 +35,7 @@ class Described(Protocol):
     authorized_operations: int
 
 
+G = TypeVar("G", bound=AnyModernGroup)
 GroupT = TypeVar("GroupT", bound=Described)
 
 
@@ -67,27 +77,33 @@ def has_share_groups(broker: BrokerComponents) -> bool:
     return broker.metadata.image.features.level(SHARE_VERSION) >= 1
 
 
+def describe_modern_groups(
+    broker: BrokerComponents,
+    context: RequestContext,
+    request: DescribeRequest,
+    description: Description[G, GroupT],
+    topics: Callable[[GroupT], Iterable[str]],
+    hidden: str = HIDDEN,
+) -> Answer[list[GroupT]]:
+    """Describe groups of a kind that has an API of its own; one with a topic that the client may not DESCRIBE is a row with an error."""
+
+    def shape(groups: list[GroupT]) -> list[GroupT]:
+        if broker.authorizer.enabled:
+            allows = partial(broker.authorizer.allows, context, DESCRIBE, TOPIC)
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            groups = [
+                group if all(map(allows, topics(group))) else description.failed(error, hidden, group.group_id)
+                for group in groups
+            ]
+        if request.include_authorized_operations:
+            add_authorized_operations(broker, context, groups)
+        return groups
+
+    return then(broker.groups.describe_modern(request.group_ids, description), shape)
+
+
 def add_authorized_operations(broker: BrokerComponents, context: RequestContext, groups: Iterable[Described]) -> None:
     """What the client may do with each group (KIP-430)."""
     for group in groups:
         if not group.error_code:
             group.authorized_operations = broker.authorizer.authorized_operations(context, GROUP, group.group_id)
-
-
-def without_hidden_topics(
-    broker: BrokerComponents,
-    context: RequestContext,
-    groups: list[GroupT],
-    topics: Callable[[GroupT], Iterable[str]],
-    rejected: Callable[[ErrorCode, str, str], GroupT],
-    message: str = HIDDEN,
-) -> list[GroupT]:
-    """Returns the groups; one with a topic that the client may not DESCRIBE is answered by an error."""
-    if not broker.authorizer.enabled:
-        return groups
-    return [
-        group
-        if all(broker.authorizer.allows(context, DESCRIBE, TOPIC, topic) for topic in topics(group))
-        else rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message, group.group_id)
-        for group in groups
-    ]

@@ -1,4 +1,4 @@
-"""The handlers of ShareFetch and ShareAcknowledge share this: who asks, and the errors and leaders of their answers.
+"""The handlers of ShareFetch and ShareAcknowledge share this: who asks, and the errors and leaders of their responses.
 
 Errors:
     INVALID_REQUEST  no group id, no valid member id, or too many partitions
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ottla.broker.api._groups import check_share_groups
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.metadata_cache import LEADER_MOVED, NodeAddress
+from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.share.acknowledging import MayRead, TopicOf
 from ottla.broker.share.session import SessionKey, check_count
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -49,14 +49,7 @@ def error_of(error: KafkaError | None) -> tuple[int, str | None]:
     return (0, None) if error is None else (error.code, error.own_words)
 
 
-def leader_of(
-    broker: BrokerComponents, context: RequestContext, topic_id: bytes, index: int, error_code: int
-) -> tuple[int, int, NodeAddress | None] | None:
-    """The partition's leader, its epoch and address, if the error says that it is another broker (KIP-951)."""
-    if error_code not in LEADER_MOVED:
-        return None
-    name = broker.metadata.topic_name(topic_id)
-    if name is None:
-        return None
-    leader_id, epoch = broker.metadata.leader_and_epoch(name, index)
-    return leader_id, epoch, broker.metadata.endpoint(leader_id, context)
+def leader_of(broker: BrokerComponents, topic_id: bytes, index: int, error_code: int) -> tuple[int, int] | None:
+    """The partition's leader and its epoch, if the error says that it is another broker (KIP-951)."""
+    name = broker.metadata.topic_name(topic_id) if error_code in LEADER_MOVED else None
+    return None if name is None else broker.metadata.leader_and_epoch(name, index)

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34): which of this node's log directories a replica is to live in (KIP-113). v2 flexible.
 
-A replica in another directory is copied there (replication/log_moves.py); the answer does not wait for that, DescribeLogDirs has
+A replica in another directory is copied there (replication/log_moves.py); the response does not wait for that, DescribeLogDirs has
 the progress. For a partition that is not here yet the directory is remembered until its log is created, as in Kafka.
 
 Errors:
@@ -54,7 +54,7 @@ def _move(broker: BrokerComponents, target: LogDir | None, topic: str, index: in
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = broker.replicas.get(topic, index)
     if partition is None:
-        broker.replicas.logs.prefer(topic, index, target)
+        broker.replicas.logs.futures.prefer(topic, index, target)
         image = broker.replicas.image.topics.by_name(topic)
         known = image is not None and index in image.partitions
         return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

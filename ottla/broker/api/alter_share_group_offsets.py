@@ -25,10 +25,10 @@ def handle(
     check_share_groups(broker)
     request.topics, denied = split(broker, context, READ, TOPIC, request.topics, lambda topic: topic.topic_name)
 
-    def shape(answer: AlterShareGroupOffsetsResponse) -> AlterShareGroupOffsetsResponse:
-        if not answer.error_code:
-            answer.responses = [*answer.responses, *map(_denied, denied)]
-        return answer
+    def shape(response: AlterShareGroupOffsetsResponse) -> AlterShareGroupOffsetsResponse:
+        if not response.error_code:
+            response.responses = [*response.responses, *map(_denied, denied)]
+        return response
 
     return then(broker.share_groups.alter_offsets(request), shape)
 

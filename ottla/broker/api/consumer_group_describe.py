@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.api._groups import add_authorized_operations, check_consumer_groups, without_hidden_topics
+from ottla.broker.api._groups import check_consumer_groups, describe_modern_groups
 from ottla.broker.components import BrokerComponents
+from ottla.broker.groups.describe import CONSUMER_GROUPS
 from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -17,14 +18,8 @@ def handle(
     broker: BrokerComponents, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> Answer[ConsumerGroupDescribeResponse]:
     check_consumer_groups(broker)
-
-    def shape(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
-        shown = without_hidden_topics(broker, context, groups, _topics, DescribedGroup)
-        if request.include_authorized_operations:
-            add_authorized_operations(broker, context, shown)
-        return ConsumerGroupDescribeResponse(groups=shown)
-
-    return then(broker.groups.describe_consumer_groups(request.group_ids), shape)
+    described = describe_modern_groups(broker, context, request, CONSUMER_GROUPS, _topics)
+    return then(described, lambda groups: ConsumerGroupDescribeResponse(groups=groups))
 
 
 def _topics(group: DescribedGroup) -> set[str]:

@@ -52,7 +52,7 @@ def handle(
                 partition = broker.replicas.lookup(topic.name, ZERO_UUID, asked.partition_index)
                 waits.append(DelayedDelete(partition, _delete(partition, asked.offset), result))
                 if partition.log is not None:
-                    directory = broker.replicas.logs.directory_of(partition.log)
+                    directory = broker.replicas.logs.open.directory_of(partition.log)
                     directories[directory.path] = directory
             except KafkaError as error:
                 result.error_code = error.code
@@ -98,7 +98,7 @@ class _Durable:
         if not is_written:
             for wait in self._waits:
                 local_log = wait.partition.log
-                if local_log is None or self._broker.replicas.logs.directory_of(local_log).path == path:
+                if local_log is None or self._broker.replicas.logs.open.directory_of(local_log).path == path:
                     wait.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                     wait.result.low_watermark = -1
             self._waits = [wait for wait in self._waits if not wait.result.error_code]
@@ -145,5 +145,5 @@ def _delete(partition: Partition, offset: int) -> int:
     if not 0 <= offset <= log.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     log.delete_records(offset)
-    partition.wake_fetches()
+    partition.watchers.fire()
     return offset

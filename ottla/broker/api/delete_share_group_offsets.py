@@ -23,11 +23,11 @@ def handle(
     check_share_groups(broker)
     request.topics, denied = split(broker, context, READ, TOPIC, request.topics, lambda topic: topic.topic_name)
 
-    def shape(answer: DeleteShareGroupOffsetsResponse) -> DeleteShareGroupOffsetsResponse:
-        if not answer.error_code:
+    def shape(response: DeleteShareGroupOffsetsResponse) -> DeleteShareGroupOffsetsResponse:
+        if not response.error_code:
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            answer.responses = [
-                *answer.responses,
+            response.responses = [
+                *response.responses,
                 *(
                     DeleteShareGroupOffsetsResponseTopic(
                         topic_name=topic.topic_name, error_code=error, error_message=error.message
@@ -35,6 +35,6 @@ def handle(
                     for topic in denied
                 ),
             ]
-        return answer
+        return response
 
     return then(broker.share_groups.delete_offsets(request), shape)

@@ -43,7 +43,7 @@ def _describe(broker: BrokerComponents, directory: LogDir, asked: set[tuple[str,
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
     by_topic: dict[str, list[Log]] = {}
-    for log in broker.replicas.logs.in_directory(directory):
+    for log in broker.replicas.logs.open.in_directory(directory):
         if asked is None or (log.topic, log.partition) in asked:
             by_topic.setdefault(log.topic, []).append(log)
     result.topics = [
@@ -69,7 +69,7 @@ def _describe(broker: BrokerComponents, directory: LogDir, asked: set[tuple[str,
 
 
 def _is_future(broker: BrokerComponents, log: Log) -> bool:
-    return broker.replicas.logs.future(log.topic_id, log.partition) is log
+    return broker.replicas.logs.open.future(log.topic_id, log.partition) is log
 
 
 def _offset_lag(broker: BrokerComponents, log: Log) -> int:
@@ -78,7 +78,7 @@ def _offset_lag(broker: BrokerComponents, log: Log) -> int:
     A future log's is behind the log that it is to replace, -1 if that is not here.
     """
     if _is_future(broker, log):
-        current = broker.replicas.logs.get(log.topic_id, log.partition)
+        current = broker.replicas.logs.open.get(log.topic_id, log.partition)
         return UNKNOWN if current is None else current.log_end_offset - log.log_end_offset
     partition = broker.replicas.get(log.topic, log.partition)
     if partition is None or partition.is_leader:

@@ -48,11 +48,11 @@ def _described(
     if group.topics is not None:
         group.topics, denied = allowed(group.topics)
 
-    def shape(answer: DescribeShareGroupOffsetsResponseGroup) -> DescribeShareGroupOffsetsResponseGroup:
-        if not answer.error_code:
-            answer.topics, _ = allowed(answer.topics)
-            answer.topics += [_denied(topic.topic_name, topic.partitions) for topic in denied]
-        return answer
+    def shape(response: DescribeShareGroupOffsetsResponseGroup) -> DescribeShareGroupOffsetsResponseGroup:
+        if not response.error_code:
+            response.topics, _ = allowed(response.topics)
+            response.topics += [_denied(topic.topic_name, topic.partitions) for topic in denied]
+        return response
 
     return then(broker.share_groups.describe_offsets(group), shape)
 

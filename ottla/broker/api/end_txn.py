@@ -1,6 +1,6 @@
 """EndTxn (26): commit or abort. It is answered when the outcome is in the log; the markers follow.
 
-v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch, and the answer says to which (KIP-890).
+v2 PRODUCER_FENCED · v4 TRANSACTION_ABORTABLE · v5 every end raises the epoch, and the response says to which (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FindCoordinator (10): the broker that leads the partition of the internal topic where a key lives.
 
-The first question about groups has `__consumer_offsets` created, that about transactions `__transaction_state`. The answer
+The first question about groups has `__consumer_offsets` created, that about transactions `__transaction_state`. The response
 waits a moment for that, because a client that gets COORDINATOR_NOT_AVAILABLE waits for its retry backoff first, which is
 longer; when it takes longer, it gets that error.
 

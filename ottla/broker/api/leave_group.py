@@ -10,11 +10,9 @@ from ottla.server.network.reply import Answer, then
 
 def handle(broker: BrokerComponents, request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveGroupResponse]:
     if context.api_version >= 3:
-        answer = broker.groups.leave(request)
-    else:
-        request.members = [MemberIdentity(request.member_id)]
-        answer = then(broker.groups.leave(request), _of_one_member)
-    return answer
+        return broker.groups.leave(request)
+    request.members = [MemberIdentity(request.member_id)]
+    return then(broker.groups.leave(request), _of_one_member)
 
 
 def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

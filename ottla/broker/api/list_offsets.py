@@ -57,7 +57,7 @@ SINCE_VERSION = {
 }
 DEBUGGING_REPLICA_ID = -2
 UNKNOWN = (-1, -1, -1)
-#: What an answer without a search takes, in records looked at: three microseconds.
+#: What a partition without a search takes, in records looked at: three microseconds.
 RECORDS_PER_PARTITION = 3
 
 
@@ -117,7 +117,7 @@ def _look_up(
         limit = log.last_stable_offset
     else:
         limit = log.high_watermark
-    # Invariant 8: never a smaller answer than the leader before has given.
+    # Invariant 8: never a smaller offset than the leader before has given.
     lags = is_client and partition.high_watermark_lags_epoch()
     match asked.timestamp:
         case -1:  # LATEST

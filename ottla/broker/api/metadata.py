@@ -7,7 +7,7 @@ named               TOPIC_AUTHORIZATION_FAILED with the name, whether or not the
 by id               TOPIC_AUTHORIZATION_FAILED with the id, for ids are no secret (KIP-516); the name is kept back
 to be created       CREATE on the cluster or on the topic, else TOPIC_AUTHORIZATION_FAILED
 
-Creating is asked of the controller. The answer waits a moment for it (AUTO_CREATE_WAIT_MS), because a client that gets
+Creating is asked of the controller. The response waits a moment for it (AUTO_CREATE_WAIT_MS), because a client that gets
 UNKNOWN_TOPIC_OR_PARTITION sleeps its retry backoff first, which is longer; when it takes longer, the client gets that error.
 
 v0 an empty list asks for all topics, v1+ null does · v1 controller_id, rack, is_internal · v2 cluster_id · v4 allow_auto_topic_creation
@@ -68,12 +68,12 @@ def _serve(broker: BrokerComponents, request: MetadataRequest, context: RequestC
 
 
 def _answer_in_cluster(broker: BrokerComponents, request: MetadataRequest, context: RequestContext) -> Reply[Metadata]:
-    held = broker.held_answers
+    delayed = broker.delayed_metadata
     names_lost = partial(names_lost_leader, broker, request)
     if names_lost():
-        return held.hold(names_lost, partial(answer, broker, request, context))
-    if held.is_old(context.connection) and names_any(broker, request, broker.replicas.followed()):
-        return held.settle(names_lost, partial(answer, broker, request, context))
+        return delayed.delay(names_lost, partial(answer, broker, request, context))
+    if delayed.is_old(context.connection) and names_any(broker, request, broker.replicas.fetchers.by_leader):
+        return delayed.settle(names_lost, partial(answer, broker, request, context))
     return _answer_now(broker, request, context)
 
 
@@ -82,7 +82,7 @@ def names_lost_leader(broker: BrokerComponents, request: MetadataRequest) -> boo
     lost = {
         node_id
         for node_id, registered in broker.metadata.image.cluster.brokers.items()
-        if not registered.fenced and broker.replicas.has_just_lost(node_id)
+        if not registered.fenced and broker.replicas.fetchers.has_just_lost(node_id)
     }
     return names_any(broker, request, lost)
 
@@ -124,7 +124,7 @@ def _answer_now(broker: BrokerComponents, request: MetadataRequest, context: Req
 
 
 def answer(broker: BrokerComponents, request: MetadataRequest, context: RequestContext, reply: Reply[Metadata]) -> None:
-    """Completes the answer: later, if it has many topics that are not encoded yet."""
+    """Completes the response: later, if it has many topics that are not encoded yet."""
     if request.topics is None and not request.include_topic_authorized_operations:
         view = View(context.api_version, context.connection.listener_name)
         broker.all_topics.when_encoded(view, partial(_complete, broker, request, context, reply))
@@ -241,7 +241,7 @@ def _just_fenced(broker: BrokerComponents, context: RequestContext) -> list[Node
     registered = broker.metadata.image.cluster.brokers
     found = (
         broker.metadata.address(registered[node_id], context)
-        for node_id in broker.held_answers.just_fenced()
+        for node_id in broker.delayed_metadata.just_fenced()
         if node_id in registered
     )
     return [address for address in found if address is not None]

@@ -25,7 +25,7 @@ from ottla.protocol.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from ottla.protocol.messages.shared_structs import CurrentLeader, NodeEndpoint
+from ottla.protocol.messages.shared_structs import CurrentLeader
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 
@@ -67,21 +67,18 @@ def _response(
         leaders.release_session(session)
     lock_ms = leaders.settings_of(session.key.group_id).partition.lock_duration_ms
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
-    endpoints: dict[int, NodeEndpoint] = {}
+    moved_to: set[int] = set()
     for at, error in outcomes.items():
         code, message = error_of(error)
         data = PartitionData(partition_index=at.partition, error_code=code, error_message=message)
-        found = leader_of(broker, context, at.topic_id, at.partition, code)
-        if found is not None:
-            leader_id, epoch, address = found
-            data.current_leader = CurrentLeader(leader_id, epoch)
-            if address is not None:
-                endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
+        if (leader := leader_of(broker, at.topic_id, at.partition, code)) is not None:
+            data.current_leader = CurrentLeader(*leader)
+            moved_to.add(leader[0])
         if at.topic_id not in topics:
             topics[at.topic_id] = ShareAcknowledgeTopicResponse(topic_id=at.topic_id)
         topics[at.topic_id].partitions.append(data)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=lock_ms,
         responses=list(topics.values()),
-        node_endpoints=list(endpoints.values()),
+        node_endpoints=broker.metadata.node_endpoints(moved_to, context),
     )

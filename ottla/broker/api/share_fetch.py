@@ -29,7 +29,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from ottla.protocol.messages.shared_structs import CurrentLeader, NodeEndpoint
+from ottla.protocol.messages.shared_structs import CurrentLeader
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply, gather
 
@@ -63,8 +63,8 @@ def handle(broker: BrokerComponents, request: ShareFetchRequest, context: Reques
         throttle_ms = _throttle_ms(broker, context, 1)
         if not throttle_ms:
             results = _fetching(broker, request, session, context, readable).start()
-    answers: list[Any] = [outcomes, results]
-    return gather(answers, partial(_response, broker, request, session, context, throttle_ms))
+    found: list[Any] = [outcomes, results]
+    return gather(found, partial(_response, broker, request, session, context, throttle_ms))
 
 
 def _session(
@@ -172,11 +172,11 @@ def _response(
     session: ShareSession,
     context: RequestContext,
     throttle_ms: int,
-    answers: list[Any],
+    found: list[Any],
 ) -> ShareFetchResponse:
     outcomes: Outcomes
     results: Results
-    outcomes, results = answers
+    outcomes, results = found
     leaders = broker.share_leaders
     group_id = session.key.group_id
     lock_ms = leaders.settings_of(group_id).partition.lock_duration_ms
@@ -187,14 +187,14 @@ def _response(
     else:
         is_first = request.share_session_epoch == INITIAL_EPOCH
         if not _takes_none(request):
-            # The first answer about a partition names it also when it has nothing, as in Kafka.
+            # The first response about a partition names it also when it has nothing, as in Kafka.
             new = (at for at, must_be_named in session.partitions.items() if must_be_named or is_first)
             results = {at: PartitionData(partition_index=at.partition) for at in new} | results
         if not is_first:
             results = {
                 at: data
                 for at, data in results.items()
-                if session.must_answer(at, has_records=bool(data.records), has_error=data.error_code != 0)
+                if session.must_include(at, has_records=bool(data.records), has_error=data.error_code != 0)
             }
     _throttle_ms(broker, context, sum(len(data.records or b"") for data in results.values()))
     for at, error in outcomes.items():
@@ -216,13 +216,10 @@ def _by_topic(results: Results) -> list[ShareFetchableTopicResponse]:
 
 def _name_leaders(broker: BrokerComponents, context: RequestContext, response: ShareFetchResponse) -> None:
     """Where a partition has moved to (KIP-951)."""
-    endpoints: dict[int, NodeEndpoint] = {}
+    moved_to: set[int] = set()
     for topic in response.responses:
         for data in topic.partitions:
-            found = leader_of(broker, context, topic.topic_id, data.partition_index, data.error_code)
-            if found is not None:
-                leader_id, epoch, address = found
-                data.current_leader = CurrentLeader(leader_id, epoch)
-                if address is not None:
-                    endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
-    response.node_endpoints = list(endpoints.values())
+            if (leader := leader_of(broker, topic.topic_id, data.partition_index, data.error_code)) is not None:
+                data.current_leader = CurrentLeader(*leader)
+                moved_to.add(leader[0])
+    response.node_endpoints = broker.metadata.node_endpoints(moved_to, context)

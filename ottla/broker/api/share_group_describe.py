@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.api._groups import add_authorized_operations, check_share_groups, without_hidden_topics
+from ottla.broker.api._groups import check_share_groups, describe_modern_groups
 from ottla.broker.components import BrokerComponents
+from ottla.broker.groups.describe import SHARE_GROUPS
 from ottla.protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
@@ -17,14 +18,8 @@ def handle(
     broker: BrokerComponents, request: ShareGroupDescribeRequest, context: RequestContext
 ) -> Answer[ShareGroupDescribeResponse]:
     check_share_groups(broker)
-
-    def shape(groups: list[DescribedGroup]) -> ShareGroupDescribeResponse:
-        shown = without_hidden_topics(broker, context, groups, _topics, DescribedGroup)
-        if request.include_authorized_operations:
-            add_authorized_operations(broker, context, shown)
-        return ShareGroupDescribeResponse(groups=shown)
-
-    return then(broker.share_groups.describe(request.group_ids), shape)
+    described = describe_modern_groups(broker, context, request, SHARE_GROUPS, _topics)
+    return then(described, lambda groups: ShareGroupDescribeResponse(groups=groups))
 
 
 def _topics(group: DescribedGroup) -> set[str]:

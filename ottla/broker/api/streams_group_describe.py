@@ -1,14 +1,15 @@
 """StreamsGroupDescribe (89): epochs, topology, members and tasks of streams groups (KIP-1071).
 
-v1 the assignor's name, and descriptions of topologies (KIP-1331), which are not stored here: the answer says so.
+v1 the assignor's name, and descriptions of topologies (KIP-1331), which are not stored here: the response says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.api._groups import add_authorized_operations, check_streams_groups, without_hidden_topics
+from ottla.broker.api._groups import check_streams_groups, describe_modern_groups
 from ottla.broker.components import BrokerComponents
+from ottla.broker.groups.describe import STREAMS_GROUPS
 from ottla.protocol.messages.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,
@@ -28,16 +29,13 @@ def handle(
     check_streams_groups(broker)
 
     def shape(groups: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
-        shown = without_hidden_topics(broker, context, groups, _topics, DescribedGroup, HIDDEN)
-        if request.include_authorized_operations:
-            add_authorized_operations(broker, context, shown)
         if request.include_topology_description:
-            for group in shown:
+            for group in groups:
                 if not group.error_code:
                     group.topology_description_status = NOT_STORED
-        return StreamsGroupDescribeResponse(groups=shown)
+        return StreamsGroupDescribeResponse(groups=groups)
 
-    return then(broker.groups.describe_streams_groups(request.group_ids), shape)
+    return then(describe_modern_groups(broker, context, request, STREAMS_GROUPS, _topics, HIDDEN), shape)
 
 
 def _topics(group: DescribedGroup) -> Iterator[str]:

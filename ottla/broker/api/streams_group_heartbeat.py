@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat (88): members of streams groups join, live, reconcile and leave (KIP-1071). v1 adds fields of Kafka 4.4 that say what is not asked for.
 
 READ on the group, and DESCRIBE on each topic of a topology that a member brings.
-Internal topics that are missing are created by the controller. The answer does not wait for that: it has the status
+Internal topics that are missing are created by the controller. The response does not wait for that: it has the status
 MISSING_INTERNAL_TOPICS, with the reason if the client may not create topics, or if creating them failed a moment ago.
 
 Errors:
@@ -16,8 +16,8 @@ from functools import partial
 from ottla.broker.api._groups import check_streams_groups, client_of
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.groups.streams.answer import StreamsAnswer
-from ottla.broker.groups.streams.configured import StatusCode
+from ottla.broker.groups.state.configured import StatusCode
+from ottla.broker.groups.streams.streams_response import StreamsResult
 from ottla.broker.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_heartbeat import (
@@ -41,8 +41,8 @@ def handle(
     if broker.authorizer.enabled:
         for name in topics_of(request):
             require(broker, context, DESCRIBE, TOPIC, name)
-    answer = broker.groups.streams_heartbeat(request, client_of(broker, context))
-    return then(answer, partial(_create_missing, broker, context))
+    decided = broker.groups.streams_heartbeat(request, client_of(broker, context))
+    return then(decided, partial(_create_missing, broker, context))
 
 
 def topics_of(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
@@ -73,9 +73,9 @@ def check_topic_names(request: StreamsGroupHeartbeatRequest, internal_topics: Co
 
 
 def _create_missing(
-    broker: BrokerComponents, context: RequestContext, answer: StreamsAnswer
+    broker: BrokerComponents, context: RequestContext, decided: StreamsResult
 ) -> StreamsGroupHeartbeatResponse:
-    response, missing = answer
+    response, missing = decided
     if not missing:
         return response
     allows = broker.authorizer.allows

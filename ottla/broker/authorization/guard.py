@@ -1,12 +1,13 @@
 """Guards stand before handlers: unauthorized requests or elements get the API's own error, and the handler sees only the rest.
 
-    Whole      one resource, one answer: a request that is not allowed never reaches the handler
-    Every      a list of topics, one answer: the request is rejected if one of them is not allowed
+    Whole      one resource, one response: a request that is not allowed never reaches the handler
+    Every      a list of topics, one response: the request is rejected if one of them is not allowed
     Each       a list of resources: the handler gets a request without those not allowed, whose errors are added to the response
     InHandler  the handler asks the authorizer itself (checks.py): about lists in lists, or about what its response shows
 
 A node without an authorizer has no guards at all: `guarded` then returns the handler, and nothing is paid per request.
 Rejections are made by server/network/error_reply.py, so that they look exactly like the API's other errors.
+A rule names actions, an operation on a resource of the request or of one element of it: the functions at the end make them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ottla.broker.authorization.actions import Action, ActionOf
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
+from ottla.broker.topic_names import is_valid_topic_name
+from ottla.controller.metadata.describe_configs import guard_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.ranges import Versions, parse
-from ottla.server.authorization.operations import AUTHORIZATION_ERRORS, TOPIC
+from ottla.server.authorization.operations import (
+    AUTHORIZATION_ERRORS,
+    CLUSTER,
+    CLUSTER_NAME,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+)
 from ottla.server.network.context import RequestContext
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Answer, then
@@ -32,6 +43,16 @@ ResponseT = TypeVar("ResponseT")
 Handler = Callable[[Any, RequestContext], Any]
 HandlerOf = Callable[[RequestT, RequestContext], Answer[ResponseT]]
 ALL_VERSIONS = parse("0+")
+
+
+class Action(NamedTuple):
+    operation: int
+    resource_type: int
+    name: str
+
+
+#: Called with the request and, in a rule for elements, one of them. With None no authorization is needed, and the handler responds.
+ActionOf = Callable[[BrokerComponents, Any, Any], Action | None]
 
 
 class Rule(Protocol):
@@ -153,3 +174,63 @@ def _require_one(broker: BrokerComponents, context: RequestContext, actions: Seq
         last = actions[-1]
         assert last is not None
         raise KafkaError(AUTHORIZATION_ERRORS[last.resource_type])
+
+
+# -- Actions
+
+
+def on_cluster(operation: int) -> ActionOf:
+    action = Action(operation, CLUSTER, CLUSTER_NAME)
+    return lambda broker, request, element: action
+
+
+def on_group(operation: int) -> ActionOf:
+    """Return the group of a request that names one."""
+    return lambda broker, request, element: Action(operation, GROUP, request.group_id)
+
+
+def on_each_group(operation: int) -> ActionOf:
+    """Elements that are group ids."""
+    return lambda broker, request, element: Action(operation, GROUP, element)
+
+
+def on_transactional_id(operation: int) -> ActionOf:
+    """Return the transactional id of a request that names one."""
+    return lambda broker, request, element: Action(operation, TRANSACTIONAL_ID, request.transactional_id)
+
+
+def on_each_transactional_id(operation: int) -> ActionOf:
+    """Elements that are transactional ids."""
+    return lambda broker, request, element: Action(operation, TRANSACTIONAL_ID, element)
+
+
+def on_topic(operation: int, field: str = "name") -> ActionOf:
+    """Return the topic that an element names."""
+    return lambda broker, request, element: Action(operation, TOPIC, getattr(element, field))
+
+
+def on_topic_or_id(operation: int) -> ActionOf:
+    """Return the topic of an element by its name or, in later versions, its id. The handler rejects unknown ids."""
+
+    def action(broker: BrokerComponents, request: object, element: Any) -> Action | None:
+        name = element.name or broker.metadata.topic_name(element.topic_id)
+        return Action(operation, TOPIC, name) if name else None
+
+    return action
+
+
+def read_valid_topic(broker: BrokerComponents, request: object, topic: Any) -> Action | None:
+    """DescribeProducers reports an invalid name before it checks permissions."""
+    return Action(READ, TOPIC, topic.name) if is_valid_topic_name(topic.name) else None
+
+
+def sync_with_protocol(broker: BrokerComponents, request: Any, element: object) -> Action | None:
+    """SyncGroup reports a missing protocol before it checks permissions; the field is mandatory from v5 on (KIP-559)."""
+    if request.protocol_type is None or request.protocol_name is None:
+        return None
+    return Action(READ, GROUP, request.group_id)
+
+
+def describe_config_resource(broker: BrokerComponents, request: object, resource: Any) -> Action | None:
+    guard = guard_of(resource)
+    return None if guard is None else Action(DESCRIBE_CONFIGS, *guard)

@@ -1,6 +1,6 @@
 """Whether a broker has to assume that it was fenced, because it has lost the controller and most other brokers. It then serves no clients.
 
-A broker that is cut off goes on leading by its own metadata, and each of its answers names itself: a client that still reaches it
+A broker that is cut off goes on leading by its own metadata, and each of its responses names itself: a client that still reaches it
 has no reason to look elsewhere. The others have fenced it when its session was over, and lead in its place. What it appends for
 acks=all is never acknowledged, what it acknowledges with acks=1 is lost, and a member of a group that it coordinates is alone there.
 
@@ -70,7 +70,7 @@ class AssumedFencing:
         self._world = world
         self._node_id = configs.node_id
         self._session_timeout_ms: int = configs["broker.session.timeout.ms"]
-        self._listener: str = configs["inter.broker.listener.name"] or configs["security.inter.broker.protocol"]
+        self._listener = configs.node.inter_broker_listener
         self._metadata = metadata
         self._lifecycle = lifecycle
         self._security = security

@@ -26,13 +26,13 @@ class BrokerChannels:
         self._metadata = metadata
         self._security = security
         self._client_id = f"broker-{configs.node_id}"
-        self._listener: str = configs["inter.broker.listener.name"] or configs["security.inter.broker.protocol"]
+        self._listener = configs.node.inter_broker_listener
         self._timeout_ms: int = configs["request.timeout.ms"]
         # Node id -> (broker epoch, channel).
         self._channels: dict[int, tuple[int, Channel]] = {}
 
     async def request(self, node_id: int, request: object) -> Any:
-        """The broker's answer; KafkaError NETWORK_EXCEPTION when it cannot be asked, or does not answer in time."""
+        """The broker's response; KafkaError NETWORK_EXCEPTION when it cannot be asked, or does not answer in time."""
         channel = self._channel(node_id)
         if channel is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} is not known to be alive")

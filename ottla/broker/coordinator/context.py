@@ -1,4 +1,4 @@
-"""One partition of an internal topic at the coordinator: its shard, its timers, and the answers that wait for the high watermark.
+"""One partition of an internal topic at the coordinator: its shard, its timers, and the responses that wait for the high watermark.
 
 From a decision to the end of its replay nothing awaits, so there are no locks and no undo.
 """
@@ -86,7 +86,7 @@ class InternalTopic(Generic[ShardT]):
 
 
 class CoordinatorContext(Generic[ShardT]):
-    """One partition: its shard, its timers, and the answers that wait for the high watermark."""
+    """One partition: its shard, its timers, and the responses that wait for the high watermark."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class CoordinatorContext(Generic[ShardT]):
             # Any error, because a timer has no caller: raised into the event loop it would also end the sweep that runs the timers.
             log.exception("%s-%d: a timer or an event failed", *self.tp)
 
-    def answer(self, response: T, on_error: OnError[T]) -> Answer[T]:
+    def when_seen_is_committed(self, response: T, on_error: OnError[T]) -> Answer[T]:
         """Return the response itself if all records that it could have seen are committed, else a reply."""
         if self._is_committed():
             return response

@@ -23,7 +23,7 @@ LOOKS_PER_TURN = 2_000
 class Listing(Generic[ShardT, ThingT, ItemT]):
     """The progress of one request through the shards: `item` makes what is listed of a thing, None if it is not listed.
 
-    An error of a shard is the answer, but for one of a shard that is led elsewhere by now.
+    An error of a shard is the response, but for one of a shard that is led elsewhere by now.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A shard is the state that one partition of the topic describes. It exists while this broker leads the partition: it is
 loaded by replaying the log, and dropped, its waiting requests failed, when leadership goes. A request goes to the context
-of its partition (`broker/coordinator/context.py`). An answer leaves once the newest offset that it could have seen is
+of its partition (`broker/coordinator/context.py`). A response is sent once the newest offset that it could have seen is
 committed; with one replica that is at once.
 
 It knows nothing of groups or transactions (their shards do), of networks, and of where the log is kept.
@@ -132,7 +132,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             context = self._active(partition)
             response = context.perform(decide(context.shard, self.clock.wall_ms(), *args, **kwargs))
             assert response is not None, "a decision gave no response"
-            return context.answer(response, on_error)
+            return context.when_seen_is_committed(response, on_error)
         except KafkaError as error:
             return on_error(client_error(error))
 
@@ -171,7 +171,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         """The response `look(shard, *args)`, once everything it could have seen is committed."""
         try:
             context = self._active(partition)
-            return context.answer(look(context.shard, *args, **kwargs), on_error)
+            return context.when_seen_is_committed(look(context.shard, *args, **kwargs), on_error)
         except KafkaError as error:
             return on_error(client_error(error))
 
@@ -186,7 +186,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         try:
             context = self._active(partition)
             context.end_transaction(producer, marker, transaction_version)
-            return context.answer(ErrorCode.NONE, error_code)
+            return context.when_seen_is_committed(ErrorCode.NONE, error_code)
         except KafkaError as error:
             return client_error(error).code
 

@@ -1,6 +1,6 @@
 """Work of all coordinator shards of a broker in turns of the event loop, a bounded time in each.
 
-Sweeps bound the work of one shard (`broker/coordinator/sweep.py`); this bounds what 50 shards begin in the same turn. With a
+Sweeps bound the work of one shard (`broker/coordinator/timers.py`); this bounds what 50 shards begin in the same turn. With a
 loader for each shard, the take-over of 17 partitions of 1 MB stopped the loop for 3.4 s, and a quorum's fetch timeout is 2 s.
 The sessions of 5,000 members that ended together held it for 0.7 s, before timers had this budget.
 """

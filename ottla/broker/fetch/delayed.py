@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from ottla.broker.fetch.reader import Row, SessionReader
 from ottla.broker.fetch.session import FetchPartition
-from ottla.server.network.connection import Held
+from ottla.server.network.connection import PendingResponse
 
 DONE = -1
 
 
-class DelayedFetch(Held):
+class DelayedFetch(PendingResponse):
     """The delayed fetch of its session (`WaitingRequest`)."""
 
     __slots__ = ("_delayed_at_ns", "_ready_bytes", "_slot", "fresh", "reader")
 
-    def __init__(self, reader: SessionReader, rows: list[Row], is_gathered: bool) -> None:
+    def __init__(self, reader: SessionReader, rows: list[Row], is_batched: bool) -> None:
         self.parts = None
         self.nbytes = 0
         self.reader = reader
@@ -29,10 +29,10 @@ class DelayedFetch(Held):
         self._delayed_at_ns = reader.mono_ns()
         reader.session.waiting = self
         self._slot = reader.broker.wheel.add(self, reader.max_wait_ms)
-        if is_gathered:
-            reader.gathering.hold(self)
+        if is_batched:
+            reader.batching.hold(self)
         for wanted, partition, _, _, _ in rows:
-            wanted.watch(None if partition is None else partition.watches)
+            wanted.watch(None if partition is None else partition.watchers)
 
     def wake(self) -> None:
         if self._slot != DONE:
@@ -52,7 +52,7 @@ class DelayedFetch(Held):
                     return
             fresh, self.fresh = self.fresh, {}
             for wanted, partition, _, _, _ in reader.find(fresh):
-                wanted.watch(None if partition is None else partition.watches)
+                wanted.watch(None if partition is None else partition.watchers)
         except Exception:
             # A bug of this broker: the client is answered all the same, so that it can ask again.
             if self._slot != DONE:

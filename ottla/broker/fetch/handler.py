@@ -32,11 +32,11 @@ NO_TOPICS: frozenset[str] = frozenset()
 
 def handle(broker: FetchedBroker, request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
     fetch = Fetch(broker, request, context)
-    rows, is_enough, is_gathered = fetch.reader.begin(broker.world.clock.mono_ms())
+    rows, is_enough, is_batched = fetch.reader.begin(broker.world.clock.mono_ms())
     if is_enough:
         return fetch.response(rows)
     reply: Reply[FetchResponse] = Reply()
-    reply.on_cancel = DelayedReply(fetch, rows, reply, is_gathered).cancel
+    reply.on_cancel = DelayedReply(fetch, rows, reply, is_batched).cancel
     return reply
 
 
@@ -104,8 +104,8 @@ class DelayedReply(DelayedFetch):
 
     __slots__ = ("_fetch", "_reply")
 
-    def __init__(self, fetch: Fetch, rows: list[Row], reply: Reply[FetchResponse], is_gathered: bool) -> None:
-        super().__init__(fetch.reader, rows, is_gathered)
+    def __init__(self, fetch: Fetch, rows: list[Row], reply: Reply[FetchResponse], is_batched: bool) -> None:
+        super().__init__(fetch.reader, rows, is_batched)
         self._fetch = fetch
         self._reply = reply
 

@@ -66,7 +66,7 @@ class SessionReader:
     """Reads for one request, or for all those of a session that repeat it."""
 
     __slots__ = (
-        "_by_id", "_by_name", "_is_special", "_may_wait", "_rack", "_unreadable", "broker", "context", "delays", "gathering", "max_bytes",
+        "_by_id", "_by_name", "_is_special", "_may_wait", "_rack", "_unreadable", "batching", "broker", "context", "delays", "max_bytes",
         "max_wait_ms", "min_bytes", "mono_ns", "read_committed", "replica_epoch", "replica_id", "require_leader", "session",
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ class SessionReader:
     ) -> None:
         self.broker, self.context, self.session = broker, context, session
         replicas, version = broker.replicas, context.api_version
-        self.gathering = replicas.wakeups.gathering
+        self.batching = replicas.wakeups.batching
         self.mono_ns = broker.world.clock.mono_ns
         self._by_id = replicas.by_id if version >= TOPIC_IDS_VERSION else None
         self._by_name = replicas.by_name
@@ -111,12 +111,12 @@ class SessionReader:
     def begin(self, now_ms: int) -> tuple[list[Row], bool, bool]:
         """Returns the rows, whether they are to be sent now, and if not whether a follower's fetch waits for more records.
 
-        See replication/purgatory/gathering.py for the last.
+        See replication/wakeups.py for the last.
         """
         rows = self.find(self.session.active)
         if self.replica_id >= 0:
             rows = self._record_positions(rows, now_ms)
-            if self._may_wait and self._gathers(rows):
+            if self._may_wait and self._batches(rows):
                 return rows, False, True
         return rows, self.read(rows) or not self._may_wait, False
 
@@ -159,7 +159,7 @@ class SessionReader:
                 partition = self.broker.replicas.lookup(wanted.topic, wanted.topic_id, wanted.index)
             log = partition.local_log(wanted.current_leader_epoch, require_leader=self.require_leader)
             if self.replica_id >= 0:
-                partition.require_follower(self.replica_id, wanted.current_leader_epoch, self.replica_epoch)
+                require_follower(partition, self.replica_id, wanted.current_leader_epoch, self.replica_epoch)
             diverging = _divergence(log, wanted) if wanted.last_fetched_epoch >= 0 else None
             if diverging is None and not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -198,7 +198,7 @@ class SessionReader:
                 return self.find(session.active)
         return rows
 
-    def _gathers(self, rows: list[Row]) -> bool:
+    def _batches(self, rows: list[Row]) -> bool:
         if self.session.id == INVALID_SESSION_ID or self.min_bytes > 1:
             return False
         records = 0
@@ -206,10 +206,10 @@ class SessionReader:
             if data is not None or log is None or partition is None:
                 return False
             ahead = log.log_end_offset - wanted.fetch_offset
-            if ahead and not partition.is_gathered:
+            if ahead and not partition.is_batched:
                 return False
             records += ahead
-        return self.gathering.wants(records)
+        return self.batching.wants(records)
 
     def read(self, rows: list[Row]) -> bool:
         """Gives the rows their records; True if there are min.bytes, or a row without records that cannot wait for some."""
@@ -267,6 +267,19 @@ def failed(index: int, error: int) -> PartitionData:
         aborted_transactions=None,
         records=b"",
     )
+
+
+def require_follower(partition: Partition, replica_id: int, current_leader_epoch: int, broker_epoch: int) -> None:
+    """Check that the replica is assigned, and that its process is not older than one that has fetched already (KIP-903).
+
+    The two errors make an early follower retry (KIP-320 knows epochs, older do not).
+    """
+    follower = partition.followers.get(replica_id)
+    if follower is None:
+        known_epoch = current_leader_epoch >= 0
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if 0 <= broker_epoch < follower.broker_epoch:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _divergence(log: Log, request: FetchPartition) -> EpochEndOffset | None:

@@ -4,26 +4,27 @@ From one request to the next only the correlation id, the session epoch and the 
 are read into the session that is there, `SessionReader` reads its partitions, and the rows are packed: no request or response is made.
 A row that has more to say than offsets and records, like an error, goes through the codec. What is left to the handler: versions before
 topic ids (v13), fetch.min.bytes above 1, racks, quotas, topics that may not be read, and partitions that come or go.
+Positions and responses have topic ids and compact lengths; a response for one partition, which is the usual one, is one Struct.
 tests/broker/fetch/test_repeated.py compares both with random requests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct, error
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.fetch.delayed import DelayedFetch
-from ottla.broker.fetch.frames import PARTITION_BYTES, TOPIC_BYTES, read_partition, read_topic, response_frame
 from ottla.broker.fetch.handler import unreadable
 from ottla.broker.fetch.reader import RACK_AWARE_SELECTOR, FetchedBroker, Row, SessionReader
-from ottla.broker.fetch.response import response_of, settle
+from ottla.broker.fetch.response import Sent, response_of, settle
 from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, PartitionKey, replica_id_of
-from ottla.broker.replication.fetch_forms import request_form
+from ottla.broker.replication.fetch_requests import LAST_TAGS, request_form
 from ottla.broker.replication.follower_session import INITIAL_EPOCH
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
-from ottla.protocol.primitives import Pieces
+from ottla.protocol.primitives import Pieces, uvarint
 from ottla.server.authorization.authorizer import Authorizer
 from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
@@ -37,6 +38,21 @@ if TYPE_CHECKING:
 
 read_start = Struct(">Ii").unpack_from
 read_epoch = Struct(">iB").unpack_from
+#: Topic id, and its partitions plus one.
+read_topic = Struct(">16sB").unpack_from
+TOPIC_BYTES = 17
+#: Index, leader epoch, fetch offset, last fetched epoch, log start offset, partition_max_bytes, tags.
+read_partition = Struct(">iiqiqiB").unpack_from
+PARTITION_BYTES = 33
+# Size, correlation id, no tags; throttle time, error, session id, topics plus one.
+HEAD = Struct(">iixihiB")
+# Index, error, high watermark, last stable offset, log start offset, aborted transactions plus one, preferred replica.
+PARTITION = Struct(">ihqqqBi")
+ONE_PARTITION = Struct(">iixihiB16sBihqqqBi")
+pack_one, pack_partition = ONE_PARTITION.pack, PARTITION.pack
+NO_TAG = b"\0"
+NO_RECORDS = b"\1\0"
+EMPTY = b"\1" + LAST_TAGS
 #: Topic ids, and no partition of the request or the response has a name.
 VERSION_MIN = 13
 
@@ -104,9 +120,9 @@ class RepeatedFetch(SessionReader):
         now_ms = self._mono_ms()
         if session_id:
             sessions.use(session, now_ms)
-        rows, is_enough, is_gathered = self.begin(now_ms)
+        rows, is_enough, is_batched = self.begin(now_ms)
         if not is_enough:
-            DelayedRepeatedFetch(self, rows, connection, correlation_id, is_gathered)
+            DelayedRepeatedFetch(self, rows, connection, correlation_id, is_batched)
             connection.stamp_ns = self.mono_ns()
             return True
         connection.reply(*self.response(correlation_id, rows))
@@ -190,9 +206,9 @@ class DelayedRepeatedFetch(DelayedFetch):
         rows: list[Row],
         connection: Connection,
         correlation_id: int,
-        is_gathered: bool,
+        is_batched: bool,
     ) -> None:
-        DelayedFetch.__init__(self, repeated, rows, is_gathered)
+        DelayedFetch.__init__(self, repeated, rows, is_batched)
         self._repeated = repeated
         self._connection = connection
         self._correlation_id = correlation_id
@@ -264,3 +280,67 @@ class RepeatedFetches:
                 wanted = FetchPartition(name, topic.topic_id, p.partition, p.fetch_offset, p.partition_max_bytes)
                 partitions[topic.topic_id, p.partition] = wanted
         return FetchSession(partitions, replica_id=replica_id, uses_topic_ids=True) if partitions else None
+
+
+def response_frame(
+    correlation_id: int, session_id: int, sent: Sequence[Sent], aborted: int
+) -> tuple[bytes, Pieces, int] | None:
+    """Returns the frame's head, its other pieces, and the bytes of all; None if a row has a struct, which needs the codec.
+
+    `aborted`: 0 for null, 1 for an empty list.
+    """
+    if len(sent) != 1:
+        return _several(correlation_id, session_id, sent, aborted)
+    wanted, high_watermark, last_stable_offset, log_start_offset, records, data = sent[0]
+    if data is not None:
+        return None
+    topic_id, index = wanted.topic_id, wanted.index
+    size = len(records)
+    if not size:
+        nbytes = ONE_PARTITION.size + 4
+        head = pack_one(
+            nbytes - 4, correlation_id, 0, 0, session_id, 2, topic_id, 2, index, 0, high_watermark, last_stable_offset,
+            log_start_offset, aborted, -1,
+        )  # fmt: skip
+        return head + EMPTY, [], nbytes
+    length = uvarint(size + 1)
+    nbytes = ONE_PARTITION.size + len(length) + size + 3
+    head = pack_one(
+        nbytes - 4, correlation_id, 0, 0, session_id, 2, topic_id, 2, index, 0, high_watermark, last_stable_offset,
+        log_start_offset, aborted, -1,
+    )  # fmt: skip
+    return head + length, [records, LAST_TAGS], nbytes
+
+
+def _several(
+    correlation_id: int, session_id: int, sent: Sequence[Sent], aborted: int
+) -> tuple[bytes, Pieces, int] | None:
+    """Partitions of one topic that follow each other are one element."""
+    pieces: Pieces = []
+    topics = count = 0
+    last, place = b"", 0
+    for wanted, high_watermark, last_stable_offset, log_start_offset, records, data in sent:
+        if data is not None:
+            return None
+        topic_id, index = wanted.topic_id, wanted.index
+        if topic_id != last:
+            if topics:
+                pieces[place] = last + uvarint(count + 1)
+                pieces.append(NO_TAG)
+            topics += 1
+            last, place, count = topic_id, len(pieces), 0
+            pieces.append(b"")
+        count += 1
+        fields = pack_partition(index, 0, high_watermark, last_stable_offset, log_start_offset, aborted, -1)
+        if records:
+            pieces += (fields + uvarint(len(records) + 1), records, NO_TAG)
+        else:
+            pieces.append(fields + NO_RECORDS)
+    if topics:
+        pieces[place] = last + uvarint(count + 1)
+        pieces.append(NO_TAG)
+    pieces.append(NO_TAG)
+    number = uvarint(topics + 1)
+    nbytes = HEAD.size - 1 + len(number) + sum(map(len, pieces))
+    head = HEAD.pack(nbytes - 4, correlation_id, 0, 0, session_id, 0)[:-1] + number
+    return head, pieces, nbytes

@@ -7,12 +7,11 @@ from typing import TypeAlias
 
 from ottla.broker.fetch.reader import TOPIC_IDS_VERSION, UNKNOWN_OFFSET, Row, SessionReader
 from ottla.broker.fetch.session import FetchPartition
-from ottla.broker.metadata_cache import LEADER_MOVED, MetadataCache
+from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.replication.follower_session import INVALID_SESSION_ID
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch, NodeEndpoint
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
 from ottla.protocol.schema import maker
-from ottla.server.network.context import RequestContext
 
 #: From these versions on an error that says so names the leader, and its address (KIP-951).
 LEADERS_VERSION, ENDPOINTS_VERSION = 12, 16
@@ -61,7 +60,7 @@ def settle(reader: SessionReader, rows: Sequence[Row], *, is_incremental: bool) 
                 else:
                     knows_all = wanted.fetch_offset >= (stable if reader.read_committed else high_watermark)
                 if knows_all:
-                    session.settle(wanted, partition.watches)
+                    session.settle(wanted, partition.watchers)
             if is_incremental and not must_include:
                 continue
         else:
@@ -92,7 +91,7 @@ def response_of(reader: SessionReader, sent: Sequence[Sent]) -> FetchResponse:
             topics[-1].partitions.append(data)
     response.responses = topics
     if leaders and version >= ENDPOINTS_VERSION:
-        response.node_endpoints = _endpoints(leaders - {-1}, reader.broker.metadata, reader.context)
+        response.node_endpoints = reader.broker.metadata.node_endpoints(leaders, reader.context)
     return response
 
 
@@ -110,13 +109,3 @@ def _partition_data(row: Sent, *, read_committed: bool) -> PartitionData:
     data.high_watermark, data.last_stable_offset, data.log_start_offset = high_watermark, stable, start
     data.records = records
     return data
-
-
-def _endpoints(leaders: set[int], metadata: MetadataCache, context: RequestContext) -> list[NodeEndpoint]:
-    """Returns the addresses of the leaders that the response's errors name."""
-    found = ((node_id, metadata.endpoint(node_id, context)) for node_id in sorted(leaders))
-    return [
-        NodeEndpoint(node_id=node_id, host=address.host, port=address.port, rack=address.rack)
-        for node_id, address in found
-        if address is not None
-    ]

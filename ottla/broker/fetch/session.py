@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from ottla.broker.replication.follower_session import INVALID_SESSION_ID
-from ottla.broker.replication.watches import Watches
+from ottla.broker.replication.watchers import Watchers
 from ottla.protocol.messages.fetch import FetchRequest
 
 FINAL_EPOCH = -1
@@ -77,18 +77,18 @@ class FetchPartition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.session: FetchSession | None = None
-        self.watched: Watches | None = None
+        self.watched: Watchers | None = None
 
-    def watch(self, watches: Watches | None) -> None:
+    def watch(self, watchers: Watchers | None) -> None:
         """Watch the partition for its next change (`changed`), or None to end the watch."""
         watched = self.watched
-        if watched is watches:
+        if watched is watchers:
             return
         if watched is not None:
             watched.remove(self)
-        self.watched = watches
-        if watches is not None:
-            watches.add(self)
+        self.watched = watchers
+        if watchers is not None:
+            watchers.add(self)
 
     def changed(self) -> WaitingRequest | None:
         """Called by the replica when a one-shot watch fires; returns the delayed fetch to wake, or None."""
@@ -199,7 +199,7 @@ class FetchSession:
             del self.active[partition]
             self.active[partition] = None
 
-    def settle(self, partition: FetchPartition, replica: Watches) -> None:
+    def settle(self, partition: FetchPartition, replica: Watchers) -> None:
         """Makes the partition idle until the replica changes: the last response had everything."""
         self.active.pop(partition, None)
         partition.watch(replica)

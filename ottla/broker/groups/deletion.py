@@ -9,12 +9,12 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import offsets
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.group_records import group_metadata_record
 from ottla.broker.groups.share import share_offsets
-from ottla.broker.share.persister import Persister, when_all
+from ottla.broker.groups.state.group_records import group_metadata_record
+from ottla.broker.share.persister import Persister, errors_of, outcomes_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
-from ottla.server.network.reply import Answer, Reply, gather, then
+from ottla.server.network.reply import Answer, gather, then
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +36,16 @@ class GroupDeletion:
             }
             if not calls:
                 return self.delete_stateless(group_ids)
-            reply: Reply[list[DeletableGroupResult]] = Reply()
 
-            def ended(outcomes: Mapping[tuple[str, bytes, int], KafkaError | None]) -> None:
-                failed = {group_id: error for (group_id, _, _), error in outcomes.items() if error is not None}
+            def ended(
+                outcomes: Mapping[tuple[str, bytes, int], KafkaError | None],
+            ) -> Answer[list[DeletableGroupResult]]:
+                failed = {group_id: error for (group_id, _, _), error in errors_of(outcomes).items()}
                 results = self.delete_stateless([group_id for group_id in group_ids if group_id not in failed])
                 kept = [DeletableGroupResult(group_id, error.code) for group_id, error in failed.items()]
-                reply.follow(then(results, lambda results: [*results, *kept]))
+                return then(results, lambda results: [*results, *kept])
 
-            when_all(calls, ended)
-            return reply
+            return outcomes_of(calls).then(ended)
 
         return then(gather([self._begin(group_id) for group_id in group_ids], lambda found: found), begun)
 

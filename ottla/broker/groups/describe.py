@@ -1,16 +1,77 @@
-"""Describing and listing groups."""
+"""Describing groups, of each kind by its own API, and listing them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_states import DEAD, STABLE
-from ottla.broker.groups.group import Group
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.modern.assignment import Assignment
+from ottla.broker.groups.state import share_group, streams_member
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_states import DEAD, STABLE
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.consumer_member import Member, partitions_of
+from ottla.broker.groups.state.group import Group
+from ottla.broker.groups.state.modern_group import AnyModernGroup
+from ottla.broker.groups.state.share_group import ShareGroup
+from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.state.streams_member import Tasks, structs_of
+from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages import consumer_group_describe as consumer
+from ottla.protocol.messages import share_group_describe as share
+from ottla.protocol.messages import streams_group_describe as streams
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
+from ottla.protocol.messages.shared_structs import Assignment as TopicAssignment
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, Subtopology, TaskIds, TopicInfo, TopicPartitions
+
+G = TypeVar("G", bound=AnyModernGroup)
+T = TypeVar("T")
+
+#: The type of a member of a consumer group by the protocol that it speaks.
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+# ---- all kinds
+
+
+def groups_of(shard: GroupMetadataManager, types: Set[str]) -> list[Group]:
+    """Return the shard's groups of one of the types; an empty filter matches all."""
+    return [group for group in shard.groups.values() if not types or group.type.value in types]
+
+
+def listed(group: Group, states: Set[str]) -> ListedGroup | None:
+    """Return None for a group in another state than these."""
+    state = group.state.value
+    if states and state.lower() not in states:
+        return None
+    return ListedGroup(group.group_id, group.protocol_type or "", state, group.type.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Description(Generic[G, T]):
+    """How the groups of a kind are described that has an API of its own; `failed` makes a row of error code, message and group id."""
+
+    kind: type[G]
+    described: Callable[[GroupMetadataManager, G], T]
+    failed: Callable[[int, str | None, str], T]
+
+    def of(self, shard: GroupMetadataManager, group_ids: Sequence[str]) -> list[T]:
+        """Describe groups; those that are not readable, or not of the kind, have an error."""
+        found = []
+        for group_id in group_ids:
+            try:
+                shard.check_readable(group_id)
+                found.append(self.described(shard, shard.group(self.kind, group_id)))
+            except KafkaError as error:
+                found.append(self.failed(error.code, error.message, group_id))
+        return found
+
+
+# ---- classic groups
 
 
 def describe(shard: GroupMetadataManager, group_ids: Sequence[str], error_since: bool) -> list[DescribedGroup]:
@@ -18,12 +79,12 @@ def describe(shard: GroupMetadataManager, group_ids: Sequence[str], error_since:
     return [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         if group_id in shard.unreadable
-        else _describe_one(shard, group_id, error_since)
+        else _classic_group(shard, group_id, error_since)
         for group_id in group_ids
     ]
 
 
-def _describe_one(shard: GroupMetadataManager, group_id: str, error_since: bool) -> DescribedGroup:
+def _classic_group(shard: GroupMetadataManager, group_id: str, error_since: bool) -> DescribedGroup:
     try:
         group = shard.group(ClassicGroup, group_id)
     except KafkaError as error:
@@ -51,14 +112,148 @@ def _describe_one(shard: GroupMetadataManager, group_id: str, error_since: bool)
     )
 
 
-def groups_of(shard: GroupMetadataManager, types: Set[str]) -> list[Group]:
-    """Return the shard's groups of one of the types; an empty filter matches all."""
-    return [group for group in shard.groups.values() if not types or group.type.value in types]
+# ---- consumer and share groups
 
 
-def listed(group: Group, states: Set[str]) -> ListedGroup | None:
-    """Return None for a group in another state than these."""
-    state = group.state.value
-    if states and state.lower() not in states:
+def _consumer_group(shard: GroupMetadataManager, group: ConsumerGroup) -> consumer.DescribedGroup:
+    topics = shard.cluster.topics()
+    return consumer.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor_name(shard.config.consumer_group_assignors[0]),
+        members=[_consumer_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def _consumer_member(group: ConsumerGroup, member: Member, topics: TopicsImage) -> consumer.Member:
+    metadata = member.metadata
+    return consumer.Member(
+        member_id=member.member_id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        member_epoch=member.current.epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=metadata.subscribed_topic_names,
+        subscribed_topic_regex=metadata.subscribed_topic_regex,
+        assignment=_by_name(_owned(member), topics),
+        target_assignment=_by_name(group.target(member.member_id), topics),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _owned(member: Member) -> Assignment:
+    """Returns the current assignment with the partitions pending revocation, because the member may still own them."""
+    owned = dict(partitions_of(member.current.assigned))
+    for topic_id, partitions in partitions_of(member.current.pending_revocation).items():
+        owned[topic_id] = owned.get(topic_id, frozenset()) | partitions
+    return owned
+
+
+def _by_name(assignment: Assignment, topics: TopicsImage) -> TopicAssignment:
+    """Returns the assignment by topic name, without topics that have been deleted."""
+    return TopicAssignment(
+        [
+            TopicPartitions(topic_id, topic.name, sorted(partitions))
+            for topic_id, partitions in assignment.items()
+            if (topic := topics.by_id(topic_id)) is not None
+        ]
+    )
+
+
+def _share_group(shard: GroupMetadataManager, group: ShareGroup) -> share.DescribedGroup:
+    topics = shard.cluster.topics()
+    return share.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name="simple",
+        members=[_share_member(member, topics) for member in group.members.values()],
+    )
+
+
+def _share_member(member: share_group.Member, topics: TopicsImage) -> share.Member:
+    metadata = member.metadata
+    return share.Member(
+        member_id=member.member_id,
+        rack_id=metadata.rack_id,
+        member_epoch=member.current.epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=metadata.subscribed_topic_names,
+        assignment=_by_name(member.current.assigned, topics),
+    )
+
+
+# ---- streams groups
+
+
+def _streams_group(shard: GroupMetadataManager, group: StreamsGroup) -> streams.DescribedGroup:
+    return streams.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology=_topology(group),
+        members=[_streams_member(group, member) for member in group.members.values()],
+        assignor_name="sticky",
+    )
+
+
+def _topology(group: StreamsGroup) -> streams.Topology | None:
+    """With the numbers of partitions that were decided, once the topology is ready."""
+    if group.topology is None:
         return None
-    return ListedGroup(group.group_id, group.protocol_type or "", state, group.type.value)
+    configured = group.configured
+    decided: dict[str, Mapping[str, int]] = {}
+    if configured is not None and configured.is_ready:
+        decided = {name: each.counts for name, each in (configured.subtopologies or {}).items()}
+    known = group.topology.subtopologies
+    rows = [_subtopology(known[name], decided.get(name, {})) for name in sorted(known)]
+    return streams.Topology(group.topology.epoch, rows)
+
+
+def _subtopology(subtopology: Subtopology, counts: Mapping[str, int]) -> streams.Subtopology:
+    def topics(infos: Iterable[TopicInfo]) -> Iterator[TopicInfo]:
+        for info in sorted(infos, key=lambda info: info.name):
+            configs = [KeyValue(config.key, config.value) for config in info.topic_configs]
+            yield TopicInfo(info.name, counts.get(info.name, info.partitions), info.replication_factor, configs)
+
+    return streams.Subtopology(
+        subtopology_id=subtopology.subtopology_id,
+        source_topics=sorted(subtopology.source_topics),
+        repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
+        state_changelog_topics=[*topics(subtopology.state_changelog_topics)],
+        repartition_source_topics=[*topics(subtopology.repartition_source_topics)],
+    )
+
+
+def _streams_member(group: StreamsGroup, member: streams_member.Member) -> streams.Member:
+    metadata = member.metadata
+    endpoint = metadata.user_endpoint
+    return streams.Member(
+        member_id=member.member_id,
+        member_epoch=member.current.epoch,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        topology_epoch=metadata.topology_epoch,
+        process_id=metadata.process_id,
+        user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        client_tags=[KeyValue(tag.key, tag.value) for tag in metadata.client_tags],
+        assignment=_tasks(member.current.assigned.tasks),
+        target_assignment=_tasks(group.target(member.member_id)),
+    )
+
+
+def _tasks(tasks: Tasks) -> streams.Assignment:
+    return streams.Assignment(*(structs_of(each, TaskIds) for each in tasks))
+
+
+CONSUMER_GROUPS = Description(ConsumerGroup, _consumer_group, consumer.DescribedGroup)
+SHARE_GROUPS = Description(ShareGroup, _share_group, share.DescribedGroup)
+STREAMS_GROUPS = Description(StreamsGroup, _streams_group, streams.DescribedGroup)

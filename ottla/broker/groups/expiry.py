@@ -16,11 +16,11 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
-from ottla.broker.coordinator.sweep import sweep
-from ottla.broker.groups.committed import NO_TIMESTAMP
-from ottla.broker.groups.group import Group
+from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.group_records import offset_commit_record
+from ottla.broker.groups.state.committed import NO_TIMESTAMP
+from ottla.broker.groups.state.group import Group
+from ottla.broker.groups.state.group_records import offset_commit_record
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The group coordinator as handlers see it: finds the shard of a group, and gives a response, now or by a Reply.
 
-Here are the checks that need no shard, and the shape of each API's answer to an error. What a group does is in the
+Here are the checks that need no shard, and the shape of each API's response to an error. What a group does is in the
 verbs' modules.
 """
 
@@ -17,21 +17,20 @@ from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.groups import describe, offsets
-from ottla.broker.groups.classic import classic_heartbeat, join, leave, sync
+from ottla.broker.groups import describe, membership, offsets
 from ottla.broker.groups.config import GroupCoordinatorConfig
-from ottla.broker.groups.consumer import consumer_describe, consumer_heartbeat
-from ottla.broker.groups.counts import GroupCounts
+from ottla.broker.groups.consumer import consumer_heartbeat
+from ottla.broker.groups.describe import Description
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
-from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupMetadataManager
-from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.group_metadata_manager import Client, ClusterView, GroupCounts, GroupMetadataManager
 from ottla.broker.groups.share import initialize as share_initialize
-from ottla.broker.groups.streams import streams_describe, streams_heartbeat
-from ottla.broker.groups.streams.answer import StreamsAnswer
+from ottla.broker.groups.state.group_records import GroupRecordCodec
+from ottla.broker.groups.state.modern_group import AnyModernGroup
+from ottla.broker.groups.streams import streams_heartbeat
+from ottla.broker.groups.streams.streams_response import StreamsResult
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -45,7 +44,6 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCom
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from ottla.protocol.messages.shared_structs import PartitionErrorCode
-from ottla.protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit import (
@@ -56,6 +54,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 from ottla.server.clock import Clock
 from ottla.server.network.reply import Answer, Reply, then
 
+G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -166,32 +165,32 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         ):
             return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
         reply = Reply(_join_error)
-        self._write_later(request.group_id, join.join, reply, request, client, reply)
+        self._write_later(request.group_id, membership.join, reply, request, client, reply)
         return reply
 
     def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
         if not request.group_id:
             return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         reply = Reply(_sync_error)
-        self._write_later(request.group_id, sync.sync, reply, request, reply)
+        self._write_later(request.group_id, membership.sync, reply, request, reply)
         return reply
 
     def heartbeat(self, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self._read(request.group_id, classic_heartbeat.heartbeat, _heartbeat_error, request)
+        return self._read(request.group_id, membership.heartbeat, _heartbeat_error, request)
 
     def leave(self, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        return self.write(request.group_id, leave.leave, _leave_error, request)
+        return self.write(request.group_id, membership.leave, _leave_error, request)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client
     ) -> Answer[ConsumerGroupHeartbeatResponse]:
         return self.write(request.group_id, consumer_heartbeat.heartbeat, _consumer_heartbeat_error, request, client)
 
-    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsAnswer]:
+    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client) -> Answer[StreamsResult]:
         return self.write(request.group_id, streams_heartbeat.heartbeat, _streams_heartbeat_error, request, client)
 
     # ---- offsets
@@ -238,34 +237,23 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
 
         return self.by_partition(group_ids, ask)
 
-    def describe_consumer_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedConsumerGroup]]:
-        return self.describe_modern(group_ids, consumer_describe.describe, DescribedConsumerGroup)
-
-    def describe_streams_groups(self, group_ids: Sequence[str]) -> Answer[list[DescribedStreamsGroup]]:
-        return self.describe_modern(group_ids, streams_describe.describe, DescribedStreamsGroup)
-
-    def describe_modern(
-        self,
-        group_ids: Sequence[str],
-        look: Callable[[GroupMetadataManager, Sequence[str]], builtins.list[T]],
-        failed: Callable[[int, str | None, str], T],
-    ) -> Answer[builtins.list[T]]:
-        """Describe groups of a kind that has an API of its own. `failed` is given error code, message and group id."""
+    def describe_modern(self, group_ids: Sequence[str], description: Description[G, T]) -> Answer[builtins.list[T]]:
+        """Describe groups of a kind that has an API of its own."""
 
         def ask(partition: int, part: builtins.list[str]) -> Answer[builtins.list[T]]:
             def on_error(error: KafkaError) -> builtins.list[T]:
-                return [failed(error.code, error.own_words, group_id) for group_id in part]
+                return [description.failed(error.code, error.own_words, group_id) for group_id in part]
 
-            return self.runtime.read(partition, look, on_error, part)
+            return self.runtime.read(partition, description.of, on_error, part)
 
-        invalid = [failed(ErrorCode.INVALID_GROUP_ID, None, group_id) for group_id in group_ids if not group_id]
+        invalid = [description.failed(ErrorCode.INVALID_GROUP_ID, None, name) for name in group_ids if not name]
         described = self.by_partition([group_id for group_id in group_ids if group_id], ask)
         return then(described, lambda groups: invalid + groups)
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Answer[tuple[ErrorCode, list[ListedGroup]]]:
         """List the groups of all shards of this broker in turns of the loop; case is ignored.
 
-        While one is loading there is no answer to give (KIP-518).
+        While one is loading the response is an error (KIP-518).
         """
         of_types = frozenset(kind.lower() for kind in types)
         in_states = frozenset(state.strip().lower() for state in states)
@@ -327,5 +315,5 @@ def _consumer_heartbeat_error(error: KafkaError) -> ConsumerGroupHeartbeatRespon
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words)
 
 
-def _streams_heartbeat_error(error: KafkaError) -> StreamsAnswer:
-    return StreamsAnswer(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words))
+def _streams_heartbeat_error(error: KafkaError) -> StreamsResult:
+    return StreamsResult(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.own_words))

@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Response, Unasked
-from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups import expiry, member_sessions, offsets
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_states import CAN_REBALANCE, DEAD
 from ottla.broker.groups.consumer.removal import keep_alive as keep_consumer_alive
-from ottla.broker.groups.group import Group, GroupType
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.modern_group import AnyModernGroup, ModernMember
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_states import CAN_REBALANCE, DEAD
+from ottla.broker.groups.state.group import Group, GroupType
+from ottla.broker.groups.state.modern_group import AnyModernGroup, ModernMember
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse

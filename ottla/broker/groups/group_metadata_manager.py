@@ -6,27 +6,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.coordinator.client_errors import unreadable
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
-from ottla.broker.groups.committed import CommittedOffsets
 from ottla.broker.groups.config import GroupCoordinatorConfig, GroupSettings
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.counts import GroupCounts
-from ottla.broker.groups.group import Group, GroupType
-from ottla.broker.groups.group_records import GroupKey, group_of
-from ottla.broker.groups.modern.modern_group import AnyModernGroup
-from ottla.broker.groups.modern.offload import TargetWorker
-from ottla.broker.groups.modern.resolution import MayDescribe, RegexResolver
+from ottla.broker.groups.modern.offload import MayDescribe, RegexResolver, TargetWorker
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.share.share_group import ShareGroup
-from ottla.broker.groups.streams.streams_group import StreamsGroup
+from ottla.broker.groups.state.classic_group import ClassicGroup, recorded_group
+from ottla.broker.groups.state.committed import CommittedOffsets
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.group import Group, GroupType
+from ottla.broker.groups.state.group_records import GroupKey, group_of
+from ottla.broker.groups.state.modern_group import AnyModernGroup
+from ottla.broker.groups.state.share_group import ShareGroup
+from ottla.broker.groups.state.streams_group import StreamsGroup
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+
+
+@dataclass(slots=True)
+class GroupCounts:
+    """Offsets are counted one by one, rebalances when they begin (groups of Kafka 4) or have ended (classic ones)."""
+
+    offset_commits: int = 0
+    offset_expirations: int = 0
+    offset_deletions: int = 0
+    rebalances: Counter[GroupType] = field(default_factory=Counter)
+
 
 G = TypeVar("G", bound=Group)
 

@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.modern_group import AnyModernGroup
+from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)

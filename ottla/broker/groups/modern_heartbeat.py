@@ -10,9 +10,9 @@ import logging
 from typing import Any
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.modern_group import AnyModernGroup
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.modern_group import AnyModernGroup
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Producer, Unasked
-from ottla.broker.coordinator.sweep import sweep, sweep_soon
+from ottla.broker.coordinator.timers import sweep, sweep_soon
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_states import PREPARING_REBALANCE, STABLE
-from ottla.broker.groups.commits import commit_of
-from ottla.broker.groups.committed import NO_TIMESTAMP, CommittedOffset, Topics
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.group_records import offset_commit_record
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_states import PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.state.commits import commit_of
+from ottla.broker.groups.state.committed import NO_TIMESTAMP, CommittedOffset, Topics
+from ottla.broker.groups.state.group_records import offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponseTopic
@@ -198,8 +198,8 @@ def delete(shard: GroupMetadataManager, now_ms: int, request: OffsetDeleteReques
                 for index in indexes
                 if _has_any(shard, request.group_id, topic.name, index)
             )
-        answers = [PartitionErrorCode(index, error) for index in indexes]
-        topics.append(TopicPartitionErrors(topic.name, answers))
+        rows = [PartitionErrorCode(index, error) for index in indexes]
+        topics.append(TopicPartitionErrors(topic.name, rows))
     shard.counts.offset_deletions += len(records)
     return Outcome(records, OffsetDeleteResponse(topics=topics))
 

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.coordinator.sweep import NEXT_TURN_MS
+from ottla.broker.coordinator.timers import NEXT_TURN_MS
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.modern.modern_group import AnyModernGroup
 from ottla.broker.groups.modern.offload import Compute
+from ottla.broker.groups.state.modern_group import AnyModernGroup, ModernRecords
 from ottla.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ WORK_ON_LOOP_MAX = 10_000
 WRITTEN_PER_TURN = 4_000
 
 T = TypeVar("T")
-K = TypeVar("K")
+TargetT = TypeVar("TargetT")
 
 
 class TargetInput(Protocol):
@@ -96,12 +96,12 @@ def is_in_interval(shard: GroupMetadataManager, now_ms: int, group: AnyModernGro
     return 0 <= now_ms - group.assignment_timestamp_ms < shard.cluster.settings_of(group).assignment_interval_ms
 
 
-def changed_targets(
-    group: TargetInput, targets: Mapping[str, K], record: Callable[[str, str, K], CoordinatorRecord], assignor: str
+def target_records(
+    group: TargetInput, targets: Mapping[str, TargetT], records: ModernRecords[TargetT], assignor: str, now_ms: int
 ) -> list[CoordinatorRecord]:
-    """The records of members whose target is another one than before; that of the assignment epoch follows them."""
-    records = [
-        record(group.group_id, member_id, target)
+    """The records of members whose target is another one than before, and that of the assignment epoch after them."""
+    changed = [
+        records.target_record(group.group_id, member_id, target)
         for member_id, target in targets.items()
         if group.targets.get(member_id) != target
     ]
@@ -110,9 +110,9 @@ def changed_targets(
         group.group_id,
         group.epoch,
         assignor,
-        len(records),
+        len(changed),
     )
-    return records
+    return [*changed, records.assignment_epoch_record(group.group_id, group.epoch, now_ms)]
 
 
 class _Writing(NamedTuple):

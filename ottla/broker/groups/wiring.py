@@ -9,13 +9,12 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.coordinator.coordinator import partition_counter
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.config import GroupSettings, from_properties
-from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import ClusterView
-from ottla.broker.groups.modern.offload import TargetWorker
-from ottla.broker.groups.modern.resolution import RegexResolver
+from ottla.broker.groups.modern.offload import RegexResolver, TargetWorker
 from ottla.broker.groups.modern.topics import TopicHashes
-from ottla.broker.groups.share.share_group_coordinator import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.share_group_coordinator import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.state.group import GroupType
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas

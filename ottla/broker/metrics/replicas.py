@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator
 from ottla.broker.components import BrokerComponents
 from ottla.broker.fetch.session_cache import FetchSessionCache
 from ottla.broker.replication.partition import Partition
-from ottla.server.metrics import Family, gauge
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.publisher import new_turn
+from ottla.protocol.work import Work
+from ottla.server.metrics import Family, counter, gauge
 from ottla.server.network.network_metrics import Times, time_metrics
 from ottla.server.quotas.bounds import bound_metrics
 
@@ -37,13 +41,13 @@ def broker_metrics(broker: BrokerComponents) -> Iterator[Family]:
     yield gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories that failed",
-        len(broker.replicas.logs.offline_directories),
+        len(broker.replicas.logs.open.offline_directories),
     )
     for directory in broker.replicas.logs.directories:
         yield gauge(
             "kafka_log_logcleanermanager_uncleanable_partitions_count",
             "Compacted partitions that the log cleaner failed at, and passes over",
-            sum(log.cleaning.uncleanable is not None for log in broker.replicas.logs.in_directory(directory)),
+            sum(log.cleaning.uncleanable is not None for log in broker.replicas.logs.open.in_directory(directory)),
             logdirectory=directory.path,
         )
 
@@ -60,3 +64,32 @@ def delayed_fetch_metrics(sessions: FetchSessionCache) -> Iterator[Family]:
     yield from time_metrics(
         "remotetimems", "Milliseconds that delayed requests waited", [each for each in times if each.requests]
     )
+
+
+class IsrChangeCounts:
+    """ISR churn: how often sets of in-sync replicas of partitions led here lost or gained members, for any reason.
+
+    A publisher's listener, and a source of metrics.
+    """
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.shrinks = 0
+        self.expands = 0
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> Work[None]:
+        turn = new_turn()
+        for changed in delta.changed_topics.values():
+            for index, after in changed.partition_changes.items():
+                if turn.spend(1):
+                    yield None
+                before = changed.image.partitions.get(index)
+                if before is None or after.leader != self.node_id:
+                    continue
+                self.shrinks += not set(before.isr) <= set(after.isr)
+                self.expands += not set(after.isr) <= set(before.isr)
+
+    def __call__(self) -> Iterator[Family]:
+        prefix = "kafka_server_replicamanager"
+        yield counter(f"{prefix}_isrshrinks", "Times that a replica fell out of sync", self.shrinks)
+        yield counter(f"{prefix}_isrexpands", "Times that a replica came back in sync", self.expands)

@@ -15,6 +15,7 @@ Errors:
     INVALID_REQUIRED_ACKS         acks is none of -1, 0 and 1
     INVALID_TOPIC_EXCEPTION       the topic is internal
     UNSUPPORTED_COMPRESSION_TYPE  zstd before v7
+    KAFKA_STORAGE_ERROR           the log cannot be written
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.components import BrokerComponents
+from ottla.broker.metadata_cache import LEADER_MOVED
 from ottla.broker.produce.prepared import (
     NONE_PREPARED,
     PreparedBatches,
@@ -32,9 +34,8 @@ from ottla.broker.produce.prepared import (
     joined,
     rest_of,
 )
-from ottla.broker.produce.rejected import add_endpoints, reject_all, rejected
+from ottla.broker.replication.delayed_produce import DelayedProduce, Wait
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
 from ottla.broker.topic_names import ADMIN_CLIENT_ID
 from ottla.broker.transactions.admission import (
     NO_REJECTIONS,
@@ -44,16 +45,19 @@ from ottla.broker.transactions.admission import (
     is_transactional,
     keep_records,
 )
-from ottla.broker.transactions.verify import Verdicts
+from ottla.broker.transactions.verify import Verdicts, in_order
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.protocol.messages.shared_structs import LeaderIdAndEpoch
+from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, CODEC_MASK, HEADER_BYTES
 from ottla.protocol.records.compression import ZSTD
 from ottla.protocol.schema import maker
@@ -68,6 +72,14 @@ from ottla.storage.errors import StorageFailure
 
 #: KIP-110: the consumers that came with older versions can not read it.
 ZSTD_SINCE = 7
+#: Errors that are explained to producers, who show it in their logs: failed validations and transactions that cannot be verified, as
+#: in Kafka, and our own bounds. Of all others Kafka sends the code alone.
+EXPLAINED = (
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.POLICY_VIOLATION,
+)
 new_response = maker(ProduceResponse)
 new_topic_response = maker(TopicProduceResponse)
 new_partition_response = maker(PartitionProduceResponse)
@@ -147,22 +159,16 @@ def _append_admitted(
         return _append(broker, request, context, admission.rejections(verdicts), prepared)
     verdicts.kept_bytes = keep_records(request)
     asked_ms = broker.world.clock.mono_ms()
-    # The append may need a worker, which makes the files of a new partition. The producer's next request must not overtake it meanwhile,
-    # so the connection is paused from here on, and such work pauses it again before this pause ends.
-    pause = context.connection.pause()
 
     def admitted(known: Verdicts) -> ProduceAnswer:
-        try:
-            if verdicts.cancelled:
-                return None
-            request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-            answer = _append(broker, request, context, admission.rejections(known), prepared)
-            drop_records(request)
-            return answer
-        finally:
-            pause.end()
+        if verdicts.cancelled:
+            return None
+        request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
+        answer = _append(broker, request, context, admission.rejections(known), prepared)
+        drop_records(request)
+        return answer
 
-    return verdicts.then(admitted)
+    return in_order(context, verdicts, admitted)
 
 
 def _append(
@@ -263,3 +269,64 @@ def _fails(response: PartitionProduceResponse) -> Callable[[ErrorCode], None]:
         response.log_start_offset = -1
 
     return fail
+
+
+# -- The response of partitions that reject the records
+
+
+def reject_all(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def rejected(
+    broker: BrokerComponents,
+    topic_data: TopicProduceData,
+    index: int,
+    failure: KafkaError | StorageFailure,
+    api_version: int,
+) -> PartitionProduceResponse:
+    """Returns the response of a partition that rejects the records, and counts the failure."""
+    partition = broker.replicas.find(topic_data.name, topic_data.topic_id, index)
+    if partition is not None:
+        partition.failed_appends += 1
+    error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+    response = PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        error_message=error.message if error.code in EXPLAINED else None,
+    )
+    record_errors = getattr(error, "record_errors", None)
+    if record_errors:
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=text) for i, text in record_errors
+        ]
+    if api_version >= 10 and error.code in LEADER_MOVED:
+        topic_id = topic_data.topic_id
+        name = topic_data.name if topic_id == ZERO_UUID else broker.metadata.topic_name(topic_id) or ""
+        leader_id, leader_epoch = broker.metadata.leader_and_epoch(name, index)
+        response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    return response
+
+
+def add_endpoints(broker: BrokerComponents, answer: ProduceResponse, context: RequestContext) -> None:
+    """Adds the addresses of the leaders that the partitions name (KIP-951)."""
+    leaders = {
+        partition.current_leader.leader_id
+        for topic in answer.responses
+        for partition in topic.partition_responses
+        if partition.error_code in LEADER_MOVED
+    }
+    answer.node_endpoints = broker.metadata.node_endpoints(leaders, context)

@@ -2,7 +2,7 @@
 
 Only topics whose configuration needs the records come here: compacted ones, a compression.type of their own, bounds on
 timestamps. What stands before such a batch in the request is appended already; the batch and all behind it are the rest, which
-is prepared between turns and threads, then appended like a request of its own. The answer is one for both.
+is prepared between turns and threads, then appended like a request of its own. The response is one for both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.replication.partition import Partition
 from ottla.broker.transactions.admission import keep_records
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import KafkaError
@@ -68,7 +67,7 @@ def _prepare(broker: BrokerComponents, request: ProduceRequest) -> Work[Prepared
     turn = Turn()
     for topic in request.topic_data:
         for data in topic.partition_data:
-            partition = _partition(broker, topic, data)
+            partition = broker.replicas.find(topic.name, topic.topic_id, data.index)
             # Without a log the append returns the error.
             log = None if partition is None else partition.leader_log
             if log is None or data.records is None:
@@ -107,13 +106,6 @@ def _merged(parts: list[ProduceResponse | None]) -> ProduceResponse | None:
     known = {endpoint.node_id for endpoint in head.node_endpoints}
     head.node_endpoints += [endpoint for endpoint in tail.node_endpoints if endpoint.node_id not in known]
     return head
-
-
-def _partition(broker: BrokerComponents, topic: TopicProduceData, data: PartitionProduceData) -> Partition | None:
-    try:
-        return broker.replicas.lookup(topic.name, topic.topic_id, data.index)
-    except KafkaError:
-        return None
 
 
 def _index(items: Sequence[object], item: object) -> int:

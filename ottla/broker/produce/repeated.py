@@ -8,22 +8,30 @@ tests/broker/produce/test_repeated.py compares both with random requests.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.produce.frames import body_before_index, response_form
 from ottla.broker.produce.handler import may_write
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.api import ApiKey
+from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from ottla.protocol.headers import encode_request_header, request_header_version
-from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.headers import encode_request_header, request_header_version, response_header_version
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from ottla.protocol.primitives import ZERO_UUID, Pieces, read_uvarint_rest
 from ottla.protocol.records.batch import ATTRIBUTES_LOW_AT, HEADER_BYTES, TRANSACTIONAL_BIT
 from ottla.protocol.work import RECORDS_A_TURN, TooLong
 from ottla.server.authorization.authorizer import Authorizer
-from ottla.server.network.connection import Connection, Held
+from ottla.server.network.connection import Connection, PendingResponse
 from ottla.server.network.context import RequestContext
 from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer
@@ -43,6 +51,8 @@ VERSION_MIN = 7
 read_start = Struct(">Ii").unpack_from
 read_index_and_size = Struct(">ii").unpack_from
 read_index_and_byte = Struct(">iB").unpack_from
+#: A base offset that no other field of a response has.
+MARK = 0x7A6B_5C4D_3E2F_1A0B
 NO_PARTS: Pieces = []
 NO_TAGS = bytes(3)  # of the partition, the topic and the request
 
@@ -175,7 +185,7 @@ class RepeatedProduce:
         )
 
 
-class DelayedRepeatedProduce(Held):
+class DelayedRepeatedProduce(PendingResponse):
     """Waits for the high watermark, or for timeout.ms: `DelayedProduce` of one partition, and the place of its response."""
 
     __slots__ = ("_body", "_connection", "_correlation_id", "_short", "_slot", "_started_ns", "_wait")
@@ -223,7 +233,7 @@ class DelayedRepeatedProduce(Held):
         connection.ready(self, 0)
 
 
-class FollowingProduce(Held):
+class FollowingProduce(PendingResponse):
     """Leaves after the Fetches that wait for its records: the first of a turn only, so that producers do not wait for each other.
     Not with acks=1, which asks for the earliest acknowledgement, and where the Fetches may be those of followers.
 
@@ -281,3 +291,30 @@ class RepeatedProduces:
                 self._known.clear()
             known = self._known[prefix] = RepeatedProduce(broker, dispatcher, route, request, version, prefix[8:], name)
         return known
+
+
+# -- The bytes that do not change from one request of a producer to its next, and those of its response: the codecs make them, from a
+# request and a response with known values in the fields that do change.
+
+
+def body_before_index(request: ProduceRequest, topic: TopicProduceData, version: int) -> bytes:
+    """Returns the body of a request up to the index of its partition, which is followed by its records."""
+    topic = TopicProduceData(
+        name=topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(index=0, records=b"")]
+    )
+    body = encode(ProduceRequest(acks=request.acks, timeout_ms=request.timeout_ms, topic_data=[topic]), version)
+    # The index, and the length of no records: four bytes, or one, and then an empty section of tags on three levels.
+    return body[:-8]
+
+
+def response_form(topic: TopicProduceData, version: int) -> tuple[Callable[..., bytes], int, bytes, bytes]:
+    """Returns the packer of a whole response frame, its size field, and the bytes before the index and after the offsets."""
+    partition = PartitionProduceResponse(base_offset=MARK)
+    answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[partition])
+    body = encode(ProduceResponse(responses=[answered]), version)
+    at = body.index(MARK.to_bytes(8, "big"))
+    head, tail = body[: at - 6], body[at + 24 :]
+    if response_header_version(ApiKey.PRODUCE, version):
+        head = b"\0" + head
+    form = Struct(f">ii{len(head)}sihqqq{len(tail)}s")
+    return form.pack, form.size - 4, head, tail

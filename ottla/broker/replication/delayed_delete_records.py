@@ -14,6 +14,13 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartitionResult
 from ottla.server.timer_wheel import TimerWheel
 
 
+def low_watermark(partition: Partition, is_alive: Callable[[int], bool]) -> int:
+    """Returns the smallest log start offset of all live replicas: what DeleteRecords answers with and waits for."""
+    assert partition.log is not None
+    alive = (each.log_start_offset for each in partition.followers.values() if is_alive(each.broker_id))
+    return min([partition.log.log_start_offset, *alive])
+
+
 class DelayedDelete:
     """One partition of a delayed DeleteRecords; `result` is filled in with the low watermark and the error."""
 
@@ -31,7 +38,7 @@ class DelayedDelete:
         if partition.leader_log is None or partition.leader_epoch != self.leader_epoch:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
-        result.low_watermark = partition.low_watermark(is_alive)
+        result.low_watermark = low_watermark(partition, is_alive)
         return result.low_watermark >= self.before_offset
 
 
@@ -53,9 +60,9 @@ class DelayedDeleteRecords:
         self._slot = self._wheel.add(self, max(0, timeout_ms))
         for wait in self._open:
             wait.partition.delayed_deletes.append(self)
-            wait.partition.wake_fetches()
+            wait.partition.watchers.fire()
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """A replica's log start has moved, or the partition's roles."""
         self._open = [wait for wait in self._open if not self._closes(wait)]
         if not self._open:

@@ -1,21 +1,59 @@
-"""Sends a fetcher's requests. One for a single partition, in a session that goes on, is the bytes of the one before but for its position.
+"""The requests of a fetcher. One for a single partition, in a session that goes on, is the bytes of the one before but for its position.
 
-Measured for a record of 100 bytes: see `python -m benchmarks.steps`. Every other request is encoded by its codec.
+Measured for a record of 100 bytes: see `python -m benchmarks.steps`. Every other request is encoded by its codec, which also makes the
+repeated bytes: those of a Fetch from v13 on, with topic ids and compact lengths. The topics of a request for one partition are one
+Struct, and so is the response for one partition. The leader's side is broker/fetch/repeated.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
 
-from ottla.broker.replication.fetch_forms import one_answer, pack_position, request_form
-from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.broker.replication.follower_session import FollowerSession
 from ottla.protocol.api import APIS, ApiKey
-from ottla.protocol.messages.fetch import ReplicaState
+from ottla.protocol.compile import encode
+from ottla.protocol.errors import MalformedMessage
+from ottla.protocol.headers import encode_request_header
+from ottla.protocol.messages.fetch import FetchRequest, PartitionData, ReplicaState
+from ottla.protocol.primitives import Buffer, read_uvarint_rest
+from ottla.protocol.schema import maker
 from ottla.server.network.channel_protocol import ChannelProtocol
+from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 
 FETCH = APIS[ApiKey.FETCH]
+#: A session epoch that no other field of a request has.
+MARK = 0x7A6B5C4D
+# Session epoch, topics plus one, topic id, partitions plus one; index, leader epoch, fetch offset, last fetched epoch, log start
+# offset, partition_max_bytes; no tags of partition and topic.
+pack_position = Struct(">iB16sBiiqiqixx").pack
+# Correlation id, tags; throttle time, error, session id, topics plus one; topic id, partitions plus one; index, error, high watermark,
+# last stable offset, log start offset, aborted transactions plus one, preferred replica.
+ONE_ANSWER = Struct(">iBihiB16sBihqqqBi")
+new_partition_data = maker(PartitionData)
+#: Of the partition, the topic and the response.
+LAST_TAGS = bytes(3)
+
+
+class LeaderAddress(NamedTuple):
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """The properties of this node that fetchers use."""
+
+    node_id: int
+    min_bytes: int
+    wait_ms_max: int
+    partition_bytes_max: int
+    response_bytes_max: int
+    backoff_ms: int
+    timeout_ms: int
+    security: PeerSecurity = PLAINTEXT
 
 
 class FetchRequests:
@@ -74,3 +112,54 @@ class FetchRequests:
             self._form, self._form_of = request_form(request, version, self._client_id), form_of
         protocol.call(self._client_id, request, FETCH, version, settings.timeout_ms, answered)
         return True
+
+
+def request_form(request: FetchRequest, version: int, client_id: str | None) -> tuple[bytes, bytes]:
+    """Returns the bytes of a request's frame between correlation id and session epoch, and those after its last topic."""
+    bare = FetchRequest(
+        replica_id=request.replica_id,
+        replica_state=request.replica_state,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        isolation_level=request.isolation_level,
+        session_id=request.session_id,
+        session_epoch=MARK,
+        rack_id=request.rack_id,
+    )
+    body = encode(bare, version)
+    at = body.index(MARK.to_bytes(4, "big"))
+    return encode_request_header(ApiKey.FETCH, version, 0, client_id)[8:] + body[:at], body[at + 5 :]
+
+
+def one_answer(correlation_id: int, frame: Buffer, pos: int, end: int) -> tuple[int, bytes, PartitionData] | None:
+    """Returns session id, topic id and partition of a response that has one partition and no error; None for every other."""
+    at = pos + ONE_ANSWER.size
+    if at >= end:
+        return None
+    (
+        correlated, header_tags, _, error, session_id, topics, topic_id, partitions, index, code, high_watermark,
+        last_stable_offset, log_start_offset, aborted, preferred,
+    ) = ONE_ANSWER.unpack_from(frame, pos)  # fmt: skip
+    if correlated != correlation_id or header_tags or error or topics != 2 or partitions != 2 or code or aborted > 1:
+        return None
+    size = frame[at]
+    at += 1
+    if size > 127:
+        try:
+            size, at = read_uvarint_rest(frame, at, size)
+        except (MalformedMessage, IndexError):
+            return None
+    stop = at + size - 1
+    if size == 0 or stop + len(LAST_TAGS) != end or frame[stop:end] != LAST_TAGS:
+        return None
+    data = new_partition_data(
+        partition_index=index,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=log_start_offset,
+        aborted_transactions=[] if aborted else None,
+        preferred_read_replica=preferred,
+        records=memoryview(frame)[at:stop],
+    )
+    return session_id, topic_id, data

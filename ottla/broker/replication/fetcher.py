@@ -1,6 +1,6 @@
 """Followers fetch: one loop and one connection per leader broker, for all partitions that it leads and this node follows.
 
-    answer                                  what the follower does
+    response                                what the follower does
     records                                 appends them, takes over watermark and log start, asks for what follows
     diverging epoch                         truncates by epochs (replication/truncation.py), asks again
     OFFSET_OUT_OF_RANGE                     requests the leader's first and last offset, then truncates or empties the log
@@ -19,13 +19,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from ottla.broker.replication.fetch_requests import FetchRequests
-from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
-from ottla.broker.replication.follower_session import LEADERSHIP_ERRORS, SESSION_ERRORS, Followed, FollowerSession, Key
-from ottla.broker.replication.follower_truncation import agreed_end, go_to_leaders_range, truncate_after
+from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, LeaderAddress
+from ottla.broker.replication.follower_session import (
+    LEADERSHIP_ERRORS,
+    SESSION_ERRORS,
+    Followed,
+    FollowerSession,
+    Key,
+    is_in_sync,
+)
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
-from ottla.broker.replication.truncation import EndOfEpoch
+from ottla.broker.replication.truncation import EndOfEpoch, agreed_end, go_to_leaders_range, truncate_after
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import PartitionData
@@ -61,7 +66,7 @@ REPLICA_STATE_VERSION = 15
 
 
 class LeaderFetcher:
-    """The loop for one leader broker. It has no task: each answer sends the next request."""
+    """The loop for one leader broker. It has no task: each response sends the next request."""
 
     def __init__(
         self,
@@ -99,6 +104,7 @@ class LeaderFetcher:
 
     def follow(self, partition: Partition) -> None:
         self.session.add(partition)
+        self._flush_first(partition)
         self._schedule(NEWS_DELAY_MS)
 
     def unfollow(self, partition: Partition) -> None:
@@ -252,7 +258,7 @@ class LeaderFetcher:
             channel.close()
         self.session.reset()
 
-    # -- Answers -----------------------------------------------------------------------------------------------------
+    # -- Responses ---------------------------------------------------------------------------------------------------
 
     def _handle(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]], ready: int = 0
@@ -268,6 +274,7 @@ class LeaderFetcher:
             for i, (topic_id, data) in enumerate(responses):
                 if i and self._world.clock.mono_ms() > turn_ends_ms:
                     left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
+                    # Not `server.turns`: most responses are handled in one turn, and a generator would be made for each.
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
                 if i >= ready and data.records and self._errand(number, topic_id, data) is not None:
@@ -279,7 +286,7 @@ class LeaderFetcher:
                 if followed is not None:
                     self._handle_partition(key, followed, data)
         except Exception:
-            # A mistake of ours in one answer must not end replication for good.
+            # A mistake of ours in one response must not end replication for good.
             log.exception("An answer of broker %d could not be handled", self.leader_id)
             self._give_up()
             return
@@ -331,10 +338,9 @@ class LeaderFetcher:
                     data.log_start_offset,
                     self._world.clock.wall_ms(),
                 )
-                pause_ms = partition.fetched_as_follower(len(data.records or b""))
-                if data.records and partition.flush_messages == EVERY_RECORD:
-                    self._delay(key, self._settings.timeout_ms)
-                    self._world.spawn(self._flush(key, own_log), f"flush {partition}")
+                pause_ms = throttled_ms(partition, len(data.records or b""))
+                if self._flush_first(partition):
+                    pass
                 elif pause_ms:
                     self._delay(key, pause_ms)
                     self._schedule(pause_ms)
@@ -344,21 +350,38 @@ class LeaderFetcher:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
             self._delay(key, self._settings.backoff_ms)
 
+    def _flush_first(self, partition: Partition) -> bool:
+        """Returns True if the partition is not fetched before its log has been flushed.
+
+        With flush.messages=1 a record counts at the leader when it is on this disk. The next fetch acknowledges it, to this leader or, after
+        an election, to the next one, and so it comes after the flush.
+        """
+        own_log = partition.log
+        if (
+            partition.flush_messages != EVERY_RECORD
+            or own_log is None
+            or own_log.recovery_point >= own_log.log_end_offset
+        ):
+            return False
+        key = (partition.topic_id, partition.index)
+        if self.session.await_flush(key, own_log):
+            self._world.spawn(self._flush(key, own_log), f"flush {partition}")
+        return True
+
     async def _flush(self, key: Key, own_log: Log) -> None:
-        """With flush.messages=1 a record counts at the leader when it is on this disk: the next fetch, which acknowledges it, comes after the flush."""
         while True:
             try:
                 if await flush_log(self._world, own_log) or own_log.closed:
                     break  # if not, what a truncation has left is not synced yet
             except OutOfResources as shortage:
                 log.error("flush of %s is tried again: %s", own_log, shortage)
-                self._delay(key, self._settings.timeout_ms)
                 await pause(self._world.clock, self._settings.backoff_ms)
             except StorageFailure as failure:
                 log.error("flush of %s: %s", own_log, failure)
                 return
-        self._delay(key, 0)
-        self._schedule(0)
+        partition = self.session.flushed(key, own_log)
+        if partition is not None and not self._flush_first(partition):
+            self._schedule(0)
 
     def _handle_error(self, key: Key, partition: Partition, code: ErrorCode) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -378,7 +401,8 @@ class LeaderFetcher:
         errand = own_log.truncation_errand(offset)
         if errand is None:
             partition.truncate_as_follower(offset)
-            self.session.changed(key)
+            if not self._flush_first(partition):
+                self.session.changed(key)
             return
         # The partition is not fetched until then, so nothing is appended.
         self._delay(key, self._settings.timeout_ms)
@@ -393,8 +417,13 @@ class LeaderFetcher:
         except StorageFailure as failure:
             log.error("%s was not truncated as broker %d asks: %s", partition, self.leader_id, failure)
             delay_ms = self._settings.backoff_ms
-        self._delay(key, delay_ms)
-        self._schedule(delay_ms)
+        self._go_on(key, partition, delay_ms)
+
+    def _go_on(self, key: Key, partition: Partition, delay_ms: int) -> None:
+        """Fetches the partition again after the delay, and after the flush of what its log has got meanwhile."""
+        if delay_ms or not self._flush_first(partition):
+            self._delay(key, delay_ms)
+            self._schedule(delay_ms)
 
     async def _find_offset(self, key: Key, partition: Partition) -> None:
         try:
@@ -404,13 +433,21 @@ class LeaderFetcher:
             await go_to_leaders_range(self._world, channel, self._settings.timeout_ms, partition)
         except (KafkaError, ChannelClosed, StorageFailure) as failure:
             log.info("%s could not find where to go on: %s", partition, failure)
-            self._delay(key, self._settings.backoff_ms)
+            self._go_on(key, partition, self._settings.backoff_ms)
         else:
-            self._delay(key, 0)
-        self._schedule(NEWS_DELAY_MS)
+            self._go_on(key, partition, 0)
 
 
 def kept(data: PartitionData) -> PartitionData:
     """Copy records that are appended in a later turn: the receive buffer that they are a view of is used again by then."""
     data.records = bytes(cast("bytes | memoryview", data.records or b""))
     return data
+
+
+def throttled_ms(partition: Partition, size: int) -> int:
+    """Counts `size` bytes where the replica is throttled (KIP-73); returns the pause before its next fetch."""
+    throttle = partition.follower_throttle
+    if throttle is None:
+        return 0
+    throttle.record(size)
+    return 0 if is_in_sync(partition) else throttle.pause_ms()

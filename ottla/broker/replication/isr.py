@@ -14,9 +14,41 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ottla.protocol.errors import ErrorCode
 
 #: Before all times, and monotonic clocks begin anywhere.
 NEVER_MS = -(1 << 62)
+#: For a question about the broker, whichever of its processes has fetched.
+ANY_EPOCH = -1
+#: Errors of AlterPartition that say: there is newer metadata, or soon will be, and it settles the matter.
+OVERTAKEN = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+Proposer = TypeVar("Proposer", contravariant=True)
+
+
+class Candidates(Protocol):
+    """The brokers that the controller would accept in an ISR."""
+
+    def may_be_in_sync(self, replica_id: int, broker_epoch: int) -> bool: ...
+
+
+class IsrProposals(Candidates, Protocol[Proposer]):
+    """Sends ISR proposals to the controller (to_controller/alter_partition.py)."""
+
+    def submit(self, partition: Proposer) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -77,6 +109,21 @@ def next_high_watermark(
         if waits:
             high_watermark = follower.log_end_offset
     return high_watermark
+
+
+def joinable(
+    followers: Collection[ReplicaProgress], maximal_isr: Collection[int], candidates: Candidates | None
+) -> Collection[int]:
+    """Replicas outside of the maximal ISR that the controller would take in."""
+    if candidates is None or len(maximal_isr) == len(followers) + 1:
+        return ()
+    return [
+        follower.broker_id
+        for follower in followers
+        if follower.broker_id not in maximal_isr
+        and follower.broker_epoch >= 0
+        and candidates.may_be_in_sync(follower.broker_id, follower.broker_epoch)
+    ]
 
 
 def may_join(

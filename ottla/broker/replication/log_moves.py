@@ -19,11 +19,11 @@ from functools import partial
 from typing import TypeAlias
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.directory_reports import Assignments, knows_directories
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments, knows_directories
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import pause
@@ -45,7 +45,7 @@ SLICE_BYTES = 1 << 20
 PIECE_BYTES = 128 << 10
 #: An operator may raise the rate while a move waits because of it.
 LOOK_AT_RATE_MS = 500
-#: The report is sent again: it may have changed nothing (seed 188: its answer came, and the directory stayed as it was).
+#: The report is sent again: it may have changed nothing (seed 188: its response came, and the directory stayed as it was).
 LOOK_AT_METADATA_MS = 500
 #: So much is read from the disk on a worker at once, and so much is written before it is synced on a worker.
 READ_AHEAD_BYTES = 8 << 20
@@ -89,7 +89,7 @@ class LogMoves:
         configs: BrokerConfigs,
         logs: Logs,
         log_removal: LogRemoval,
-        assignments: Assignments | None,
+        assignments: DirectoryAssignments,
         image: Callable[[], MetadataImage],
     ) -> None:
         self._world = world
@@ -115,28 +115,28 @@ class LogMoves:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        future = self._logs.future(partition.topic_id, partition.index)
-        if future is not None and self._logs.directory_of(future) is not target:
+        future = self._logs.open.future(partition.topic_id, partition.index)
+        if future is not None and self._logs.open.directory_of(future) is not target:
             self.cancel(partition)
             future = None
         current = partition.log
         if current is None or partition.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is offline")
-        if self._logs.directory_of(current) is target:
+        if self._logs.open.directory_of(current) is target:
             return
         if future is None:
-            if self._logs.offline_directories:
+            if self._logs.open.offline_directories:
                 # As in Kafka: one of them may have a future log already.
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a log directory is offline")
             try:
-                future = self._logs.create_future(current, target, self._world.clock.wall_ms())
+                future = self._logs.futures.create(current, target, self._world.clock.wall_ms())
             except StorageFailure as failure:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         self._begin(partition, future)
 
     def resume(self, partition: Partition) -> None:
         """The partition's metadata has changed, or a future log was found at the start."""
-        future = self._logs.future(partition.topic_id, partition.index)
+        future = self._logs.open.future(partition.topic_id, partition.index)
         if future is not None and not partition.offline:
             self._begin(partition, future)
 
@@ -145,7 +145,7 @@ class LogMoves:
         if (running := self._moves.get(key)) is not None:
             running.news.set()
         elif not self._closed:
-            move = self._moves[key] = Move(partition, future, self._logs.directory_of(future))
+            move = self._moves[key] = Move(partition, future, self._logs.open.directory_of(future))
             log.info("Moving %s to %s", partition, move.target.path)
             self._world.spawn(self._run(move), f"move {partition}")
 
@@ -153,9 +153,9 @@ class LogMoves:
         """Ends the move of this partition, if there is one, and deletes the copy."""
         if (move := self._moves.get((partition.topic_id, partition.index))) is not None:
             self._end(move)
-        if (future := self._logs.future(partition.topic_id, partition.index)) is not None:
-            log.info("The move of %s to %s has ended", partition, self._logs.directory_of(future).path)
-            self._logs.drop_future(future, self._world.clock.wall_ms())
+        if (future := self._logs.open.future(partition.topic_id, partition.index)) is not None:
+            log.info("The move of %s to %s has ended", partition, self._logs.open.directory_of(future).path)
+            self._logs.futures.drop(future, self._world.clock.wall_ms())
             self._log_removal.rename()
 
     def directory_failed(self, directory: LogDir) -> None:
@@ -164,8 +164,8 @@ class LogMoves:
             current = move.partition.log
             if move.target is directory:
                 self._end(move)
-                self._logs.forget_future(move.future)
-            elif current is None or self._logs.directory_of(current) is directory:
+                self._logs.futures.forget(move.future)
+            elif current is None or self._logs.open.directory_of(current) is directory:
                 self._end(move)
 
     def close(self) -> None:
@@ -183,9 +183,9 @@ class LogMoves:
         del self._moves[move.key]
         move.news.set()
         current = move.partition.log
-        if move.asked and current is not None and self._assignments is not None:
+        if move.asked and current is not None:
             # The controller may know the new directory already: a failure of the present one would not be noticed.
-            self._assignments.assign(*move.key, self._logs.directory_of(current).directory_id)
+            self._assignments.assign(*move.key, self._logs.open.directory_of(current).directory_id)
 
     # -- Copying -----------------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class LogMoves:
         current = move.partition.log
         if self._moves.get(move.key) is not move or current is None:
             return
-        if move.target.online and self._logs.directory_of(current).online:
+        if move.target.online and self._logs.open.directory_of(current).online:
             self.cancel(move.partition)
 
     def _step(self, move: Move) -> Wait | None:
@@ -272,7 +272,7 @@ class LogMoves:
             self._ask(move)
             move.news.clear()
             return partial(self._news, move)
-        self._logs.replace(current, future, now_ms)
+        self._logs.futures.replace(current, future, now_ms)
         del self._moves[move.key]
         move.partition.log_replaced(future)
         self._log_removal.rename()
@@ -290,7 +290,7 @@ class LogMoves:
         return (
             move.future.log_start_offset == move.start_written
             and future_copy.is_flushed(current, move.future)
-            and self._logs.names_free(move.future)
+            and self._logs.futures.names_free(move.future)
         )
 
     async def _settle(self, move: Move) -> None:
@@ -302,13 +302,13 @@ class LogMoves:
         move.start_written = start
 
     def _sync(self, move: Move) -> None:
-        if self._logs.write_log_starts(move.target):
+        if self._logs.checkpoints.write_log_starts(move.target):
             raise DiskFull(move.target.path, "the log start offset could not be written")
         self._logs.rename_deleted(move.target)
 
     def _is_accepted(self, move: Move) -> bool:
         image = self._image()
-        if self._assignments is None or not knows_directories(image):
+        if not knows_directories(image):
             return True
         registration = image.topics.partition(*move.key)
         return (
@@ -319,7 +319,6 @@ class LogMoves:
 
     def _ask(self, move: Move) -> None:
         move.asked = True
-        assert self._assignments is not None
         self._assignments.assign(*move.key, move.target.directory_id)
 
     def _on_disk(self, directory: str, priority: Priority, function: Callable[[], object]) -> Wait:

@@ -47,7 +47,7 @@ class LogStartWrites:
             self._running.discard(directory.path)
 
     async def _write(self, directory: LogDir) -> bool:
-        write = self._logs.write_log_starts
+        write = self._logs.checkpoints.write_log_starts
         try:
             return not await self._world.workers.on_disk(directory.path, Priority.ACKNOWLEDGE, write, directory)
         except Exception:

@@ -7,21 +7,34 @@ The role comes from the metadata image only (`become_leader`, `become_follower`)
     offline     its log directory failed: KAFKA_STORAGE_ERROR to everybody until the node is restarted
 
 Delayed produces are kept here in two lists by offset: `_committing` is completed from its head by the high watermark, `_flushing`
-by the flush. Fetches watch (replication/watches.py): those of followers the log's end, of consumers the high watermark;
-each is notified of the next change once, and delayed fetches are woken once per turn of the loop (purgatory/wakeups.py).
-Not handled here: sockets, timeouts (purgatory/delayed_produce.py, server/timer_wheel.py), and the wire.
+by the flush. Fetches watch (replication/watchers.py): those of followers the log's end, of consumers the high watermark;
+each is notified of the next change once, and delayed fetches are woken once per turn of the loop (wakeups.py).
+Not handled here: sockets, timeouts (delayed_produce.py, server/timer_wheel.py), and the wire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from ottla.broker.replication import isr_proposals, state_changes
+from ottla.broker.replication import state_changes
+from ottla.broker.replication.delayed_produce import OffsetWait, OffsetWaits
 from ottla.broker.replication.group_flush import GroupFlush
-from ottla.broker.replication.isr import NEVER_MS, ReplicaProgress, effective_min_isr, next_high_watermark
-from ottla.broker.replication.partition_state import NO_LEADER, IsrProposals, PartitionState
-from ottla.broker.replication.purgatory.offset_waits import OffsetWait
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.isr import (
+    ANY_EPOCH,
+    NEVER_MS,
+    OVERTAKEN,
+    IsrProposals,
+    ReplicaProgress,
+    effective_min_isr,
+    joinable,
+    may_join,
+    next_high_watermark,
+    out_of_sync,
+)
+from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.wakeups import DelayedOperation, Wakeups
+from ottla.broker.replication.watchers import Watchers
+from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn
 from ottla.server.isolation import isolated
@@ -30,14 +43,21 @@ from ottla.storage.log.log import Appended, Log, Origin
 from ottla.storage.log.preparation import Prepared
 from ottla.storage.producers.producer_snapshots import Decoded
 
+NO_LEADER = -1
 #: The value of flush.messages with which each append is flushed before it counts.
 EVERY_RECORD = 1
 
 
-class Partition(PartitionState):
-    """One replica of a partition, with the verbs that change its state."""
+class Partition:
+    """One replica of a partition. Its state lies in it alone: access through another object would slow down every append."""
 
-    __slots__ = ("_isr_changes",)
+    __slots__ = (
+        "_committing", "_flushing", "_group_flush", "_isr_proposals", "_wakeups", "alone", "appends", "bytes_in", "bytes_out",
+        "delayed_deletes", "epoch_start_offset", "failed_appends", "failed_reads", "flush_messages", "follower_throttle", "followers",
+        "index", "is_batched", "isr", "lag_time_ms_max", "leader_epoch", "leader_id", "leader_log", "leader_throttle", "log",
+        "maximal_isr", "messages_in", "min_isr", "node_id", "offline", "partition_epoch", "proposed_isr", "reads", "replicas",
+        "replication_bytes_out", "topic", "topic_id", "watchers",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,10 +68,64 @@ class Partition(PartitionState):
         wakeups: Wakeups,
         group_flush: GroupFlush,
         lag_time_ms_max: int,
-        isr_changes: IsrProposals[Partition] | None = None,
+        isr_proposals: IsrProposals[Partition] | None = None,
     ) -> None:
-        super().__init__(node_id, topic, index, topic_id, wakeups, group_flush, lag_time_ms_max)
-        self._isr_changes = isr_changes
+        self.node_id = node_id
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.lag_time_ms_max = lag_time_ms_max
+        self.log: Log | None = None
+        #: The log if this replica leads and its directory is online, else None, so that the hot path has one check.
+        self.leader_log: Log | None = None
+        self.offline = False
+        self.leader_id = NO_LEADER
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.epoch_start_offset = -1
+        self.replicas: tuple[int, ...] = ()
+        self.isr: frozenset[int] = frozenset()
+        self.maximal_isr: frozenset[int] = frozenset()
+        #: The ISR proposal that the controller has not answered yet.
+        self.proposed_isr: frozenset[int] | None = None
+        self.min_isr = 1
+        self.followers: dict[int, ReplicaProgress] = {}
+        #: True if there is no other replica, so that an append is committed at once.
+        self.alone = True
+        #: Whether followers' fetches of it may be delayed (wakeups.py).
+        self.is_batched = topic not in INTERNAL_TOPICS
+        batching = wakeups.batching if self.is_batched else wakeups.no_batching
+        self.watchers = Watchers(wakeups, batching)
+        #: DeleteRecords that wait for other replicas' log starts (delayed_delete_records.py).
+        self.delayed_deletes: list[DelayedOperation] = []
+        #: Set where this replica is throttled, as a leader or as a follower (replication/throttle.py).
+        self.leader_throttle: Throttle | None = None
+        self.follower_throttle: Throttle | None = None
+        #: flush.messages: the append that reaches this number of records is answered after a flush.
+        self.flush_messages = NEVER
+        self._committing = OffsetWaits(batching)
+        self._flushing = OffsetWaits(batching)
+        self._wakeups = wakeups
+        self._group_flush = group_flush
+        self._isr_proposals = isr_proposals
+        # Counted in plain ints, read at a scrape.
+        self.appends = self.failed_appends = self.messages_in = self.bytes_in = 0
+        self.reads = self.failed_reads = self.bytes_out = self.replication_bytes_out = 0
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self.node_id
+
+    @property
+    def wants_flush(self) -> bool:
+        log = self.leader_log
+        return log is not None and log.log_end_offset - log.recovery_point >= self.flush_messages
+
+    def is_committed(self, last_offset: int) -> bool:
+        return self.log is not None and self.log.high_watermark > last_offset
 
     # -- Roles ------------------------------------------------------------------------------------------------------
 
@@ -68,7 +142,7 @@ class Partition(PartitionState):
         assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         new_epoch = leader_epoch > self.leader_epoch or not self.is_leader
         if not new_epoch and partition_epoch < self.partition_epoch:
-            return  # the controller's answer to AlterPartition came before the metadata did
+            return  # the controller's response to AlterPartition came before the metadata did
         proposed, previous, isr_before = self.proposed_isr, self.leader_id, self.isr
         # The response to AlterPartition came before its metadata, and the next proposal was based on it. The
         # controller may commit that one any moment, so the high watermark has to go on waiting for all of its members.
@@ -101,11 +175,10 @@ class Partition(PartitionState):
         }
         self.alone = not self.followers
         self.leader_log = None if self.offline else log
-        if self.flush_messages != NEVER and self.wants_flush:
-            self._group_flush.request(self)
+        self._maybe_flush()
         self.advance_high_watermark()
         if new_epoch:
-            self.wake_fetches()
+            self.watchers.fire()
         else:
             self.note_followers()
 
@@ -118,7 +191,6 @@ class Partition(PartitionState):
         replicas: Sequence[int],
         isr: Sequence[int],
     ) -> None:
-        assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         self.leader_log = None
         self.log = log
         if log is not None and (leader_id, leader_epoch) != (self.leader_id, self.leader_epoch):
@@ -135,6 +207,7 @@ class Partition(PartitionState):
         self.leader_id = NO_LEADER
 
     def _assign(self, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
+        assert leader_epoch >= self.leader_epoch, f"{self}: leader epoch would go back from {self.leader_epoch}"
         self.leader_epoch = leader_epoch
         self.replicas = tuple(replicas)
         self.set_isr(partition_epoch, isr)
@@ -150,9 +223,12 @@ class Partition(PartitionState):
         self.log = log
         if self.leader_log is not None:
             self.leader_log = log
-            if self.flush_messages != NEVER and self.wants_flush:
-                self._group_flush.request(self)
-        self.wake_fetches()
+            self._maybe_flush()
+        self.watchers.fire()
+
+    def _maybe_flush(self) -> None:
+        if self.flush_messages != NEVER and self.wants_flush:
+            self._group_flush.request(self)
 
     def go_offline(self) -> None:
         """The log directory has failed. Nothing is retried; responses have KAFKA_STORAGE_ERROR from now on."""
@@ -164,7 +240,7 @@ class Partition(PartitionState):
         for commit in [*self._committing.take_all(), *self._flushing.take_all()]:
             if commit.callback is not None:
                 isolated(commit.callback, error)
-        self.wake_fetches()
+        self.watchers.fire()
         self.look_at_starts()
 
     # -- Appending ---------------------------------------------------------------------------------------------------
@@ -185,9 +261,7 @@ class Partition(PartitionState):
         """
         log = self.leader_log
         if log is None:
-            if self.offline:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise self._not_leader()
         if required_acks == -1 and len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -210,8 +284,8 @@ class Partition(PartitionState):
             self._raise_high_watermark(log, log.log_end_offset, within_append=True)
         else:
             self.advance_high_watermark(within_append=True)
-            if self.watches.followers:
-                self.watches.appended(appended.first_offset, appended.last_offset, self.followers)
+            if self.watchers.followers:
+                self.watchers.appended(appended.first_offset, appended.last_offset, self.followers)
         return appended
 
     def advance_high_watermark(self, *, within_append: bool = False) -> None:
@@ -223,10 +297,10 @@ class Partition(PartitionState):
         if self.alone:
             high_watermark = own_end
         else:
-            joinable = isr_proposals.joinable(self, self._isr_changes)
-            now_ms = self._wakeups.clock.mono_ms() if joinable else 0
+            joining = joinable(self.followers.values(), self.maximal_isr, self._isr_proposals)
+            now_ms = self._wakeups.clock.mono_ms() if joining else 0
             high_watermark = next_high_watermark(
-                own_end, self.followers.values(), self.maximal_isr, joinable, now_ms, self.lag_time_ms_max
+                own_end, self.followers.values(), self.maximal_isr, joining, now_ms, self.lag_time_ms_max
             )
         self._raise_high_watermark(log, high_watermark, within_append)
 
@@ -241,9 +315,9 @@ class Partition(PartitionState):
                 self._wakeups.schedule(self)
             else:
                 self.wake()
-        watches = self.watches
-        if watches.followers or watches.consumers:
-            watches.watermark_raised()
+        watchers = self.watchers
+        if watchers.followers or watchers.consumers:
+            watchers.watermark_raised()
 
     def wake(self) -> None:
         """Call back the appends that the high watermark has passed."""
@@ -257,27 +331,30 @@ class Partition(PartitionState):
 
     def when_committed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> OffsetWait:
         """Call back when the high watermark is past `last_offset`: at once if it already is."""
-        commit = OffsetWait(last_offset + 1, callback)
-        if self.leader_log is None:
-            callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif self.leader_log.high_watermark > last_offset:
+        wait, log = OffsetWait(last_offset + 1, callback), self.leader_log
+        if log is None:
+            callback(self._not_leader().code)
+        elif log.high_watermark > last_offset:
             callback(self._commit_result())
         else:
-            self._committing.add(commit)
-        return commit
-
-    # -- Flushing before acknowledging --------------------------------------------------------------------------------
+            self._committing.add(wait)
+        return wait
 
     def when_flushed(self, last_offset: int, callback: Callable[[ErrorCode], None]) -> OffsetWait:
         """Call back when everything up to `last_offset` is on the disk: at once if it already is."""
-        commit = OffsetWait(last_offset + 1, callback)
-        if self.leader_log is None:
-            callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif self.leader_log.recovery_point > last_offset:
+        wait, log = OffsetWait(last_offset + 1, callback), self.leader_log
+        if log is None:
+            callback(self._not_leader().code)
+        elif log.recovery_point > last_offset:
             callback(ErrorCode.NONE)
         else:
-            self._flushing.add(commit)
-        return commit
+            self._flushing.add(wait)
+        return wait
+
+    def _not_leader(self) -> KafkaError:
+        if self.offline:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def flushed(self, failed: bool) -> None:
         """A flush has ended. A failed one is not repeated: the log directory is given up."""
@@ -289,10 +366,6 @@ class Partition(PartitionState):
         self.advance_high_watermark()
 
     # -- Fetching ----------------------------------------------------------------------------------------------------
-
-    def wake_fetches(self) -> None:
-        """Something has changed for every reader: the role, the log's start, the log itself."""
-        self.watches.fire()
 
     def record_follower_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
@@ -310,45 +383,66 @@ class Partition(PartitionState):
 
     def look_at_starts(self) -> None:
         for waiting in list(self.delayed_deletes):
-            isolated(waiting.look)
+            isolated(waiting.wake)
 
-    # -- The in-sync replicas ----------------------------------------------------------------------------------------
+    # -- The in-sync replicas: isr.py has the rules. One proposal is under way at a time --------------------------------
+
+    def set_isr(self, partition_epoch: int, isr: Iterable[int]) -> None:
+        """The controller has made this the ISR. A proposal on an older partition epoch fails, or is what is read here."""
+        self.partition_epoch = partition_epoch
+        self.isr = self.maximal_isr = frozenset(isr)
+        self.proposed_isr = None
+
+    def propose_isr(self, isr: frozenset[int]) -> None:
+        """From now on the high watermark waits for the members of the proposal, too."""
+        self.proposed_isr, self.maximal_isr = isr, self.isr | isr
 
     def _maybe_expand_isr(self, follower: ReplicaProgress) -> None:
-        if self._isr_changes is not None and isr_proposals.may_expand_by(self, follower, self._isr_changes):
-            assert self.leader_log is not None
+        log, proposals = self.leader_log, self._isr_proposals
+        if log is None or proposals is None or self.proposed_isr is not None:
+            return
+        eligible = proposals.may_be_in_sync(follower.broker_id, follower.broker_epoch)
+        if may_join(follower, self.maximal_isr, eligible, log.high_watermark, self.epoch_start_offset):
             isr = self.isr | {follower.broker_id}
-            state_changes.expanding(self, self.isr, isr, self.leader_log, follower)
+            state_changes.expanding(self, self.isr, isr, log, follower)
             self._propose(isr)
 
     def next_fetch_may_expand_isr(self, replica_id: int) -> bool:
-        return self._isr_changes is not None and isr_proposals.next_fetch_may_expand(
-            self, replica_id, self._isr_changes
-        )
+        """Returns False for a replica that cannot be proposed now, whatever it fetches: `note_followers` is called when that changes.
+
+        It is idle until then. 3,333 partitions that were read by each fetch, because their follower's broker was fenced, took 150 ms.
+        """
+        proposals = self._isr_proposals
+        if proposals is None or replica_id in self.maximal_isr or self.proposed_isr is not None:
+            return False
+        return proposals.may_be_in_sync(replica_id, ANY_EPOCH)
 
     def note_followers(self) -> None:
         """Gives replicas outside of the ISR another chance to join with their next fetch: a proposal has ended, or a broker is unfenced."""
         if len(self.maximal_isr) < len(self.replicas):
-            self.watches.note_followers()
+            self.watchers.note_followers()
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
         """Propose the ISR without replicas that have not caught up for replica.lag.time.max.ms. A timer calls this."""
-        if lagging := isr_proposals.lagging(self, now_ms):
-            assert self.leader_log is not None
+        log = self.leader_log
+        if log is None or self.alone or self.proposed_isr is not None:
+            return
+        if lagging := out_of_sync(self.followers, self.isr, log.log_end_offset, now_ms, self.lag_time_ms_max):
             isr = self.isr.difference(lagging)
             late = [self.followers[replica] for replica in lagging]
-            state_changes.shrinking(self, self.isr, isr, self.leader_log, late, now_ms)
+            state_changes.shrinking(self, self.isr, isr, log, late, now_ms)
             self._propose(isr)
 
     def _propose(self, isr: frozenset[int]) -> None:
-        assert self._isr_changes is not None
+        assert self._isr_proposals is not None
         assert self.node_id in isr
         self.propose_isr(isr)
-        self._isr_changes.submit(self)
+        self._isr_proposals.submit(self)
 
     def isr_altered(self, leader_epoch: int, partition_epoch: int, isr: Sequence[int]) -> None:
-        """The controller has made the proposed change."""
-        if isr_proposals.altered(self, leader_epoch, partition_epoch, isr):
+        """The controller has made the proposed change, unless newer metadata has come before the response."""
+        if leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch and self.is_leader:
+            self.set_isr(partition_epoch, isr)
             state_changes.isr_updated(self, self.isr, partition_epoch, self.min_isr)
             self.advance_high_watermark()
             self.note_followers()
@@ -356,11 +450,13 @@ class Partition(PartitionState):
     def isr_rejected(self, error: ErrorCode) -> bool:
         """The controller has rejected the ISR proposal. Returns True if it is to be sent again later; newer metadata may end it before."""
         state_changes.isr_rejected(self, self.proposed_isr, error)
-        if isr_proposals.ended_by(self, error):
+        if error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+            # The proposed ISR itself is invalid.
+            self.proposed_isr, self.maximal_isr = None, self.isr
             self.advance_high_watermark()
             self.note_followers()
             return False
-        return error not in isr_proposals.OVERTAKEN
+        return error not in OVERTAKEN
 
     # -- Following ---------------------------------------------------------------------------------------------------
 
@@ -376,15 +472,7 @@ class Partition(PartitionState):
         if log.log_start_offset < leader_log_start_offset <= log.high_watermark:
             log.advance_log_start_offset(leader_log_start_offset)
         if raised:
-            self.watches.watermark_raised()
-
-    def fetched_as_follower(self, size: int) -> int:
-        """Counts `size` bytes where this replica is throttled (KIP-73); returns the pause before its next fetch."""
-        throttle = self.follower_throttle
-        if throttle is None:
-            return 0
-        throttle.record(size)
-        return 0 if self.node_id in self.isr else throttle.pause_ms()
+            self.watchers.watermark_raised()
 
     def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
         """Truncates to the leader's log; `decoded` is what `Log.truncation_errand` gave."""
@@ -393,3 +481,20 @@ class Partition(PartitionState):
         if offset < log.log_end_offset:
             state_changes.truncating(self, offset, log)
         log.truncate_to(offset, decoded)
+
+    def local_log(self, current_leader_epoch: int, *, require_leader: bool) -> Log:
+        """Return the log for a reader that knows `current_leader_epoch` (-1: it sends none); another epoch raises KafkaError (KIP-320)."""
+        if self.offline:
+            raise self._not_leader()
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        log = self.log
+        if log is None or (require_leader and not self.is_leader):
+            raise self._not_leader()
+        return log
+
+    def high_watermark_lags_epoch(self) -> bool:
+        """Raises OFFSET_NOT_AVAILABLE if, right after an election, the high watermark may be lower than the former leader's."""
+        return self.is_leader and self.log is not None and self.log.high_watermark < self.epoch_start_offset

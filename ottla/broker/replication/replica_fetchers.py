@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
+from ottla.broker.replication.fetch_requests import FetcherSettings, LeaderAddress
 from ottla.broker.replication.fetcher import LeaderFetcher
-from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.partition import Partition
 from ottla.server.world import World
 
@@ -20,6 +20,7 @@ class ReplicaFetchers:
         locate: Callable[[int], LeaderAddress | None],
         broker_epoch: Callable[[], int],
     ) -> None:
+        #: The leaders that are fetched from: lost connections are noticed of these only.
         self.by_leader: dict[int, LeaderFetcher] = {}
         self._world = world
         self._settings = settings
@@ -53,10 +54,8 @@ class ReplicaFetchers:
             fetcher.close()
             del self.by_leader[leader_id]
 
-    def followed(self) -> Collection[int]:
-        return self.by_leader.keys()
-
     def has_just_lost(self, leader_id: int) -> bool:
+        """Returns True if a leader that is followed here closed its connection a moment ago."""
         fetcher = self.by_leader.get(leader_id)
         return fetcher is not None and fetcher.has_just_lost_leader
 

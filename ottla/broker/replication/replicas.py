@@ -9,19 +9,20 @@ leaders (replication/fetcher.py), and the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from ottla.broker.configs import BrokerConfigs
-from ottla.broker.replication.directory_reports import Assignments, report_damage, report_directory
 from ottla.broker.replication.group_flush import GroupFlush
+from ottla.broker.replication.isr import IsrProposals
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.log_removal import LogRemoval
 from ottla.broker.replication.log_start_writes import LogStartWrites
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.partition_state import IsrProposals
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.replication.throttle import Throttle, is_throttled
+from ottla.broker.replication.to_controller.directory_assignments import DirectoryAssignments
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import PartitionRegistration
@@ -56,20 +57,6 @@ class LeadershipListener(Protocol):
         """This node has stopped leading the partition."""
 
 
-class Fetchers(Protocol):
-    """The interface to the fetchers, which fetch from leaders (replication/replica_fetchers.py)."""
-
-    def follow(self, partition: Partition) -> None: ...
-
-    def unfollow(self, partition: Partition) -> None: ...
-
-    def has_just_lost(self, leader_id: int) -> bool: ...
-
-    def followed(self) -> Collection[int]: ...
-
-    def close(self) -> None: ...
-
-
 class Replicas:
     """The partitions of this node, and the roles that the metadata image gives them."""
 
@@ -78,9 +65,9 @@ class Replicas:
         configs: BrokerConfigs,
         logs: Logs,
         world: World,
-        fetchers: Fetchers | None = None,
-        isr_changes: IsrProposals[Partition] | None = None,
-        assignments: Assignments | None = None,
+        fetchers: ReplicaFetchers,
+        isr_proposals: IsrProposals[Partition],
+        assignments: DirectoryAssignments,
     ) -> None:
         self.node_id = configs.node_id
         self.logs = logs
@@ -90,7 +77,7 @@ class Replicas:
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.listeners: list[LeadershipListener] = []
         self.fetchers = fetchers
-        self.isr_changes = isr_changes
+        self.isr_proposals = isr_proposals
         self.assignments = assignments
         self.producer_ids = Bound(PRODUCER_IDS, configs.setting(PRODUCER_IDS))
         self._configs = configs
@@ -121,6 +108,12 @@ class Replicas:
             if partition is not None:
                 return partition
         raise self._not_here(topic, topic_id, index)
+
+    def find(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
+        try:
+            return self.lookup(topic, topic_id, index)
+        except KafkaError:
+            return None
 
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self.by_name.get(topic)
@@ -178,7 +171,7 @@ class Replicas:
                 self.wakeups,
                 self._group_flush,
                 self._configs["replica.lag.time.max.ms"],
-                self.isr_changes,
+                self.isr_proposals,
             )
             partitions = self.by_id.setdefault(topic_id, {})
             self.by_name[topic] = partitions
@@ -186,19 +179,21 @@ class Replicas:
             self._set_throttles(partition)
         if partition.offline:
             return LOOK_UNITS
-        units = CREATE_UNITS if partition.log is None and self.logs.get(topic_id, index) is None else CHANGE_UNITS
+        units = CREATE_UNITS if partition.log is None and self.logs.open.get(topic_id, index) is None else CHANGE_UNITS
         try:
             local_log = partition.log or self._open_log(topic, topic_id, index, registration, image)
         except StorageFailure as failure:
             log.error("no log for %s: %s", partition, failure)
             partition.go_offline()
             if isinstance(failure, DamagedPartition):
-                report_damage(self.assignments, topic_id, index, self.node_id, registration, image)
+                self.assignments.report_damage(topic_id, index, registration, image)
             return units
-        self._report_directory(partition, local_log, registration)
+        registered = registration.directory(self.node_id)
+        if not self.moves.expects(partition, registered):
+            self.assignments.report(topic_id, index, self.logs.open.directory_of(local_log), registered)
         was_leader, epoch = partition.is_leader, partition.leader_epoch
         if registration.leader == self.node_id:
-            self._unfollow(partition)
+            self.fetchers.unfollow(partition)
             local_log.producers.bound = self.producer_ids
             partition.become_leader(
                 local_log, registration.leader_epoch, registration.partition_epoch, registration.replicas,
@@ -213,26 +208,15 @@ class Replicas:
             )  # fmt: skip
             if was_leader:
                 self._notify_resigned(partition)
-            if self.fetchers is not None:
-                self.fetchers.follow(partition)
+            self.fetchers.follow(partition)
         self.moves.resume(partition)
         return units
-
-    def _report_directory(self, partition: Partition, local_log: Log, registration: PartitionRegistration) -> None:
-        registered = registration.directory(self.node_id)
-        if not self.moves.expects(partition, registered):
-            directory = self.logs.directory_of(local_log)
-            report_directory(self.assignments, partition.topic_id, partition.index, directory, registered)
-
-    def _unfollow(self, partition: Partition) -> None:
-        if self.fetchers is not None:
-            self.fetchers.unfollow(partition)
 
     def _open_log(
         self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
     ) -> Log:
         config = self._configs.for_log(image.configs.for_topic(topic))
-        local_log = self.logs.get(topic_id, index)
+        local_log = self.logs.open.get(topic_id, index)
         if local_log is None:
             return self.logs.create(
                 topic,
@@ -242,7 +226,7 @@ class Replicas:
                 now_ms=self._clock.wall_ms(),
                 directory_id=registration.directory(self.node_id),
             )
-        if self.logs.may_be_elsewhere(registration.directory(self.node_id)):
+        if self.logs.futures.may_be_elsewhere(registration.directory(self.node_id)):
             raise LogDirectoryOffline(local_log.directory, "a newer log may be in the directory that is offline")
         local_log.update_config(config)
         return local_log
@@ -262,7 +246,7 @@ class Replicas:
 
     def _remove(self, partition: Partition, *, delete_log: bool) -> None:
         was_leader = partition.is_leader
-        self._unfollow(partition)
+        self.fetchers.unfollow(partition)
         self.moves.cancel(partition)
         self.by_id[partition.topic_id].pop(partition.index, None)
         partition.resign()
@@ -300,7 +284,7 @@ class Replicas:
         follows = configs.get("follower.replication.throttled.replicas", "")
         was_throttled = partition.follower_throttle is not None
         partition.follower_throttle = self._follower_throttle if is_throttled(follows, *where) else None
-        if was_throttled and self.fetchers is not None and not partition.is_leader and not partition.offline:
+        if was_throttled and not partition.is_leader and not partition.offline:
             self.fetchers.follow(partition)  # a fetcher may be paused by the former limit
 
     def update_all_configs(self) -> Work[None]:
@@ -311,13 +295,10 @@ class Replicas:
     def resign_all(self) -> None:
         """The node is stopping: appends are refused, and pending requests get NOT_LEADER_OR_FOLLOWER. No metadata gives it a role."""
         self._resigned = True
-        if self.fetchers is not None:
-            self.fetchers.close()
-        if self.isr_changes is not None:
-            self.isr_changes.close()
+        self.fetchers.close()
+        self.isr_proposals.close()
         self.moves.close()
-        if self.assignments is not None:
-            self.assignments.close()
+        self.assignments.close()
         for partition in self:
             partition.resign()
             partition.fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -330,7 +311,7 @@ class Replicas:
         """
         if self._resigned:
             return
-        for local_log in (*self.logs, *self.logs.futures()):
+        for local_log in (*self.logs.open, *self.logs.open.futures()):
             partition = self.image.topics.partition(local_log.topic_id, local_log.partition)
             if partition is None or self.node_id not in partition.replicas:
                 log.warning("%s-%d has no replica here: set aside", local_log.topic, local_log.partition)
@@ -341,22 +322,14 @@ class Replicas:
     def directory_failed(self, directory: LogDir) -> None:
         """Take the partitions of the failed directory offline, for good: the node never retries it."""
         self.moves.directory_failed(directory)
-        failed = {id(failed_log) for failed_log in self.logs.in_directory(directory)}
+        failed = {id(failed_log) for failed_log in self.logs.open.in_directory(directory)}
         for partition in list(self):
             if id(partition.log) in failed and not partition.offline:
                 was_leader = partition.is_leader
-                self._unfollow(partition)
+                self.fetchers.unfollow(partition)
                 partition.go_offline()
                 if was_leader:
                     self._notify_resigned(partition)
-
-    def has_just_lost(self, leader_id: int) -> bool:
-        """Returns True if a leader that is followed here closed its connection a moment ago."""
-        return self.fetchers is not None and self.fetchers.has_just_lost(leader_id)
-
-    def followed(self) -> Collection[int]:
-        """Returns the leaders that are fetched from. Lost connections are noticed of these only."""
-        return () if self.fetchers is None else self.fetchers.followed()
 
     def shrink_isrs(self) -> None:
         now_ms = self._clock.mono_ms()

@@ -10,12 +10,29 @@ the follower asked about, and where that epoch ended in the leader's log.
 
 Never to the high watermark: what lies above it may be acknowledged at the leader already, because a follower learns of a
 high watermark one fetch later (KIP-101 describes how records were lost that way).
+
+Where a truncation takes a worker, or questions to the leader, the function looks again after it has waited whether this is still
+the leader and the log.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.broker.replication.partition import Partition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.server.disk_queue import Priority
+from ottla.server.network.client import Channel
+from ottla.server.world import World
+from ottla.storage.log.log import Log
+from ottla.storage.producers.producer_snapshots import Decoded
+
+log = logging.getLogger(__name__)
+
+EARLIEST, LATEST = -2, -1
 UNDEFINED = -1
 
 
@@ -32,3 +49,61 @@ def truncation_offset(leader: EndOfEpoch, own: EndOfEpoch, log_end_offset: int) 
     if own.epoch == leader.epoch:
         return min(leader.end_offset, own.end_offset, log_end_offset)
     return min(own.end_offset, log_end_offset)
+
+
+def agreed_end(own_log: Log, leader: EndOfEpoch) -> int:
+    own = EndOfEpoch(*own_log.end_offset_for_epoch(leader.epoch))
+    return truncation_offset(leader, own, own_log.log_end_offset)
+
+
+async def truncate_after(
+    world: World,
+    errand: Callable[[], Decoded | None],
+    partition: Partition,
+    own_log: Log,
+    leader: EndOfEpoch,
+    leader_epoch: int,
+) -> None:
+    """Truncates after the errand (`Log.truncation_errand`), if it is still this leader that the log is to agree with."""
+    decoded = await world.workers.on_disk(own_log.log_dir, Priority.ROLL, errand)
+    if _still_follows(partition, own_log, leader_epoch):
+        partition.truncate_as_follower(agreed_end(own_log, leader), decoded)
+
+
+async def go_to_leaders_range(world: World, channel: Channel, timeout_ms: int, partition: Partition) -> None:
+    """The log ends outside of the leader's: before its start (it has deleted), or after its end (unclean election)."""
+    leader_epoch = partition.leader_epoch
+    end = await _leader_offset(channel, timeout_ms, partition, leader_epoch, LATEST)
+    start = await _leader_offset(channel, timeout_ms, partition, leader_epoch, EARLIEST)
+    own_log = partition.log
+    errand = None if own_log is None else own_log.truncation_errand(end)
+    decoded = None
+    if own_log is not None and errand is not None:
+        decoded = await world.workers.on_disk(own_log.log_dir, Priority.ROLL, errand)
+    if own_log is None or not _still_follows(partition, own_log, leader_epoch):
+        return
+    if end < own_log.log_end_offset:
+        log.warning("%s ends at %d, its leader's log at %d", partition, own_log.log_end_offset, end)
+        partition.truncate_as_follower(end, decoded)
+    if start > own_log.log_end_offset:
+        own_log.truncate_fully_and_start_at(start)
+
+
+def _still_follows(partition: Partition, own_log: Log, leader_epoch: int) -> bool:
+    return partition.log is own_log and partition.leader_epoch == leader_epoch and not partition.is_leader
+
+
+async def _leader_offset(
+    channel: Channel, timeout_ms: int, partition: Partition, leader_epoch: int, timestamp: int
+) -> int:
+    asked = ListOffsetsPartition(
+        partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
+    )
+    request = ListOffsetsRequest(
+        replica_id=partition.node_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
+    )
+    response = await channel.request(request, timeout_ms=timeout_ms)
+    answer = response.topics[0].partitions[0]
+    if answer.error_code != ErrorCode.NONE:
+        raise KafkaError(ErrorCode(answer.error_code))
+    return int(answer.offset)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
+from ottla.broker.replication.fetch_requests import FetcherSettings, LeaderAddress
 from ottla.broker.replication.replica_fetchers import ReplicaFetchers
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.replication.to_controller.alter_partition import AlterPartitionSender

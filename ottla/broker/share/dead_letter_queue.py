@@ -7,7 +7,7 @@
                 that can have no dead letter must not hold the share partition for ever
 
 The partition of the topic is that of the record, modulo the number of partitions. It is produced to by its leader: here, or through
-the channel to its broker. An answer that was lost is followed by a second copy of the letters: they are there at least once.
+the channel to its broker. A response that was lost is followed by a second copy of the letters: they are there at least once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import NO_LEADER, MetadataCache
+from ottla.broker.replication.delayed_produce import DelayedProduce
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.dead_letter import (

@@ -13,8 +13,8 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.long_work import LongWork
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.group_settings import BY_DURATION, EARLIEST, GroupSettings, GroupSettingsView, duration_ms
 from ottla.broker.share.led_partition import DeadLetters, LedSharePartition
@@ -113,12 +113,12 @@ class ShareLeaders:
             found(log.high_watermark if first is None else min(first[1], log.high_watermark))
 
         try:
-            answer = self._long_work.run(context, search, then, is_search=False)
+            searched = self._long_work.run(context, search, then, is_search=False)
         except (KafkaError, StorageFailure, CorruptFile):
             found(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
             return
-        if isinstance(answer, Reply):
-            answer.when_done(lambda outcome: found(outcome) if isinstance(outcome, KafkaError) else None)
+        if isinstance(searched, Reply):
+            searched.when_done(lambda outcome: found(outcome) if isinstance(outcome, KafkaError) else None)
 
     def ended(self, led: LedSharePartition) -> None:
         at = TopicPartition(led.key.topic_id, led.key.partition)

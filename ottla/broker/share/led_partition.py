@@ -18,8 +18,7 @@ from functools import partial
 from typing import Protocol
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.gathering import DelayedOperation
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import DelayedOperation, Wakeups
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.group_settings import EARLIEST, GroupSettings
@@ -177,7 +176,7 @@ class LedSharePartition:
             self._leadership.wheel.remove(self, self._slot)
         if self._is_watching:
             self._is_watching = False
-            self.partition.watches.consumers.pop(self, None)
+            self.partition.watchers.consumers.pop(self, None)
         self._leadership.ended(self)
         self._leadership.wakeups.schedule(self)
 
@@ -247,7 +246,7 @@ class LedSharePartition:
         self.waiting[fetch] = None
         if not self._is_watching and self.phase != Phase.ENDED:
             self._is_watching = True
-            self.partition.watches.consumers[self] = None
+            self.partition.watchers.consumers[self] = None
 
     def unwatch(self, fetch: DelayedOperation) -> None:
         self.waiting.pop(fetch, None)
@@ -265,13 +264,13 @@ class LedSharePartition:
             isolated(fetch.wake)
         if self.waiting and self.phase != Phase.ENDED and not self._is_watching:
             self._is_watching = True
-            self.partition.watches.consumers[self] = None
+            self.partition.watchers.consumers[self] = None
 
     def _has_records(self) -> bool:
         log = self._log()
         return log is not None and self.state.can_acquire and self.state.next_fetch_offset < log.high_watermark
 
-    # -- Giving back -------------------------------------------------------------------------------------------------
+    # -- Releasing ---------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Written) -> None:
         """Acknowledges records. `done` is called once the outcome is on the share coordinator's disk, or at once if nothing has to be written.

@@ -8,12 +8,21 @@ FENCED_LEADER_EPOCH, INVALID_REQUEST (the share partition was never initialized)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from ottla.broker.share.state import SharePartitionKey, ShareState, StateSummary, StateUpdate
+from ottla.broker.share.state import (
+    UNINITIALIZED_START_OFFSET,
+    UNKNOWN_COUNT,
+    SharePartitionKey,
+    ShareState,
+    StateSummary,
+    StateUpdate,
+)
 from ottla.protocol.errors import KafkaError
+from ottla.server.clock import Clock
 from ottla.server.network.reply import Reply
 
 K = TypeVar("K")
@@ -44,16 +53,50 @@ class Persister(Protocol):
         ...
 
 
-def when_all(calls: Mapping[K, Reply[T]], then: Callable[[dict[K, T | KafkaError]], None]) -> None:
-    """Call `then` with the outcome of each call."""
+def outcomes_of(calls: Mapping[K, Reply[T]]) -> Reply[dict[K, T | KafkaError]]:
+    """The outcome of each call, once all of them are there."""
     outcomes: dict[K, T | KafkaError] = {}
+    reply: Reply[dict[K, T | KafkaError]] = Reply()
 
     def arrived(key: K, outcome: T | KafkaError) -> None:
         outcomes[key] = outcome
         if len(outcomes) == len(calls):
-            then(outcomes)
+            reply.complete(outcomes)
 
     for key, call in calls.items():
         call.when_done(partial(arrived, key))
     if not calls:
-        then(outcomes)
+        reply.complete(outcomes)
+    return reply
+
+
+def errors_of(outcomes: Mapping[K, object]) -> dict[K, KafkaError]:
+    """The calls that have failed."""
+    return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
+
+
+@dataclass(frozen=True, slots=True)
+class NoPersister:
+    """The `Persister` that keeps nothing."""
+
+    clock: Clock
+
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> Reply[ShareState]:
+        return self._later(ShareState(0, UNINITIALIZED_START_OFFSET, ()))
+
+    def write(self, key: SharePartitionKey, update: StateUpdate) -> Reply[None]:
+        return self._later(None)
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Reply[None]:
+        return self._later(None)
+
+    def delete(self, key: SharePartitionKey) -> Reply[None]:
+        return self._later(None)
+
+    def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:
+        return self._later(StateSummary(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT))
+
+    def _later(self, value: T) -> Reply[T]:
+        reply: Reply[T] = Reply()
+        self.clock.call_later(0, lambda: reply.complete(value))
+        return reply

@@ -71,7 +71,7 @@ class ShareSession:
         turn = (self.epoch - 1) % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
 
-    def must_answer(self, partition: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
+    def must_include(self, partition: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
         must = has_records or has_error or self.partitions.get(partition, False)
         if partition in self.partitions:
             self.partitions[partition] = has_error

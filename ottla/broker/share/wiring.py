@@ -12,18 +12,12 @@ from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replication.partition_log import ReplicatedPartitionLog
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
 from ottla.broker.share.coordinator.service import TOPIC, ShareCoordinator
-from ottla.broker.share.no_persister import NoPersister
-from ottla.broker.share.persister import Persister
+from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig
+from ottla.broker.share.persister import NoPersister, Persister
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.share.state_persister import StatePersister
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
-from ottla.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest
-from ottla.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
-from ottla.protocol.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
-from ottla.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
 from ottla.server.config.settings import read
 from ottla.server.network.reply import Reply
 from ottla.server.world import World
@@ -73,13 +67,6 @@ def persister(
     """Return the persister of one broker process."""
     if configs["group.share.persister.class.name"] != DEFAULT_PERSISTER:
         return NoPersister(world.clock)
-    answers: dict[type, Any] = {
-        InitializeShareGroupStateRequest: coordinator.initialize,
-        ReadShareGroupStateRequest: coordinator.read,
-        WriteShareGroupStateRequest: coordinator.write,
-        DeleteShareGroupStateRequest: coordinator.delete,
-        ReadShareGroupStateSummaryRequest: coordinator.summarize,
-    }
 
     def coordinator_of(key: SharePartitionKey) -> int | None:
         if TOPIC not in metadata.image.topics:
@@ -89,7 +76,7 @@ def persister(
     def send(to: int, request: object) -> Reply[Any]:
         reply: Reply[Any] = Reply()
         if to == configs.node_id:
-            reply.follow(answers[type(request)](request))
+            reply.follow(coordinator.respond(request))
         else:
             world.spawn(_ask(channels, to, request, reply), f"share state of {to}")
         return reply

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ottla.broker.telemetry.instances import ClientInstance, ClientInstances
 from ottla.broker.telemetry.otlp import decode
@@ -19,6 +19,7 @@ from ottla.protocol.records.compression import TooLarge, expanding
 from ottla.protocol.work import Turn, Work
 from ottla.server.clock import Clock
 from ottla.server.config.errors import ConfigError
+from ottla.server.metrics import Family, counter, gauge
 from ottla.server.network.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 #: Of what a client says of itself: it is a label of each of its series. Longer than any name that a person reads.
 ATTRIBUTE_LENGTH_MAX = 256
 
-
+METRICS = "kafka_server_client_metrics"
 #: Advertised only where clients' metrics are collected, as by Apache Kafka, which needs a plugin for that: librdkafka and Java's
 #: clients begin to ask for subscriptions as soon as they see these APIs, and each librdkafka client prints a line about it.
 TELEMETRY_APIS = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
@@ -51,6 +52,22 @@ class Telemetry:
     def hidden_apis(self) -> frozenset[int]:
         """The APIs that ApiVersions leaves out. They are served all the same: a client that has seen them goes on."""
         return frozenset() if self._always_advertised or self.instances.has_subscriptions else TELEMETRY_APIS
+
+    def metrics(self) -> Iterator[Family]:
+        """The counts of Kafka's ClientMetricsManager, and the metrics that clients have pushed."""
+        instances, series = self.instances, self.series
+        yield gauge(f"{METRICS}_instance_count", "Client instances that asked for subscriptions", len(instances))
+        yield counter(f"{METRICS}_throttle", "Requests before the next push interval", instances.throttled)
+        yield counter(
+            f"{METRICS}_unknown_subscription_request", "Pushes for other subscriptions", instances.unknown_subscriptions
+        )
+        yield gauge(f"{METRICS}_series", "Series that clients have pushed", len(series))
+        yield counter(
+            f"{METRICS}_dropped_series",
+            "Pushed values that no subscription asks for, or beyond the bounds of clients and series",
+            series.dropped,
+        )
+        yield from series.families(self._clock.mono_ms())
 
     def instance(self, instance_id: bytes, context: RequestContext) -> ClientInstance:
         """Returns the client's instance, which is forgotten when the connection that it used last closes."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.transactions.verify import AppendVerifier, Expectation, Operation, Verdicts
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -80,7 +79,7 @@ class Admission:
                         ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer id"
                     )
                 producer = (batch.producer_id, batch.producer_epoch)
-                partition = _partition(replicas, topic.name, topic.topic_id, data.index)
+                partition = replicas.find(topic.name, topic.topic_id, data.index)
                 if partition is None or partition.topic in internal_topics:
                     continue  # the append has the reason
                 log = partition.leader_log
@@ -147,13 +146,6 @@ def _has_transactional_batch(records: RequestRecords) -> bool:
 def _transactional_batch(data: PartitionProduceData) -> BatchView | None:
     records = data.records
     return BatchView(memoryview(records)) if records is not None and _has_transactional_batch(records) else None
-
-
-def _partition(replicas: Replicas, topic: str, topic_id: bytes, index: int) -> Partition | None:
-    try:
-        return replicas.lookup(topic, topic_id, index)
-    except KafkaError:
-        return None
 
 
 def _as_produce_says(error: ErrorCode, operation: Operation) -> KafkaError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.groups.modern.regex import compiled
+from ottla.broker.groups.modern.offload import compiled
 from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import BY_NAME, PREPARED
-from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction
+from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction, by_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
@@ -25,9 +25,6 @@ def describe(shard: TransactionShard, transactional_id: str) -> describe_transac
     if transaction.state in PREPARED:
         left = shard.coordinating.unwritten_markers(transactional_id)
         partitions = NO_PARTITIONS if left is None else left
-    topics: dict[str, TopicNamePartitions] = {}
-    for topic, index in sorted(partitions):
-        topics.setdefault(topic, TopicNamePartitions(topic=topic)).partitions.append(index)
     return describe_transactions.TransactionState(
         transactional_id=transactional_id,
         transaction_state=transaction.state.kafka_name,
@@ -35,7 +32,7 @@ def describe(shard: TransactionShard, transactional_id: str) -> describe_transac
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=list(topics.values()),
+        topics=[TopicNamePartitions(name, indexes) for name, indexes in by_topic(partitions).items()],
     )
 
 

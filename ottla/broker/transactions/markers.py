@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.state import State
-from ottla.broker.transactions.transaction import Transaction
+from ottla.broker.transactions.transaction import Transaction, by_topic
 from ottla.broker.transactions.write_markers import Results
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
@@ -156,15 +156,12 @@ class MarkerSending:
             done()
 
     def _marker(self, partitions: list[TopicPartition]) -> WritableTxnMarker:
-        topics: dict[str, list[int]] = {}
-        for topic, index in partitions:
-            topics.setdefault(topic, []).append(index)
         transaction = self.transaction
         return WritableTxnMarker(
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             transaction_result=transaction.state is State.PREPARE_COMMIT,
-            topics=[TopicPartitionIndexes(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+            topics=[TopicPartitionIndexes(name, indexes) for name, indexes in by_topic(partitions).items()],
             coordinator_epoch=self._coordinator_epoch,
             transaction_version=transaction.client_transaction_version,
         )

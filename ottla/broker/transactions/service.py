@@ -1,7 +1,7 @@
 """The transaction coordinator as handlers see it: finds the shard of a transactional id, gives a response, now or by a Reply.
 
 Here are the checks that need no shard, the producer ids that decisions take, and the markers on their way. What a
-transaction does is in the verbs' modules.
+transaction does is in decisions.py.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from ottla.broker.coordinator.partition_log import PartitionLog, TopicPartition
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.topic_names import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions import begin, describe, end, partitions
-from ottla.broker.transactions.config import TransactionConfig
-from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
+from ottla.broker.transactions import decisions, describe
 from ottla.broker.transactions.markers import MarkerRoutes, MarkerSending
-from ottla.broker.transactions.records import TransactionRecordCodec
-from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionShard
+from ottla.broker.transactions.shard import ProducerIdNeeded, TransactionConfig, TransactionShard
 from ottla.broker.transactions.state import BY_NAME, EPOCH_BUMP_SINCE
-from ottla.broker.transactions.transaction import Partitions, Transaction
+from ottla.broker.transactions.transaction import Partitions, Transaction, TransactionRecordCodec
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -48,7 +45,7 @@ class ProducerIdSource(Protocol):
     def take(self, receive: Callable[[int, ErrorCode], None]) -> None: ...
 
 
-class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
+class TransactionCoordinator(Coordinator[TransactionShard]):
     """Producers' requests, and the markers that its shards set off."""
 
     def __init__(
@@ -74,7 +71,7 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
             partition_log,
             clock,
             TransactionRecordCodec(transaction_version),
-            lambda timers: TransactionCoordinatorShard(timers, config, clock.wall_ms, self),
+            lambda timers: TransactionShard(timers, config, clock.wall_ms, self),
             config.request_timeout_ms,
             turns,
         )
@@ -107,7 +104,7 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
             return _init_error(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         return self._write_with_producer_id(
             transactional_id,
-            lambda shard, now_ms, producer_id: begin.init_producer_id(shard, now_ms, request, producer_id),
+            lambda shard, now_ms, producer_id: decisions.init_producer_id(shard, now_ms, request, producer_id),
             _init_error,
         )
 
@@ -123,7 +120,7 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
             return ErrorCode.INVALID_REQUEST
         return self.runtime.write(
             self.partition_for(transactional_id),
-            partitions.add,
+            decisions.add,
             error_code,
             transactional_id,
             producer_id,
@@ -139,7 +136,7 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
             return dict.fromkeys(asked, ErrorCode.INVALID_REQUEST)
         return self.runtime.read(
             self.partition_for(transactional_id),
-            partitions.verify,
+            decisions.verify,
             lambda error: dict.fromkeys(asked, error.code),
             transactional_id,
             producer_id,
@@ -153,7 +150,9 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
         client_transaction_version = EPOCH_BUMP_SINCE if api_version >= END_TXN_OF_V2 else 0
         return self._write_with_producer_id(
             request.transactional_id,
-            lambda shard, now_ms, producer_id: end.end(shard, now_ms, request, client_transaction_version, producer_id),
+            lambda shard, now_ms, producer_id: decisions.end(
+                shard, now_ms, request, client_transaction_version, producer_id
+            ),
             _end_error,
         )
 
@@ -201,7 +200,7 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
             if self._sendings.get(transactional_id) is not sending:
                 return
             try:
-                self.runtime.write_unasked(partition, end.complete, transaction)
+                self.runtime.write_unasked(partition, decisions.complete, transaction)
             except KafkaError:
                 self._routes.clock.call_later(RETRY_COMPLETION_MS, write_completion)
                 return
@@ -225,7 +224,7 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
         )
         self._write_with_producer_id(
             transaction.transactional_id,
-            lambda shard, now_ms, producer_id: end.abort_timed_out(shard, now_ms, transaction, producer_id),
+            lambda shard, now_ms, producer_id: decisions.abort_timed_out(shard, now_ms, transaction, producer_id),
             error_code,
         )
 
@@ -249,7 +248,7 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
         )
 
     def list(self, request: ListTransactionsRequest) -> Answer[ListTransactionsResponse]:
-        """List the transactions of all shards here; while a shard is loading the answer is COORDINATOR_LOAD_IN_PROGRESS."""
+        """List the transactions of all shards here; while a shard is loading the response is COORDINATOR_LOAD_IN_PROGRESS."""
         unknown = [name for name in request.state_filters if name not in BY_NAME]
         try:
             show = describe.listed(self._routes.clock.wall_ms(), request)
@@ -264,7 +263,7 @@ class TransactionCoordinator(Coordinator[TransactionCoordinatorShard]):
                 return ListTransactionsResponse(error_code=error)
             return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=transactions)
 
-        def all_of(shard: TransactionCoordinatorShard) -> Sequence[Transaction]:
+        def all_of(shard: TransactionShard) -> Sequence[Transaction]:
             return [*shard.transactions.values()]
 
         return then(Listing(self.runtime, all_of, show).answer(), answer)

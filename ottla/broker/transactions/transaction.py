@@ -1,12 +1,14 @@
-"""The state of one transactional id in `__transaction_state`: a value that each record replaces as a whole."""
+"""The state of one transactional id in `__transaction_state`: a value that each record replaces as a whole, and the records' bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.partition_log import TopicPartition
+from ottla.broker.coordinator.shard import UnreadableValue
 from ottla.broker.transactions.state import (
     EPOCH_BUMP_SINCE,
     EPOCH_EXHAUSTED,
@@ -15,11 +17,33 @@ from ottla.broker.transactions.state import (
     TRANSITIONS,
     State,
 )
-from ottla.protocol.internal_topics.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.features import transaction_log_value_version
+from ottla.protocol.internal_topics.coordinator_records import (
+    UnknownRecord,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from ottla.protocol.internal_topics.transaction_records import (
+    TRANSACTION_RECORDS,
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 
 Partitions: TypeAlias = frozenset[TopicPartition]
 NO_PARTITIONS: Partitions = frozenset()
 NO_TIMESTAMP = -1
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Returns the indexes of each topic's partitions, in order."""
+    found: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        found.setdefault(topic, []).append(index)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +87,6 @@ class Transaction:
         return after
 
     def record(self) -> CoordinatorRecord:
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in sorted(self.partitions):
-            by_topic.setdefault(topic, []).append(index)
         value = TransactionLogValue(
             producer_id=self.producer_id,
             previous_producer_id=self.previous_producer_id,
@@ -76,7 +97,7 @@ class Transaction:
             transaction_partitions=(
                 None
                 if self.state is State.EMPTY
-                else [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+                else [PartitionsSchema(topic, indexes) for topic, indexes in by_topic(self.partitions).items()]
             ),
             transaction_last_update_timestamp_ms=self.last_update_ms,
             transaction_start_timestamp_ms=self.start_ms,
@@ -118,3 +139,34 @@ def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transacti
         last_update_ms=value.transaction_last_update_timestamp_ms,
         client_transaction_version=value.client_transaction_version,
     )
+
+
+class TransactionRecordCodec:
+    """Codec of the transactions' records: value v1 since transaction.version 1, which adds tagged fields (KIP-890).
+
+    `transaction_version()` is the cluster's finalized level.
+    """
+
+    def __init__(self, transaction_version: Callable[[], int]) -> None:
+        self._transaction_version = transaction_version
+
+    def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:
+        if value is None:
+            return encode_key(key), None
+        version = transaction_log_value_version(self._transaction_version())
+        if version == 0:
+            assert isinstance(value, TransactionLogValue)
+            # Fields that the older format lacks are dropped from memory too, so that the state equals the replay of the log.
+            value.previous_producer_id = value.next_producer_id = -1
+            value.client_transaction_version = 0
+        return encode_key(key), encode_value(value, version)
+
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None:
+        try:
+            known_key = decode_key(TRANSACTION_RECORDS, key)
+        except UnknownRecord:
+            return None
+        try:
+            return known_key, None if value is None else decode_value(TRANSACTION_RECORDS, known_key, value)
+        except ProtocolError as error:
+            raise UnreadableValue(known_key, error) from error

@@ -14,7 +14,7 @@ from ottla.broker.coordinator.outcome import Producer
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.groups.group_coordinator_service import TOPIC as GROUP_METADATA_TOPIC
 from ottla.broker.groups.group_coordinator_service import GroupCoordinatorService
-from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce, Wait
+from ottla.broker.replication.delayed_produce import DelayedProduce, Wait
 from ottla.broker.replication.replicas import Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import describe_configs
@@ -18,7 +18,7 @@ from ottla.server.config.broker import AUTHORIZER_CONFIGS
 
 
 class AclFilter(NamedTuple):
-    """A filter of entries: its fields must match, absent ones match everything."""
+    """A filter of entries, in the order of Kafka's fields: they must match, absent ones match everything."""
 
     resource_type: int = ANY
     resource_name: str | None = None
@@ -28,18 +28,6 @@ class AclFilter(NamedTuple):
     operation: int = ANY
     permission_type: int = ANY
 
-    def fields(self) -> dict[str, Any]:
-        """Returns the fields by their names in requests."""
-        return {
-            "resource_type_filter": self.resource_type,
-            "resource_name_filter": self.resource_name,
-            "pattern_type_filter": self.pattern_type,
-            "principal_filter": self.principal,
-            "host_filter": self.host,
-            "operation": self.operation,
-            "permission_type": self.permission_type,
-        }
-
 
 def applying_to(resource_type: int, name: str) -> AclFilter:
     """All entries that count for a resource."""
@@ -48,20 +36,13 @@ def applying_to(resource_type: int, name: str) -> AclFilter:
 
 async def describe_acls(cluster: ClusterClient, wanted: AclFilter) -> list[AccessControlEntry]:
     cluster.doing = "reading the access control entries"
-    answer: DescribeAclsResponse = await cluster.request(DescribeAclsRequest(**wanted.fields()))
-    check("access control entries", answer.error_code, answer.error_message)
+    response: DescribeAclsResponse = await cluster.request(DescribeAclsRequest(*wanted))
+    check("access control entries", response.error_code, response.error_message)
     return sorted(
-        AccessControlEntry(
-            resource.resource_type,
-            resource.resource_name,
-            resource.pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for resource in answer.resources
-        for acl in resource.acls
+        AccessControlEntry(*pattern, acl.principal, acl.host, acl.operation, acl.permission_type)
+        for found in response.resources
+        for pattern in [(found.resource_type, found.resource_name, found.pattern_type)]
+        for acl in found.acls
     )
 
 
@@ -78,31 +59,22 @@ async def described_rules(cluster: ClusterClient) -> FileRules | None:
 
 
 async def create_acl(cluster: ClusterClient, entry: AccessControlEntry) -> None:
-    creation = AclCreation(
-        resource_type=entry.resource_type,
-        resource_name=entry.resource_name,
-        resource_pattern_type=entry.pattern_type,
-        principal=entry.principal,
-        host=entry.host,
-        operation=entry.operation,
-        permission_type=entry.permission_type,
-    )
     cluster.doing = "adding an access control entry"
-    answer: CreateAclsResponse = await cluster.request(CreateAclsRequest(creations=[creation]))
-    check("access control entry", answer.results[0].error_code, answer.results[0].error_message)
+    response: CreateAclsResponse = await cluster.request(CreateAclsRequest(creations=[AclCreation(*entry)]))
+    check("access control entry", response.results[0].error_code, response.results[0].error_message)
 
 
 async def delete_acls(cluster: ClusterClient, wanted: AclFilter) -> int:
     """Delete the matching entries; returns their number."""
     cluster.doing = "removing access control entries"
-    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted.fields())])
-    answer: DeleteAclsResponse = await cluster.request(request)
-    (result,) = answer.filter_results
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(*wanted)])
+    response: DeleteAclsResponse = await cluster.request(request)
+    (result,) = response.filter_results
     check("access control entries", result.error_code, result.error_message)
     return len(result.matching_acls)
 
 
-# -- Words of the command line ---------------------------------------------------------------------------------------
+# -- Names on the command line ---------------------------------------------------------------------------------------
 
 
 def read_principal(text: str) -> str:

@@ -1,6 +1,6 @@
 """Connections to a cluster as a client has them: bootstrap, metadata, leaders, coordinators.
 
-Requests that any broker can take go to the first that answers. Errors that pass (no leader yet, coordinator loading)
+Requests that any broker can take go to the first that responds. Errors that pass (no leader yet, coordinator loading)
 are retried until the command's own time limit ends it.
 """
 
@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from ottla.cli.client.addresses import Address
 from ottla.cli.client.failures import check, code_of, failure
-from ottla.cli.errors import TIMED_OUT, CommandFailed
+from ottla.cli.errors import TIMED_OUT, USAGE, CommandFailed
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.metadata import (
@@ -28,6 +27,8 @@ from ottla.server.world import World
 
 T = TypeVar("T")
 
+DEFAULT_PORT = 9092
+Address = tuple[str, int]
 CLIENT_ID = "ottla"
 RETRY_BACKOFF_MS = 100
 GROUP_KEY_TYPE = 0
@@ -128,11 +129,11 @@ class ClusterClient:
     async def retry(self, ask: Callable[[], Awaitable[tuple[T, int]]]) -> tuple[T, int]:
         """Repeat `ask` while its error is retriable; the command's timeout ends it."""
         while True:
-            answer, code = await ask()
+            response, code = await ask()
             known = code_of(code)
             # Retriable for clients that wait for a topic to be created; a command wants to say that there is none.
             if not known.retriable or known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return answer, code
+                return response, code
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
     async def _request_any(self, request: object, version: int | None) -> Any:
@@ -163,3 +164,23 @@ class ClusterClient:
             except KafkaError as fault:
                 raise failure(f"broker {host}:{port}", fault.code, fault.message) from None
         raise AssertionError("the second attempt returns or raises")
+
+
+def parse_bootstrap(text: str) -> list[Address]:
+    """Return the addresses of "host:port,host:port"; a port may be left out, IPv6 hosts stand in brackets."""
+    found = [_parse_one(part.strip()) for part in text.split(",") if part.strip()]
+    if not found:
+        raise CommandFailed(f"bootstrap servers {text!r} name no address", "write -b HOST:PORT", USAGE)
+    return found
+
+
+def _parse_one(part: str) -> Address:
+    # The form of Kafka's listeners is understood too: PLAINTEXT://host:port.
+    scheme, _, rest = part.rpartition("://")
+    host, colon, port = rest.rpartition(":")
+    if not colon or rest.endswith("]"):
+        host, port = rest, str(DEFAULT_PORT)
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or scheme not in ("", "PLAINTEXT"):
+        raise CommandFailed(f"bootstrap server {part!r} is not HOST:PORT", "for example -b localhost:9092", USAGE)
+    return host, int(port)

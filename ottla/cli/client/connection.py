@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from ottla.cli.client.addresses import parse_bootstrap
-from ottla.cli.client.cluster import CLIENT_ID, ClusterClient
+from ottla.cli.client.cluster import CLIENT_ID, ClusterClient, parse_bootstrap
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.server.network.peer_security import PLAINTEXT
 from ottla.server.world import RealWorld

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check, failure
+from ottla.cli.client.topics import TopicPartition
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, decode_versioned
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -20,7 +21,6 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponseGroup
 
-TopicPartition = tuple[str, int]
 # The last versions that name topics; later ones have ids only, which a group's topic may no longer have.
 OFFSET_FETCH_VERSION = 9
 OFFSET_COMMIT_VERSION = 9

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataResponse, TopicDataRequest
 from ottla.protocol.messages.shared_structs import PartitionIndex
 
 #: A directory with less is full: a broker needs more for the next index of a segment, and says so at /readyz.
@@ -17,21 +17,11 @@ METADATA_TOPIC = "__cluster_metadata"
 NO_LEADER = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """A problem of the cluster: `place` is where it is, `problem` what it is."""
 
     place: str
     problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Quorum:
-    leader: int
-    epoch: int
-    high_watermark: int
-    voters: list[int]
-    observers: list[int]
 
 
 async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
@@ -42,26 +32,20 @@ async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
     return response
 
 
-async def describe_quorum(cluster: ClusterClient) -> Quorum:
+async def describe_quorum(cluster: ClusterClient) -> PartitionDataResponse:
     cluster.doing = "describing the quorum"
     topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionIndex(partition_index=0)])
     response = await cluster.request(DescribeQuorumRequest(topics=[topic]))
     check("quorum", response.error_code, response.error_message)
-    part = response.topics[0].partitions[0]
+    part: PartitionDataResponse = response.topics[0].partitions[0]
     check("quorum", part.error_code, part.error_message)
-    return Quorum(
-        part.leader_id,
-        part.leader_epoch,
-        part.high_watermark,
-        [row.replica_id for row in part.current_voters],
-        [row.replica_id for row in part.observers],
-    )
+    return part
 
 
 async def _broker_problems(cluster: ClusterClient, broker_id: int) -> list[Problem]:
-    """Returns what is wrong with a broker's log directories, or that it does not answer."""
+    """Returns what is wrong with a broker's log directories, or that it cannot be reached."""
     place = f"broker {broker_id}"
-    cluster.doing = f"asking {place} for its log directories"
+    cluster.doing = f"describing the log directories of {place}"
     try:
         response: DescribeLogDirsResponse = await cluster.request(DescribeLogDirsRequest(topics=[]), broker_id)
     except NoConnection as fault:
@@ -88,8 +72,7 @@ async def find_problems(cluster: ClusterClient) -> list[Problem]:
             found.append(Problem(f"broker {row.broker_id}", "fenced"))
         else:
             found += await _broker_problems(cluster, row.broker_id)
-    quorum = await describe_quorum(cluster)
-    if quorum.leader == NO_LEADER:
+    if (await describe_quorum(cluster)).leader_id == NO_LEADER:
         found.append(Problem("quorum", "no leader"))
     for topic in sorted((await cluster.metadata(None)).topics, key=lambda topic: topic.name or ""):
         for part in sorted(topic.partitions, key=lambda part: part.partition_index):

@@ -1,6 +1,6 @@
 """Writes records: batches per partition, sent to the leaders, retried where the error passes.
 
-Not idempotent: a retry after a lost answer can write a batch twice. Fit for tools, not for exactly-once pipelines.
+Not idempotent: a retry after a lost response can write a batch twice. Fit for tools, not for exactly-once pipelines.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.cli.client.failures import code_of, failure
-from ottla.cli.client.partitioner import partition_for_key
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -27,6 +26,10 @@ ACKS_ALL = -1
 BATCH_BYTES_MAX = 512 * 1024
 # The bytes of a record besides key and value; only the estimate of a batch's size uses it.
 _RECORD_OVERHEAD_BYTES = 20
+# MurmurHash2 with Kafka's seed.
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFF_FFFF
 
 
 class Producer:
@@ -117,3 +120,21 @@ class Producer:
             first = result.record_errors[0]
             place += f", record {first.batch_index} of the batch ({first.batch_index_error_message})"
         raise failure(place, result.error_code, result.error_message)
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """Return the partition of a key, by murmur2: the one that Java's, librdkafka's ("murmur2") and kafka-python's producers choose."""
+    return (murmur2(key) & 0x7FFF_FFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bits, Kafka's seed."""
+    tail = len(data) & ~3
+    value = _SEED ^ len(data)
+    for start in range(0, tail, 4):
+        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
+        value = (value * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
+    if tail < len(data):
+        value = (value ^ int.from_bytes(data[tail:], "little")) * _M & _MASK
+    value = (value ^ value >> 13) * _M & _MASK
+    return value ^ value >> 15

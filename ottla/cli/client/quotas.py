@@ -33,9 +33,9 @@ async def describe_quotas(cluster: ClusterClient, entity: Entity) -> list[EntryD
         for kind, name in entity.items()
     ]
     cluster.doing = "reading the quotas"
-    answer: DescribeClientQuotasResponse = await cluster.request(DescribeClientQuotasRequest(components=components))
-    check("quotas", answer.error_code, answer.error_message)
-    return answer.entries or []
+    response: DescribeClientQuotasResponse = await cluster.request(DescribeClientQuotasRequest(components=components))
+    check("quotas", response.error_code, response.error_message)
+    return response.entries or []
 
 
 async def alter_quotas(
@@ -46,5 +46,5 @@ async def alter_quotas(
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
     request = AlterClientQuotasRequest(entries=[EntryDataRequest(entity=parts, ops=ops)], validate_only=validate_only)
     cluster.doing = "changing the quotas"
-    answer: AlterClientQuotasResponse = await cluster.request(request)
-    check("quotas", answer.entries[0].error_code, answer.entries[0].error_message)
+    response: AlterClientQuotasResponse = await cluster.request(request)
+    check("quotas", response.entries[0].error_code, response.entries[0].error_message)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check, code_of, failure
+from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import (
@@ -19,6 +21,7 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
+TopicPartition = tuple[str, int]
 LATEST = -1
 EARLIEST = -2
 # DeleteRecords takes this offset for the high watermark: all committed records are deleted.
@@ -91,15 +94,32 @@ async def list_offsets(
             replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name=name, partitions=rows)]
         )
 
-    cluster.doing = f"asking for the offsets of topic {name}"
+    cluster.doing = f"listing the offsets of topic {name}"
     results = await ask_leaders(cluster, name, partitions, build)
     return {index: result.offset for index, result in results.items()}
+
+
+async def offsets_since(
+    cluster: ClusterClient, name: str, option: str, text: str, ends: Mapping[int, int]
+) -> dict[int, int]:
+    """Return per partition the first offset at or after the time that an option names; the end where there is none."""
+    found = await list_offsets(cluster, name, _time_ms(option, text), ends)
+    return {index: ends[index] if offset < 0 else offset for index, offset in found.items()}
+
+
+async def end_offsets(cluster: ClusterClient, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the end offsets of the topics of these partitions; topics that are gone are left out."""
+    present = set(await cluster.topic_names())
+    ends: dict[TopicPartition, int] = {}
+    for name in sorted({name for name, _ in places} & present):
+        ends.update(((name, index), end) for index, end in (await list_offsets(cluster, name, LATEST)).items())
+    return ends
 
 
 async def ask_leaders(
     cluster: ClusterClient, name: str, partitions: Iterable[int] | None, build: Callable[[list[int]], object]
 ) -> dict[int, Any]:
-    """Send `build(partitions)` to each leader and collect the answers per partition; moved leaders are asked again."""
+    """Send `build(partitions)` to each leader and collect the results per partition; moved leaders are asked again."""
     results: dict[int, Any] = {}
     known = await cluster.leaders(name)
     wanted = sorted(known) if partitions is None else sorted(partitions)
@@ -125,3 +145,17 @@ async def ask_leaders(
     _, code = await cluster.retry(ask)
     check(f"topic {name}", code)
     return dict(sorted(results.items()))
+
+
+def _time_ms(option: str, text: str) -> int:
+    """ISO 8601 (UTC where no zone is said), or @ and epoch milliseconds."""
+    if text.startswith("@") and text[1:].isdecimal():
+        return int(text[1:])
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "write earliest, latest, an offset, 2026-01-31T12:00:00Z, or @1769860800000"
+        raise CommandFailed(f"{option} {text!r} is no offset and no time", hint, USAGE) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, Output, connect
+from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client.acls import (
     AclFilter,
     applying_to,
@@ -73,9 +72,7 @@ class Form:
 
 FORM = Form()
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.command(name="list")

@@ -6,14 +6,14 @@ A look, not a verdict: the client is Python too and is soon the slower half. `ma
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, Output, connect
+from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import Consumer
@@ -29,9 +29,7 @@ DELAY_RECORDS = 1000
 
 app = App(name="bench", version_flags=[], help="Measure produce, consume and delay against a cluster.")
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.default

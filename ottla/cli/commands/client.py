@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -11,8 +11,7 @@ from urllib.request import urlopen
 from cyclopts import App, Parameter
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.cli import application
-from ottla.cli.application import Output
+from ottla.cli.application import Output, run
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import print_rows
 
@@ -21,9 +20,7 @@ app = App(name="client", version_flags=[], help="Clients that push metrics to th
 COLUMNS = ("broker", "client_id", "client_instance_id", "software", "series")
 TIMEOUT_S = 30
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.command(name="list")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 from cyclopts import App
 
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, Output, connect
+from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client import health
 from ottla.cli.errors import OK, UNHEALTHY
 from ottla.cli.output import note, print_rows
+from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
 
 INFO_COLUMNS = ("broker", "host", "port", "rack", "roles", "fenced")
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.command
@@ -40,7 +38,7 @@ async def info(*, output: Output = "table", connection: Connection = CONNECTION)
         for row in sorted(described.brokers, key=lambda row: row.broker_id)
     ]
     if output == "table":
-        note(f"cluster {described.cluster_id}, quorum leader {quorum.leader} in epoch {quorum.epoch}")
+        note(f"cluster {described.cluster_id}, quorum leader {quorum.leader_id} in epoch {quorum.leader_epoch}")
     print_rows(rows, INFO_COLUMNS, output)
 
 
@@ -50,14 +48,13 @@ async def show_health(*, output: Output = "table", connection: Connection = CONN
     async with connect(connection) as cluster:
         problems = await health.find_problems(cluster)
     if problems:
-        print_rows([{"place": row.place, "problem": row.problem} for row in problems], ("place", "problem"), output)
+        print_rows([problem._asdict() for problem in problems], health.Problem._fields, output)
         return UNHEALTHY
     note("healthy")
     return OK
 
 
-def _roles(node: int, quorum: health.Quorum) -> list[str]:
-    roles = ["broker"]
-    if node in quorum.voters:
-        roles.append("leader" if node == quorum.leader else "voter")
-    return roles
+def _roles(node: int, quorum: PartitionDataResponse) -> list[str]:
+    if all(voter.replica_id != node for voter in quorum.current_voters):
+        return ["broker"]
+    return ["broker", "leader" if node == quorum.leader_id else "voter"]

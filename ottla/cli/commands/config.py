@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, Output, connect
+from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client import configs
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.commands.topic import split_setting
@@ -23,9 +22,7 @@ app = App(
 Kind = Literal["topic", "broker", "group", "client-metrics"]
 GET_COLUMNS = ("name", "value", "source")
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.command

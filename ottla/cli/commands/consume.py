@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, connect
+from ottla.cli.application import CONNECTION, Connection, connect, run
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.record_json import to_line
-from ottla.cli.times import parse_time_ms
 from ottla.protocol.records import Record
 
 app = App(name="consume", version_flags=[], help="Read records of a topic.")
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.default
@@ -86,8 +83,7 @@ async def _positions(cluster: ClusterClient, topic: str, start: str, ends: dict[
         if start.startswith("-"):
             return {index: max(first[index], end + number) for index, end in ends.items()}
         return {index: max(first[index], min(number, end)) for index, end in ends.items()}
-    found = await topics.list_offsets(cluster, topic, parse_time_ms("--from", start), ends)
-    return {index: ends[index] if offset < 0 else offset for index, offset in found.items()}
+    return await topics.offsets_since(cluster, topic, "--from", start, ends)
 
 
 def _write_text(_topic: str, _partition: int, record: Record) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, Output, connect
+from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.groups import GroupDescription, TopicPartition
+from ottla.cli.client.groups import GroupDescription
+from ottla.cli.client.topics import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
-from ottla.cli.times import parse_time_ms
 
 app = App(name="group", version_flags=[], help="Consumer groups: list, describe, reset, delete.")
 
@@ -22,9 +22,7 @@ LIST_COLUMNS = ("group", "type", "state", "protocol")
 MEMBER_COLUMNS = ("group", "state", "topic", "partition", "committed", "end", "lag", "member", "client_id", "host")
 RESET_COLUMNS = ("group", "topic", "partition", "committed", "new", "records_skipped")
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.command(name="list")
@@ -51,7 +49,7 @@ async def describe(group: str, /, *, output: Output = "table", connection: Conne
         description = await groups.describe_group(cluster, group)
         committed = await groups.committed_offsets(cluster, group)
         assigned = {place for member in description.members for place in member.assigned}
-        ends = await _ends(cluster, committed.keys() | assigned)
+        ends = await topics.end_offsets(cluster, committed.keys() | assigned)
     rows = _member_rows(description, committed, ends)
     if output == "table":
         members = len(description.members)
@@ -137,17 +135,6 @@ def _member_rows(
     return [{"group": description.group, "state": description.state, **row} for row in rows]
 
 
-async def _ends(cluster: ClusterClient, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """End offsets; partitions of topics that are gone are left out."""
-    present = set(await cluster.topic_names())
-    ends: dict[TopicPartition, int] = {}
-    for name in sorted({name for name, _ in places} & present):
-        ends.update(
-            ((name, index), end) for index, end in (await topics.list_offsets(cluster, name, topics.LATEST)).items()
-        )
-    return ends
-
-
 async def _places(cluster: ClusterClient, wanted: Sequence[str]) -> list[TopicPartition]:
     places: list[TopicPartition] = []
     for text in wanted:
@@ -175,7 +162,6 @@ async def _targets(
         elif to.isdecimal():
             found = dict.fromkeys(indexes, int(to))
         else:
-            found = await topics.list_offsets(cluster, name, parse_time_ms("--to", to), indexes)
-            found = {index: end[index] if offset < 0 else offset for index, offset in found.items()}
+            found = await topics.offsets_since(cluster, name, "--to", to, end)
         targets.update(((name, index), min(max(found[index], first[index]), end[index])) for index in indexes)
     return targets

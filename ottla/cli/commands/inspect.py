@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application
-from ottla.cli.application import Output
+from ottla.cli.application import Output, run
 from ottla.cli.dump import DUMPS, LOG_SUFFIXES, Row, dump_log
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_json, print_rows
@@ -32,9 +32,7 @@ BATCH_COLUMNS = (
     "flags",
 )
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.default

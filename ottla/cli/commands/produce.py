@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, connect
+from ottla.cli.application import CONNECTION, Connection, connect, run
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.lines import read_lines
@@ -22,9 +21,7 @@ from ottla.server.clock import Clock
 
 app = App(name="produce", version_flags=[], help="Write records to a topic, one per line of standard input.")
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.default

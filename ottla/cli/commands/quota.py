@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, Output, connect
+from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client.quotas import alter_quotas, describe_quotas
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
@@ -22,9 +21,7 @@ COLUMNS = ("user", "client_id", "ip", "quota", "value")
 DEFAULT = "<default>"
 Name = Annotated[str | None, Parameter(help=f"A name, or {DEFAULT} for all that have no quota of their own.")]
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.command(name="list")

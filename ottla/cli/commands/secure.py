@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli import application, secure_files
+from ottla.cli import secure_files
+from ottla.cli.application import run
 from ottla.cli.output import note
 from ottla.cli.secure_files import ADMIN
 
@@ -15,9 +16,7 @@ app = App(name="secure", version_flags=[], help="TLS and logins of a cluster.")
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.command

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from ottla.broker.coordinator.partitions import partition_for
 from ottla.broker.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
-from ottla.cli import application
-from ottla.cli.application import CONNECTION, Connection, connect
+from ottla.cli.application import CONNECTION, Connection, connect, run
 from ottla.cli.client.cluster import TRANSACTION_KEY_TYPE, ClusterClient
 from ottla.cli.client.failures import check
 from ottla.cli.client.producer import Producer
@@ -23,9 +22,7 @@ from ottla.protocol.records import NewRecord
 
 app = App(name="transaction", version_flags=[], help="Transactional ids whose record cannot be read: forget.")
 
-
-def main(arguments: Sequence[str]) -> int:
-    return application.run(app, arguments)
+main = partial(run, app)
 
 
 @app.command

@@ -91,11 +91,7 @@ async def _offsets(cluster: ClusterClient, group: GroupDescription) -> None:
     places = sorted(committed.keys() | owners.keys())
     if not places:
         return
-    ends: dict[tuple[str, int], int] = {}
-    present = set(await cluster.topic_names())
-    for topic in sorted({topic for topic, _ in places} & present):
-        found = await topics.list_offsets(cluster, topic, topics.LATEST)
-        ends.update(((topic, index), end) for index, end in found.items())
+    ends = await topics.end_offsets(cluster, places)
     width = max(15, *(len(topic) for topic, _ in places))
     row = ROW.replace("{:<15} {:<15} {:<10}", f"{{:<{max(15, len(group.group))}}} {{:<{width}}} {{:<10}}", 1)
     print()

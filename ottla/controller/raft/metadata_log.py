@@ -31,7 +31,8 @@ from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.log.flush import FlushJob
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import DamagedLog
 
 logger = logging.getLogger(__name__)
@@ -113,16 +114,9 @@ class MetadataLog:
         )
         self._recovery_point = self._read_recovery_point()
         log = open_log(
-            self._files,
-            Mappings(),
-            self.directory,
-            TOPIC,
-            PARTITION,
-            TOPIC_ID,
-            log_config,
+            LogSpec(self._files, Mappings(), self.directory, TOPIC, PARTITION, TOPIC_ID, log_config, now_ms=now_ms),
             clean=False,
             recovery_point=self._recovery_point,
-            now_ms=now_ms,
         )
         partition_metadata = f"{self.directory}/partition.metadata"
         if not self._files.exists(partition_metadata):

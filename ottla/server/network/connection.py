@@ -77,7 +77,7 @@ class Pause:
         connection.pause_ended()
 
 
-class Held:
+class PendingResponse:
     """A pending response, whose turn has not come: the parts of its frame, or None while there are none (`pending_reply.PendingReply`)."""
 
     __slots__ = ("nbytes", "parts")
@@ -144,7 +144,7 @@ class Connection(FrameProtocol):
         self.listener = listener
         self.index = index
         self._dispatcher = dispatcher
-        self._held: deque[Held] = deque()
+        self._held: deque[PendingResponse] = deque()
         self._held_bytes = 0
         self._out: Pieces = []
         self._out_bytes = 0
@@ -416,7 +416,7 @@ class Connection(FrameProtocol):
     def reply(self, head: bytes, parts: Pieces, nbytes: int) -> None:
         """Send a frame when its turn comes. `nbytes` is that of head and parts."""
         if self._held:
-            self._held.append(Held([head, *parts], nbytes))
+            self._held.append(PendingResponse([head, *parts], nbytes))
             self._hold(nbytes)
             return
         out = self._out
@@ -426,12 +426,12 @@ class Connection(FrameProtocol):
         if self._out_bytes > FLUSH_BYTES:
             self.flush()
 
-    def wait(self, pending: Held, kept_bytes: int) -> None:
+    def wait(self, pending: PendingResponse, kept_bytes: int) -> None:
         """Keep the place of a reply that is not ready."""
         self._held.append(pending)
         self._hold(kept_bytes)
 
-    def ready(self, pending: Held, kept_bytes: int) -> None:
+    def ready(self, pending: PendingResponse, kept_bytes: int) -> None:
         """A reply that waited has its parts now (or none, when nothing is to be sent)."""
         if self.closed:
             return

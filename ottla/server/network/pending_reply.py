@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import Clock
-from ottla.server.network.connection import Connection, Held
+from ottla.server.network.connection import Connection, PendingResponse
 from ottla.server.network.error_reply import error_reply
 from ottla.server.network.reply import Reply
 from ottla.server.network.route import Codec, Route
@@ -26,7 +26,7 @@ class Serving(Protocol):
     quotas: ClientQuotas
 
 
-class PendingReply(Held):
+class PendingReply(PendingResponse):
     """The place of a reply among its connection's replies. `parts` is None until it is ready."""
 
     __slots__ = (

@@ -28,10 +28,10 @@ from ottla.storage.cleaner.cleaner_plan import Plan, SegmentFacts, make_plan
 from ottla.storage.config import NEVER
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.log import log_files
+from ottla.storage.log import roll
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX
+from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentFile
 
 logger = logging.getLogger(__name__)
 
@@ -119,14 +119,14 @@ class Cleaner:
             size,
             100 * (1 - size / max(1, size_before)),
         )
-        yield Errand(log.log_dir, partial(self._logs.write_cleaned, self._logs.directory_of(log)))
+        yield Errand(log.log_dir, partial(self._logs.checkpoints.write_cleaned, self._logs.open.directory_of(log)))
         return True
 
     def _next_due(self, now_ms: int) -> Generator[Step, Progress | None, tuple[Log, Plan] | None]:
         """The log with the greatest dirty ratio among those that are due."""
         best: tuple[Log, Plan] | None = None
         looked_at = 0
-        for log in self._logs:
+        for log in self._logs.open:
             if not log.config.compact or len(log.segments) < 2 or log.failure or log.cleaning.uncleanable:
                 continue
             if log.closed or log.cleaning.is_moving:
@@ -148,7 +148,7 @@ class Cleaner:
 
 
 def _sealed_bytes(log: Log, end: int) -> int:
-    return sum(segment.size for segment in log.segments if segment.base_offset < end)
+    return sum(segment.file.size for segment in log.segments if segment.base_offset < end)
 
 
 def _pass_over(log: Log, error: Exception) -> None:
@@ -163,10 +163,10 @@ def plan_for(log: Log, first_dirty: int, now_ms: int) -> Plan:
         [
             SegmentFacts(
                 segment.base_offset,
-                segment.size,
+                segment.file.size,
                 0,
                 segment.first_timestamp() if config.max_compaction_lag_ms < NEVER else -1,
-                segment.largest_timestamp().timestamp if config.min_compaction_lag_ms > 0 else -1,
+                segment.indexes.largest_timestamp().timestamp if config.min_compaction_lag_ms > 0 else -1,
             )
             for segment in log.segments
         ],
@@ -192,7 +192,7 @@ def clean(
         return plan.end
     job = Job(
         directory=log.directory,
-        sources=tuple(Source(segment.base_offset, segment.size) for segment in segments.values()),
+        sources=tuple(Source(segment.base_offset, segment.file.size) for segment in segments.values()),
         config=log.config,
         first_dirty=plan.first_dirty,
         end=plan.end,
@@ -268,7 +268,7 @@ def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
             _remove_unfinished(log)
             return False
         raise LogChanged("a segment was removed during compaction")
-    cleaned = Segment(
+    cleaned = SegmentFile(
         log.files,
         log.mappings,
         log.directory,
@@ -276,11 +276,10 @@ def _put_in_place(log: Log, old: list[Segment], size: int) -> bool:
         log.config,
         size=size,
         active=False,
-        now_ms=0,
         suffix=CLEANED_SUFFIX,
     )
     try:
-        _swap(log, old, cleaned)
+        _swap(log, old, Segment(cleaned))
     except StorageFailure as failure:
         log.fail(failure.for_good())
         raise
@@ -295,7 +294,7 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
     at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
-    log_files.delete_segments(log, old)
+    roll.delete_segments(log, old)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
 

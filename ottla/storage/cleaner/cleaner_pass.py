@@ -30,9 +30,16 @@ from ottla.storage.cleaner.offset_map import OffsetMap, ordinals_max
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files, MappedFile
-from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.segment_file import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, REACH_BYTES, segment_path
+from ottla.storage.segment.segment_file import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    REACH_BYTES,
+    Mappings,
+    SegmentFile,
+    segment_path,
+)
 from ottla.storage.segment.txn_index import AbortedTxn
 from ottla.storage.segment.walk import walk
 
@@ -237,17 +244,8 @@ class CleaningPass:
         job = self._job
         directory, base = job.directory, group[0].base_offset
         remove_cleaned(self._files, directory, base)
-        segment = Segment(
-            self._files,
-            self._mappings,
-            directory,
-            base,
-            job.config,
-            size=0,
-            active=True,
-            now_ms=job.now_ms,
-            suffix=CLEANED_SUFFIX,
-        )
+        file = SegmentFile(self._files, self._mappings, directory, base, job.config, suffix=CLEANED_SUFFIX)
+        segment = Segment(file, job.now_ms)
         segment.create_file()
         transactions.cleaned_index = []
         output = _Output(segment)
@@ -258,7 +256,7 @@ class CleaningPass:
             segment.txn_index.append(self._files, txn)
         segment.seal()
         segment.flush()
-        yield self._work.take(written=tuple(source.base_offset for source in group), size=segment.size)
+        yield self._work.take(written=tuple(source.base_offset for source in group), size=segment.file.size)
 
     def _filter_into(
         self, output: _Output, source: Source, keep: Keep, transactions: TransactionsSeen
@@ -316,10 +314,7 @@ class CleaningPass:
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
     """Removes the `.cleaned` files of a group after a pass was stopped."""
-    segment = Segment(
-        files, Mappings(), directory, base_offset, LogConfig(), size=0, active=True, now_ms=0, suffix=CLEANED_SUFFIX
-    )
-    for name in segment.file_names():
+    for name in SegmentFile(files, Mappings(), directory, base_offset, LogConfig(), suffix=CLEANED_SUFFIX).names():
         files.remove(name)
 
 

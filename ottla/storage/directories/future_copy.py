@@ -95,13 +95,13 @@ def read_ahead(log: Log, offset: int, size: int) -> ReadAhead | None:
     index = log.segments.floor_index(offset)
     segment = log.segments[index]
     start = segment.position_of(offset)
-    if start is None or start >= segment.in_memory_from:
+    if start is None or start >= segment.file.in_memory_from:
         return None
-    end = segment.end_of_slice(start, segment.size, size, True)
+    end = segment.end_of_slice(start, segment.file.size, size, True)
     following = log.segments.next_base(index)
     segment_end = log.log_end_offset if following is None else following
-    to_offset = segment_end if end == segment.size else segment.offset_at(end)
-    return ReadAhead(partial(_read, log, segment.log_path, start, end - start), to_offset)
+    to_offset = segment_end if end == segment.file.size else segment.file.offset_at(end)
+    return ReadAhead(partial(_read, log, segment.file.log_path, start, end - start), to_offset)
 
 
 def _read(log: Log, path: str, position: int, size: int) -> None:

@@ -1,8 +1,8 @@
 """Future logs: copies in another log directory that replace a partition's log once they have all of it (KIP-113).
 
-    create_future     an empty log `<topic>-<partition>.<32 hex>-future`; its files are created with its first batch
-    replace           the future log takes the partition's name, in one turn of the thread that appends
-    drop_future       the move is cancelled: the copy is deleted
+    create     an empty log `<topic>-<partition>.<32 hex>-future`; its files are created with its first batch
+    replace    the future log takes the partition's name, in one turn of the thread that appends
+    drop       the move is cancelled: the copy is deleted
 
 The copying is in future_copy.py, who decides is in the broker. What a crash can leave between the steps of a replacement, and
 what the next start does (`settle_names`, `adopt`):
@@ -18,16 +18,15 @@ is gone nevertheless, with its disk, the metadata decides about the copy (`is_as
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from contextlib import suppress
 
 from ottla.storage.directories.log_dirs import RESERVED_IDS, LogDir
-from ottla.storage.directories.logs_state import LogsState
+from ottla.storage.directories.open_logs import OpenLogs
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_files import relocate
-from ottla.storage.log.partition_dir import DELETE, FUTURE, name_with_suffix
+from ottla.storage.log.partition_dir import FUTURE
+from ottla.storage.log.roll import relocate
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +34,12 @@ logger = logging.getLogger(__name__)
 PREFERRED_MAX = 10_000
 
 
-class FutureLogs(LogsState):
+class FutureLogs:
     """The future logs of a node, and the directories that operators chose for partitions that are not here yet."""
+
+    def __init__(self, logs: OpenLogs) -> None:
+        self._logs = logs
+        self._preferred: dict[tuple[str, int], LogDir] = {}  # directories for partitions that are not here yet
 
     def prefer(self, topic: str, partition: int, directory: LogDir) -> None:
         """Remembers the directory for this partition's log until it is created, as Kafka does."""
@@ -45,42 +48,43 @@ class FutureLogs(LogsState):
         if len(self._preferred) > PREFERRED_MAX:
             del self._preferred[next(iter(self._preferred))]
 
-    def create_future(self, current: Log, directory: LogDir, now_ms: int) -> Log:
+    def take_preferred(self, topic: str, partition: int) -> LogDir | None:
+        """Returns the directory that is remembered for this partition, once, if it is online."""
+        directory = self._preferred.pop((topic, partition), None)
+        return directory if directory is not None and directory.online else None
+
+    def create(self, current: Log, directory: LogDir, now_ms: int) -> Log:
         """Returns a new, empty log in `directory` that is to replace `current`.
 
         Raises:
             StorageFailure
         """
-        key = (current.topic_id, current.partition)
-        assert key not in self._futures and directory is not self.directory_of(current)
+        assert self._logs.future(
+            current.topic_id, current.partition
+        ) is None and directory is not self._logs.directory_of(current)
         # A log that `current` has replaced there needs its offsets until it has lost its name: a power loss could bring it back.
-        self._removals.settle([self._path_of(directory, current)])
-        name = self._name_away(directory, current.topic, current.partition, FUTURE)
+        self._logs.removals.settle([self._logs.path_of(directory, current)])
+        name = self._logs.name_away(directory, current.topic, current.partition, FUTURE)
         future = new_log(
-            self.files, self.mappings, name, current.topic, current.partition, current.topic_id, current.config,
-            now_ms=now_ms, jitter=self._rng.random(),
-        )  # fmt: skip
-        self._add_future(directory, future)
+            self._logs.spec(name, current.topic, current.partition, current.topic_id, current.config, now_ms)
+        )
+        self._logs.add_future(directory, future)
         current.cleaning.begin_move()
         return future
 
-    def _add_future(self, directory: LogDir, future: Log) -> None:
-        self._futures[(future.topic_id, future.partition)] = future
-        self._add_to(directory, future)
-
-    def drop_future(self, future: Log, now_ms: int) -> None:
+    def drop(self, future: Log, now_ms: int) -> None:
         """Removes a future log from memory. `rename_deleted` and `remove_deleted` remove its files."""
-        directory = self._take_out(future)
+        directory = self._logs.take_out(future)
         if future.partition_dir.exists:
-            self._remove_files(future, directory, now_ms)
+            self._logs.remove_files(future, directory, now_ms)
 
-    def forget_future(self, future: Log) -> None:
+    def forget(self, future: Log) -> None:
         """Leaves a future log alone whose directory failed: the next start finds it, or it does not."""
-        self._take_out(future)
+        self._logs.take_out(future)
 
     def names_free(self, future: Log) -> bool:
         """Returns False if the directory that the future log is to become still has a deleted log's files."""
-        return not self._removals.pending([self._path_of(self.directory_of(future), future)])
+        return not self._logs.removals.pending([self._logs.path_of(self._logs.directory_of(future), future)])
 
     def replace(self, current: Log, future: Log, now_ms: int) -> None:
         """Makes the future log the partition's log. The caller has found it complete in this turn (`future_copy.is_ready`).
@@ -88,20 +92,19 @@ class FutureLogs(LogsState):
         Raises:
             StorageFailure: the directory of the future log cannot be renamed; nothing has changed.
         """
-        target = self.directory_of(future)
+        target = self._logs.directory_of(future)
         try:
-            relocate(future, self._path_of(target, future))
+            relocate(future, self._logs.path_of(target, future))
         except StorageFailure as failure:
             if not isinstance(failure, DiskFull):
-                self.directory_failed(target, failure)
+                self._logs.directory_failed(target, failure)
             raise
-        self._renamed[target.path] = self._renamed.get(target.path, 0) + 1
+        self._logs.names_unsynced(target)
         future.take_over(current)
-        del self._futures[(future.topic_id, future.partition)]
-        source = self._take_out(current)
-        self._add(target, future)
+        source = self._logs.replace_by_future(future)
+        assert source is not None, "the current log was there"
         if current.partition_dir.exists:
-            self._remove_files(current, source, now_ms, target if future.partition_dir.exists else None)
+            self._logs.remove_files(current, source, now_ms, target if future.partition_dir.exists else None)
 
     def is_assigned(self, future: Log, directory_id: bytes | None) -> bool:
         """Returns True if a future log without the log that it copies is to become the partition's log, as in Kafka: in the metadata's directory.
@@ -112,37 +115,38 @@ class FutureLogs(LogsState):
         Raises:
             DamagedPartition: a directory is offline that may have the partition's log.
         """
-        if self.offline_directories:
-            reason = f"the log that it copies is in a directory that is offline: {self.offline_directories[0].path}"
+        if self._logs.offline_directories:
+            reason = (
+                f"the log that it copies is in a directory that is offline: {self._logs.offline_directories[0].path}"
+            )
             raise DamagedPartition(future.directory, reason)
-        return self.directory_of(future).directory_id == directory_id
+        return self._logs.directory_of(future).directory_id == directory_id
 
     def adopt(self, future: Log) -> Log:
         """Makes a future log the partition's log whose own log is gone with its directory: later records are lost with it."""
-        directory = self.directory_of(future)
+        directory = self._logs.directory_of(future)
         logger.warning("%s: its partition has no other log here, so it becomes the partition's log", future.directory)
-        relocate(future, self._path_of(directory, future))
-        del self._futures[(future.topic_id, future.partition)]
-        self._add(directory, future)
+        relocate(future, self._logs.path_of(directory, future))
+        self._logs.replace_by_future(future)
         return future
 
     def may_be_elsewhere(self, directory_id: bytes) -> bool:
         """Returns True if the metadata's directory of a log may be one that is offline: a log elsewhere may be an older copy."""
-        online = {directory.directory_id for directory in self.directories if directory.online}
+        online = {directory.directory_id for directory in self._logs.directories if directory.online}
         known = directory_id in online or int.from_bytes(directory_id, "big") < RESERVED_IDS
-        return not known and bool(self.offline_directories)
+        return not known and bool(self._logs.offline_directories)
 
     # The start
 
     def settle_names(self, now_ms: int) -> None:
         """Links the future logs that were found with the logs that they copy. It runs once, after the directories were opened."""
-        for future in self.futures():
-            current = self.get(future.topic_id, future.partition)
+        for future in self._logs.futures():
+            current = self._logs.get(future.topic_id, future.partition)
             if current is None:
                 continue
-            if (directory := self.directory_of(current)) is self.directory_of(future):
-                self.drop_future(future, now_ms)
-                self._add_to(directory, current)  # the future log had its place
+            if (directory := self._logs.directory_of(current)) is self._logs.directory_of(future):
+                self.drop(future, now_ms)
+                self._logs.add_to(directory, current)  # the future log had its place
                 continue
             current.cleaning.begin_move()
             if current.config.compact:
@@ -150,36 +154,23 @@ class FutureLogs(LogsState):
                 with suppress(StorageFailure):  # the directory is offline now
                     future.truncate_fully_and_start_at(0)
 
-    def _keep_one(self, other: Log, log: Log, directory: LogDir, now_ms: int) -> None:
+    def keep_one(self, other: Log, log: Log, directory: LogDir, now_ms: int) -> None:
         """Keeps one of two logs that have the partition's name: a crash came between the two renames of a replacement.
 
         The future log had all of the other one's batches when it took the name, and only it was appended to since. It is the
         shorter one only if a power loss took the name back; the records of the other one are then complete.
         """
-        first, second = self.directory_of(other), directory
+        first, second = self._logs.directory_of(other), directory
         if _extent(log) >= _extent(other):
-            self._take_out(other)
-            self._add(directory, log)
+            self._logs.take_out(other)
+            self._logs.add(directory, log)
             loser, place, winner = other, first, second
         else:
             log.leave()
             loser, place, winner = log, second, first
         logger.warning("%s was being replaced: %s is kept", loser.directory, winner.path)
-        self.files.sync_dir(winner.path)
-        self._remove_files(loser, place, now_ms)
-
-    def _remove_files(self, log: Log, directory: LogDir, now_ms: int, replaced_by: LogDir | None = None) -> None:
-        target = self._name_away(directory, log.topic, log.partition, DELETE)
-        self._removals.add(log, directory, target, now_ms + log.config.file_delete_delay_ms, replaced_by)
-
-    def _path_of(self, directory: LogDir, log: Log) -> str:
-        return f"{directory.path}/{log.topic}-{log.partition}"
-
-    def _paths_of(self, topic: str, partition: int) -> Iterable[str]:
-        return [f"{directory.path}/{topic}-{partition}" for directory in self.directories]
-
-    def _name_away(self, directory: LogDir, topic: str, partition: int, suffix: str) -> str:
-        return f"{directory.path}/{name_with_suffix(topic, partition, self._rng.randbytes(16), suffix)}"
+        self._logs.files.sync_dir(winner.path)
+        self._logs.remove_files(loser, place, now_ms)
 
 
 def _extent(log: Log) -> tuple[int, int, int]:

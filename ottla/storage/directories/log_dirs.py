@@ -1,10 +1,12 @@
 """The log directories of a node (JBOD): their identity (`meta.properties`), their lock, and whether they still work.
 
-version=1, cluster.id, node.id, directory.id (KIP-858): written once when a directory is formatted, checked at start.
+version=1, cluster.id, node.id, directory.id (KIP-858): written once when a directory is formatted, checked at start. Beside it lies
+the mark of a clean stop (`.kafka_cleanshutdown`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,6 +15,8 @@ from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import FileLock, Files
 
 META_PROPERTIES = "meta.properties"
+#: The mark of a clean stop (KIP-966): with it, opening reads the ends of the logs only.
+CLEAN_MARK = ".kafka_cleanshutdown"
 LOCK = ".lock"
 VERSION = "1"
 # Directory ids with a special meaning (KIP-858): unassigned, lost, migrating; and those that Kafka reserves.
@@ -128,3 +132,23 @@ def _properties(text: str) -> Iterable[tuple[str, str]]:
             if not found:
                 raise ValueError(f"line {line!r} has no '='")
             yield key.strip(), value.strip()
+
+
+def take_clean_mark(files: Files, directory: str) -> tuple[bool, int]:
+    """Returns whether the last stop was clean, and the broker epoch then. Removes the mark, so that a crash while opening is noticed."""
+    path = f"{directory}/{CLEAN_MARK}"
+    data = files.read(path)
+    if data is None:
+        return False, -1
+    files.remove(path)
+    files.sync_dir(directory)
+    try:
+        return True, int(json.loads(data or b"{}").get("brokerEpoch", -1))
+    except (ValueError, AttributeError, TypeError):
+        return True, -1
+
+
+def write_clean_mark(files: Files, directory: str, broker_epoch: int) -> None:
+    """Writes the mark, after everything in the directory is synced."""
+    mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    files.write_atomic(f"{directory}/{CLEAN_MARK}", mark.encode())

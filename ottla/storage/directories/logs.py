@@ -1,4 +1,4 @@
-"""All logs of a node over its log directories: open, create, delete, flush, close. logs_state.py finds and checkpoints them.
+"""All logs of a node over its log directories: open, create, delete, flush, close. open_logs.py finds them.
 
 This module does not know the cluster's metadata: the broker compares the partitions with it and calls `create`, `delete`
 or `set_aside`. The metadata log (`__cluster_metadata-0`) is not one of these logs: the quorum opens it itself.
@@ -7,18 +7,26 @@ or `set_aside`. The metadata log (`__cluster_metadata-0`) is not one of these lo
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
+from random import Random
+from weakref import WeakValueDictionary
 
 from ottla.storage import checkpoint
 from ottla.storage.config import NEVER, LogConfig
-from ottla.storage.directories import clean_shutdown
+from ottla.storage.directories import log_dirs
 from ottla.storage.directories.future_logs import FutureLogs
+from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.log_dirs import RESERVED_IDS, LogDir
+from ottla.storage.directories.open_logs import OpenLogs
 from ottla.storage.directories.recovery import new_log, open_log
 from ottla.storage.directories.removal import REMOVED_AT_ONCE
 from ottla.storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
+from ottla.storage.files import Files
 from ottla.storage.log.log import Log
+from ottla.storage.log.log_state import LogState
 from ottla.storage.log.partition_dir import DELETE, STRAY, future_partition_of, partition_of, read_topic_id
+from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import REMEDY, DamagedLog
 
 logger = logging.getLogger(__name__)
@@ -30,8 +38,19 @@ RECOVERY_BYTES_MAX = 64 << 20
 ConfigFor = Callable[[str, bytes], LogConfig]
 
 
-class Logs(FutureLogs):
+class Logs:
     """The logs of a node in its log directories."""
+
+    def __init__(self, files: Files, directories: list[LogDir], rng: Random, mappings: Mappings | None = None) -> None:
+        self.files, self.directories = files, directories
+        self.open = OpenLogs(files, directories, rng, Mappings() if mappings is None else mappings)
+        self.checkpoints = LogCheckpoints(self.open)
+        self.futures = FutureLogs(self.open)
+        self.previous_broker_epoch = -1  # the broker epoch at the last clean stop, -1 after a crash (KIP-966)
+        self._unclean: set[str] = set()  # directories where a log could not be closed
+        #: The logs of each topic that may have no files yet, in the order of their creation. The logs refer to it.
+        self._without_files: WeakValueDictionary[tuple[bytes, str], deque[LogState]] = WeakValueDictionary()
+        self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
 
     # Opening
 
@@ -43,13 +62,13 @@ class Logs(FutureLogs):
                 try:
                     epochs.append(self._open_directory(directory, config_for, now_ms))
                 except StorageFailure as failure:
-                    self.directory_failed(directory, failure)
-        self.settle_names(now_ms)
+                    self.open.directory_failed(directory, failure)
+        self.futures.settle_names(now_ms)
         self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
 
     def _open_directory(self, directory: LogDir, config_for: ConfigFor, now_ms: int) -> int:
-        clean, broker_epoch = clean_shutdown.take(self.files, directory.path)
-        self._checkpoints.read(directory.path)
+        clean, broker_epoch = log_dirs.take_clean_mark(self.files, directory.path)
+        self.open.entries.read(directory.path)
         logger.info(
             "%s recovery of the logs in %s, as %s clean shutdown file was found",
             "Skipping" if clean else "Beginning",
@@ -59,7 +78,7 @@ class Logs(FutureLogs):
         for name in self.files.list_dir(directory.path):
             path = f"{directory.path}/{name}"
             if name.endswith(DELETE):
-                self._removals.add_renamed(path, now_ms)
+                self.open.removals.add_renamed(path, now_ms)
                 continue
             found = partition_of(name)
             is_future = found is None
@@ -78,24 +97,24 @@ class Logs(FutureLogs):
                     self._leave_closed(path, found, error)
             else:
                 self._add_opened(directory, log, is_future, now_ms)
-        ends = {(log.topic, log.partition): log.log_end_offset for log in self.in_directory(directory)}
-        self._checkpoints.lower_to_ends(directory.path, ends)
-        self._opened.add(directory.path)
+        self.checkpoints.begin(directory)
         return broker_epoch
 
     def _add_opened(self, directory: LogDir, log: Log | None, is_future: bool, now_ms: int) -> None:
         if log is None:
             return
-        other = self.get(log.topic_id, log.partition)
-        if is_future and self.future(log.topic_id, log.partition) is None:
-            self._add_future(directory, log)
+        other = self.open.get(log.topic_id, log.partition)
+        if is_future and self.open.future(log.topic_id, log.partition) is None:
+            self.open.add_future(directory, log)
         elif is_future:
             log.leave()
-            self._remove_files(log, directory, now_ms)  # the copy of an earlier move, whose directory was offline since
+            self.open.remove_files(
+                log, directory, now_ms
+            )  # the copy of an earlier move, whose directory was offline since
         elif other is not None:
-            self._keep_one(other, log, directory, now_ms)
+            self.futures.keep_one(other, log, directory, now_ms)
         else:
-            self._add(directory, log)
+            self.open.add(directory, log)
 
     def _open_partition(
         self, directory: LogDir, dir_name: str, name: tuple[str, int], config_for: ConfigFor, clean: bool, now_ms: int
@@ -103,7 +122,7 @@ class Logs(FutureLogs):
         """Opens a partition. Returns None if it was set aside."""
 
         def known(checkpoint_name: str) -> int:
-            return self._checkpoints.known(directory.path, checkpoint_name, name)
+            return self.open.entries.known(directory.path, checkpoint_name, name)
 
         path = f"{directory.path}/{dir_name}"
         try:
@@ -118,17 +137,10 @@ class Logs(FutureLogs):
             self._rename_away(directory, path, *name, DELETE if future_partition_of(dir_name) else STRAY)
             return None
         log = open_log(
-            self.files,
-            self.mappings,
-            path,
-            *name,
-            topic_id,
-            config_for(name[0], topic_id),
+            self.open.spec(path, *name, topic_id, config_for(name[0], topic_id), now_ms),
             clean=clean,
             recovery_point=known(checkpoint.RECOVERY_POINT),
             log_start_offset=known(checkpoint.LOG_START),
-            now_ms=now_ms,
-            jitter=self._rng.random(),
         )
         log.advance_high_watermark(known(checkpoint.REPLICATION))
         log.cleaning.cleaned(min(known(checkpoint.CLEANER), log.log_end_offset))
@@ -165,24 +177,24 @@ class Logs(FutureLogs):
         """
         if (damaged := self._damaged.get((topic, partition))) is not None:
             self._set_damaged_aside(damaged, topic, partition, topic_id)
-        if (log := self._logs.get((topic_id, partition))) is not None:
+        if (log := self.open.get(topic_id, partition)) is not None:
             return log
-        if (same_name := self._by_name.get((topic, partition))) is not None:
+        if (same_name := self.open.by_name(topic, partition)) is not None:
             self.set_aside(same_name)  # of a topic that had this name before
-        self._removals.settle(self._paths_of(topic, partition))
-        if (future := self.future(topic_id, partition)) is not None:
-            if self.is_assigned(future, directory_id):
-                return self.adopt(future)
+        self.open.removals.settle(self.open.paths_of(topic, partition))
+        if (future := self.open.future(topic_id, partition)) is not None:
+            if self.futures.is_assigned(future, directory_id):
+                return self.futures.adopt(future)
             logger.warning(
                 "%s is set aside: it was not yet assigned, and its partition has no other log", future.directory
             )
             self.set_aside(future)
-        preferred = self._preferred.pop((topic, partition), None)
-        directory = preferred if preferred is not None and preferred.online else self._choose(directory_id)
-        path, jitter = f"{directory.path}/{topic}-{partition}", self._rng.random()
-        log = new_log(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms=now_ms, jitter=jitter)
+        directory = self.futures.take_preferred(topic, partition) or self._choose(directory_id)
+        log = new_log(
+            self.open.spec(f"{directory.path}/{topic}-{partition}", topic, partition, topic_id, config, now_ms)
+        )
         log.create_with(self._without_files.setdefault((topic_id, directory.path), log.without_files))
-        self._add(directory, log)
+        self.open.add(directory, log)
         return log
 
     def _set_damaged_aside(self, damaged: DamagedPartition, topic: str, partition: int, topic_id: bytes) -> None:
@@ -203,26 +215,26 @@ class Logs(FutureLogs):
             return named[0]
         if not online:
             raise LogDirectoryOffline(self.directories[0].path, "no log directory is in use")
-        failed = self.offline_directories
+        failed = self.open.offline_directories
         if failed and directory_id is not None and int.from_bytes(directory_id, "big") >= RESERVED_IDS:
             # The log may be in the failed directory: an empty one elsewhere would count as this replica and lose its records.
             raise LogDirectoryOffline(failed[0].path, "the log may be in this directory, which cannot be used")
-        return min([d for d in online if not d.cordoned] or online, key=lambda d: len(self._in[d.path]))
+        return min([d for d in online if not d.cordoned] or online, key=lambda d: self.open.count(d))
 
     def delete(self, topic_id: bytes, partition: int, now_ms: int = 0) -> None:
         """Removes the log from memory, without a system call. `rename_deleted` and `remove_deleted` remove its files."""
-        if (future := self.future(topic_id, partition)) is not None:
-            self.drop_future(future, now_ms)
-        log = self._logs.get((topic_id, partition))
+        if (future := self.open.future(topic_id, partition)) is not None:
+            self.futures.drop(future, now_ms)
+        log = self.open.get(topic_id, partition)
         if log is None:
             return
-        directory = self._take_out(log)
+        directory = self.open.take_out(log)
         if log.partition_dir.exists:
-            self._remove_files(log, directory, now_ms)
+            self.open.remove_files(log, directory, now_ms)
 
     def deleted_to_rename(self, directory: LogDir) -> int:
         """Returns the number of deleted logs of this log directory whose directories are not yet renamed."""
-        return len(self._removals.in_directory(directory))
+        return len(self.open.removals.in_directory(directory))
 
     def rename_deleted(self, directory: LogDir) -> None:
         """Renames the directories of deleted logs in a log directory, with one sync, on any thread.
@@ -230,24 +242,24 @@ class Logs(FutureLogs):
         Raises:
             StorageFailure: some were not renamed; on a full disk (`DiskFull`) the next call tries again.
         """
-        failure = self._removals.rename_in(directory)
+        failure = self.open.removals.rename_in(directory)
         if failure is not None:
             raise failure
 
     def set_aside(self, log: Log) -> None:
         """Renames a stray replica or copy, which the metadata does not know, to a name that is not opened. Its files are kept."""
-        directory = self._take_out(log)
+        directory = self.open.take_out(log)
         log.unmap()
         if log.partition_dir.exists:
             self._rename_away(directory, log.directory, log.topic, log.partition, STRAY)
 
     def _rename_away(self, directory: LogDir, path: str, topic: str, partition: int, suffix: str) -> None:
         try:
-            self.files.rename(path, self._name_away(directory, topic, partition, suffix))
+            self.files.rename(path, self.open.name_away(directory, topic, partition, suffix))
             self.files.sync_dir(directory.path)
         except StorageFailure as failure:
             if not isinstance(failure, DiskFull):
-                self.directory_failed(directory, failure)
+                self.open.directory_failed(directory, failure)
             raise
 
     def remove_deleted(self, directory: LogDir, now_ms: int, limit: int = REMOVED_AT_ONCE) -> int:
@@ -255,10 +267,10 @@ class Logs(FutureLogs):
 
         It runs on any thread, one call for a log directory at a time.
         """
-        for log in self.in_directory(directory):
+        for log in self.open.in_directory(directory):
             for path in log.partition_dir.take_deleted():
-                self._removals.add_file(log, path, now_ms + log.config.file_delete_delay_ms)
-        return self._removals.remove_due(directory, now_ms, limit)
+                self.open.removals.add_file(log, path, now_ms + log.config.file_delete_delay_ms)
+        return self.open.removals.remove_due(directory, now_ms, limit)
 
     # Scheduled tasks
 
@@ -269,24 +281,24 @@ class Logs(FutureLogs):
         latter it writes a producer snapshot here, because no append runs meanwhile.
         """
         due: list[Log] = []
-        for grown in list(self._grown):
-            log, config = self._logs.get((grown.topic_id, grown.partition)), grown.config
-            grown.segments.active.age()
+        for grown in list(self.open.grown):
+            log, config = self.open.get(grown.topic_id, grown.partition), grown.config
+            grown.segments.active.file.age()
             if log is not grown or (config.flush_ms == config.flush_messages == NEVER):
                 # Only an append can make it due, and the next one asks for room. Most of 10,000 logs get none: a look at all took 3.4 ms.
-                del self._grown[grown]
-                grown.segments.active.close_room()
+                del self.open.grown[grown]
+                grown.segments.active.file.close_room()
             if log is not grown or log.failure is not None or log.recovery_point >= log.log_end_offset:
                 continue
             if log.unflushed_bytes >= RECOVERY_BYTES_MAX:
                 try:
                     log.snapshot_producers()
                 except StorageFailure as failure:
-                    self._grown[log] = None
+                    self.open.grown[log] = None
                     logger.warning("producers of %s: %s", log, failure)
                     continue
                 except Exception:
-                    self._grown[log] = None
+                    self.open.grown[log] = None
                     logger.exception("producers of %s", log)
                     continue
                 due.append(log)
@@ -297,13 +309,13 @@ class Logs(FutureLogs):
     def _sync_entries(self) -> None:
         """Syncs the entries of partition directories created since the last flush, with one sync per log directory."""
         for directory in self.directories:
-            logs = self.in_directory(directory)
+            logs = self.open.in_directory(directory)
             if directory.online and any(log.partition_dir.exists and not log.durability.entry_synced for log in logs):
                 try:
                     self.files.sync_dir(directory.path)
                 except StorageFailure as failure:
                     self._unclean.add(directory.path)
-                    self.directory_failed(directory, failure)
+                    self.open.directory_failed(directory, failure)
                     continue
                 for log in logs:
                     log.durability.entry_is_synced()
@@ -322,14 +334,14 @@ class Logs(FutureLogs):
     def begin_close(self) -> list[Log]:
         """Returns all logs; each must be passed to `close_some`."""
         # Threads that close logs must not unmap each other's segments.
-        self.mappings.lift_limit()
-        return [*self, *self.futures()]
+        self.open.mappings.lift_limit()
+        return [*self.open, *self.open.futures()]
 
     def close_some(self, logs: Iterable[Log]) -> None:
         """Flushes and closes these logs, on any thread, each log once."""
         for log in logs:
             if not log.close(entry=False):
-                self._unclean.add(self.directory_of(log).path)
+                self._unclean.add(self.open.directory_of(log).path)
 
     def end_close(self, broker_epoch: int = -1) -> None:
         """Syncs the log directories and writes the checkpoints and marks, after every log is closed, on any thread."""
@@ -340,20 +352,14 @@ class Logs(FutureLogs):
                 logger.warning("deleted partitions keep their names until the next start: %s", failure)
         self._sync_entries()
         unclean = self._unclean
-        unclean |= {self.directory_of(log).path for log in (*self, *self.futures()) if not log.closed}
-        self._outdated.clear()
-        self.write_recovery_points()
-        self.write_high_watermarks()
+        unclean |= {self.open.directory_of(log).path for log in (*self.open, *self.open.futures()) if not log.closed}
+        self.checkpoints.write_last()
         for directory in self.directories:
-            if directory.online and directory.path in self._opened - unclean - self._outdated:
+            if directory.online and self.checkpoints.is_complete(directory) and directory.path not in unclean:
                 try:
-                    clean_shutdown.write(self.files, directory.path, broker_epoch)
+                    log_dirs.write_clean_mark(self.files, directory.path, broker_epoch)
                 except StorageFailure as failure:
                     logger.warning("%s: the next start will recover every log: %s", directory.path, failure)
             if directory.lock is not None:
                 directory.lock.release()
-        self._logs.clear()
-        self._by_name.clear()
-        self._futures.clear()
-        for logs in self._in.values():
-            logs.clear()
+        self.open.clear()

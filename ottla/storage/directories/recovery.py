@@ -14,66 +14,63 @@ What a crash can leave, and how recovery handles it:
 All below the recovery point was flushed: a torn tail can only lie above it. Every batch above is checked (size, magic, order of
 offsets, CRC), and the log ends before the first invalid one. If it would end below the recovery point, or at a complete message of
 an old format, the disk or an operator has changed the file: the partition is not opened, and its files are not changed
-(`DamagedLog`). Batches below the recovery point that are not read here are checked when they are read (`storage.segment.cold`).
+(`DamagedLog`). Batches below the recovery point that are not read here are checked when they are read (`storage.segment.walk`).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from ottla.protocol.records.batch import HEADER, PARTITION_LEADER_EPOCH
 from ottla.storage import epochs
-from ottla.storage.config import LogConfig
-from ottla.storage.directories import leftover_files
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.log import replay
 from ottla.storage.log.log import Log
+from ottla.storage.log.log_state import LogSpec
 from ottla.storage.log.partition_dir import TRUNCATION, rewrite_topic_id
-from ottla.storage.producers import snapshot_format
+from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_states import ProducerStates
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_check import Valid, check_segment, clean_end
-from ottla.storage.segment.segment_file import LOG_SUFFIX, TXN_INDEX_SUFFIX
+from ottla.storage.segment.segment_file import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
 from ottla.storage.segment.segments import Segments
-from ottla.storage.segment.walk import DamagedLog
+from ottla.storage.segment.walk import DamagedLog, walk
 
 logger = logging.getLogger(__name__)
 
+NEW_SUFFIX = ".tmp"
 
-def open_log(
-    files: Files,
-    mappings: Mappings,
-    directory: str,
-    topic: str,
-    partition: int,
-    topic_id: bytes,
-    config: LogConfig,
-    *,
-    clean: bool,
-    recovery_point: int = 0,
-    log_start_offset: int = 0,
-    now_ms: int = 0,
-    jitter: float = 0.0,
-) -> Log:
-    """Opens the log in `directory`, or creates an empty one there.
+
+def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    """Opens the log in its directory, or creates an empty one there.
 
     Raises:
         StorageFailure: the directory cannot be read or written.
         DamagedLog, CorruptFile: this partition cannot be opened; no records were removed.
     """
+    files, directory = spec.files, spec.directory
     try:
-        sizes = leftover_files.tidy(files, directory)
+        sizes = _tidy(files, directory)
     except FileNotFoundError:
         files.make_dirs(directory)
         sizes = {}
-    bases = leftover_files.numbers(sizes, LOG_SUFFIX)
+    bases = _numbers(sizes, LOG_SUFFIX)
     history = LeaderEpochs(files, f"{directory}/{epochs.FILE}")
 
     def segment(base: int, size: int, active: bool) -> Segment:
-        made = Segment(files, mappings, directory, base, config, size=size, active=active, now_ms=now_ms)
+        made = spec.segment(base, size=size, active=active)
         if f"{base:020d}{TXN_INDEX_SUFFIX}" not in sizes:
             made.txn_index.is_missing()
         return made
@@ -88,26 +85,19 @@ def open_log(
     segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)
     start_offset = max(log_start_offset, segments[0].base_offset)
     log = Log(
-        files,
-        mappings,
-        directory,
-        topic,
-        partition,
-        topic_id,
-        config,
+        spec,
         segments=Segments(segments),
         epochs=history,
         producers=ProducerStates(),
         log_start_offset=min(start_offset, end_offset),
         log_end_offset=end_offset,
         recovery_point=end_offset if clean else min(recovery_point, end_offset),
-        jitter=jitter,
     )
-    log.snapshots.open(leftover_files.numbers(sizes, snapshot_format.SUFFIX))
+    log.snapshots.open(_numbers(sizes, producer_snapshots.SUFFIX))
     if not clean and recovery_point == 0 < end_offset:
         rewrite_topic_id(files, directory)  # a recovery point proves that its fsync succeeded
     if files.exists(f"{directory}/{TRUNCATION}"):
-        log.segments.active.settle_tail()
+        log.segments.active.file.settle_tail()
         files.sync_dir(directory)
         files.remove(f"{directory}/{TRUNCATION}")
     if start_offset > end_offset:
@@ -119,40 +109,22 @@ def open_log(
     return log
 
 
-def new_log(
-    files: Files,
-    mappings: Mappings,
-    directory: str,
-    topic: str,
-    partition: int,
-    topic_id: bytes,
-    config: LogConfig,
-    *,
-    now_ms: int = 0,
-    jitter: float = 0.0,
-) -> Log:
+def new_log(spec: LogSpec) -> Log:
     """Returns an empty log in memory. Its directory and files are created before the first append.
 
     Creating a topic of 1,000 partitions takes some 10,000 system calls on every replica, on the thread that also serves clients.
     So each partition creates its files when it is first used. After a crash the partition is known from the metadata.
     """
-    segment = Segment(files, mappings, directory, 0, config, size=0, active=True, now_ms=now_ms)
+    segment = spec.segment(0)
     segment.indexes.clear()
     log = Log(
-        files,
-        mappings,
-        directory,
-        topic,
-        partition,
-        topic_id,
-        config,
+        spec,
         segments=Segments([segment]),
-        epochs=LeaderEpochs(files, f"{directory}/{epochs.FILE}", stored=False),
+        epochs=LeaderEpochs(spec.files, f"{spec.directory}/{epochs.FILE}", stored=False),
         producers=ProducerStates(),
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
-        jitter=jitter,
     )
     log.partition_dir.is_not_made()
     return log
@@ -205,11 +177,11 @@ def _find_end(
     """Returns the segments that stay, and the log end offset."""
     active, flushed_offset = segments[-1], recovery_point
     if clean and (end := clean_end(active)) is not None:
-        if active.size and 0 < flushed_offset != end:
+        if active.file.size and 0 < flushed_offset != end:
             # A clean stop has flushed everything, so the base offset of one of the last batches, which no CRC covers, has changed.
             # The change may also be to a smaller one, in a gap or at the batch of the last index entry.
             raise DamagedLog(
-                active.log_path, 0, f"its batches lead to offset {end}, and the log ended at {flushed_offset}"
+                active.file.log_path, 0, f"its batches lead to offset {end}, and the log ended at {flushed_offset}"
             )
         return segments, end
     if clean:
@@ -229,13 +201,13 @@ def _find_end(
         valid, before = check_segment(segment, history, recovery_point, clean), expected
         expected = valid.offset
         lost = flushed_offset > 0 if clean else valid.offset < flushed_offset and not valid.zeros
-        if valid.position < segment.size and lost:
+        if valid.position < segment.file.size and lost:
             # A crash does not take back flushed batches. Truncation would lose them here, and perhaps on every replica, because this
             # one counts as in sync. (Zeros alone are no proof of damage after a crash: a log may end in a gap.)
             reason = f"the batches end there, at offset {valid.offset}, and those up to {flushed_offset} were flushed"
-            raise DamagedLog(segment.log_path, valid.position, reason)
+            raise DamagedLog(segment.file.log_path, valid.position, reason)
         # Zeros may follow if a crash prevented the trim, provided that no batch is missing before the next segment.
-        whole = valid.position == segment.size or (valid.zeros and following == expected)
+        whole = valid.position == segment.file.size or (valid.zeros and following == expected)
         damaged = following is not None and (not whole or following < expected)
         empty_behind.append(before if valid.position == 0 and segment.base_offset > before else None)
         if empty_behind[i] is not None and (damaged or following is None):
@@ -249,12 +221,16 @@ def _find_end(
         if damaged or not valid.zeros:
             files.create(f"{directory}/{TRUNCATION}")
         if damaged:
-            logger.warning("%s: damaged; the %d segments after it are removed", segment.log_path, len(segments) - 1 - i)
+            logger.warning(
+                "%s: damaged; the %d segments after it are removed", segment.file.log_path, len(segments) - 1 - i
+            )
             # Removed from the end, before the damage is truncated: after a crash in between, recovery finds the damage again, and no gap.
             _remove(files, directory, segments[i + 1 :])
             segments = segments[: i + 1]
-        if valid.position < segment.size and not valid.zeros:
-            logger.warning("Corruption found in segment %s, truncating to offset %d", segment.log_path, valid.offset)
+        if valid.position < segment.file.size and not valid.zeros:
+            logger.warning(
+                "Corruption found in segment %s, truncating to offset %d", segment.file.log_path, valid.offset
+            )
         _mend(segment, valid)
         if damaged:
             segment.reopen()
@@ -265,7 +241,7 @@ def _find_end(
 def _remove(files: Files, directory: str, segments: list[Segment]) -> None:
     for segment in reversed(segments):
         segment.unmap()
-        for name in segment.file_names():
+        for name in segment.file.names():
             files.remove(name)
     files.sync_dir(directory)
 
@@ -273,14 +249,18 @@ def _remove(files: Files, directory: str, segments: list[Segment]) -> None:
 def _mend(segment: Segment, valid: Valid) -> None:
     if not valid.zeros:
         logger.warning(
-            "%s: truncated at byte %d of %d, offset %d", segment.log_path, valid.position, segment.size, valid.offset
+            "%s: truncated at byte %d of %d, offset %d",
+            segment.file.log_path,
+            valid.position,
+            segment.file.size,
+            valid.offset,
         )
     segment.cut_back(valid.position, valid.offset, valid.zeros)
-    segment.rewrite(valid.checked_from)
-    if not segment.active:
+    segment.file.rewrite(valid.checked_from)
+    if not segment.file.active:
         segment.seal_again()
-    if valid.remade and not (segment.indexes.loaded and not segment.active):
-        segment.sync_indexes()
+    if valid.remade and not (segment.indexes.loaded and not segment.file.active):
+        segment.indexes.sync_rebuilt()
 
 
 def _begins_before_epochs(log: Log) -> bool:
@@ -302,9 +282,71 @@ def _read_epochs(log: Log) -> None:
     history.forget_from(0)
     for segment in log.segments.from_offset(log.log_start_offset):
         for position, _, base, _ in segment.from_offset(log.log_start_offset, headers_only=True):
-            epoch = HEADER.unpack_from(segment.view(), position)[PARTITION_LEADER_EPOCH]
+            epoch = HEADER.unpack_from(segment.file.view(), position)[PARTITION_LEADER_EPOCH]
             if epoch < history.latest:
                 reason = f"its batch is of leader epoch {epoch}, and one before it of {history.latest}"
-                raise DamagedLog(segment.log_path, position, reason)
+                raise DamagedLog(segment.file.log_path, position, reason)
             if epoch > history.latest:
                 history.begin(epoch, base)
+
+
+def _tidy(files: Files, directory: str) -> dict[str, int]:
+    """Removes the files of interrupted changes; returns the names and sizes of the others."""
+    sizes = files.list_sizes(directory)
+    for name in list(sizes):
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, NEW_SUFFIX)):
+            files.remove(f"{directory}/{name}")
+            del sizes[name]
+    _finish_swap(files, directory, sizes)
+    logs = {name[:20] for name in sizes if _is_numbered(name, LOG_SUFFIX)}
+    for name in list(sizes):
+        orphan = any(_is_numbered(name, suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX))
+        if orphan and name[:20] not in logs:
+            files.remove(f"{directory}/{name}")
+            del sizes[name]
+    return sizes
+
+
+def _finish_swap(files: Files, directory: str, sizes: dict[str, int]) -> None:
+    """Finishes a swap of the log cleaner: a `.log.swap` replaces the segments that it covers. Without one, no swap was interrupted."""
+    swapped = {name[:20] for name in sizes if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)}
+    for base in sorted(swapped):
+        last = _last_offset_in(files, f"{directory}/{base}{LOG_SUFFIX}{SWAP_SUFFIX}")
+        for old in [n[:20] for n in sizes if _is_numbered(n, LOG_SUFFIX) and int(base) <= int(n[:20]) <= last]:
+            # A file that already has its final name stays: its `.swap` is missing.
+            for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+                if old != base or f"{base}{kind}{SWAP_SUFFIX}" in sizes:
+                    files.remove(f"{directory}/{old}{kind}")
+                    sizes.pop(old + kind, None)
+    for name in [name for name in sizes if name.endswith(SWAP_SUFFIX)]:
+        size = sizes.pop(name)
+        if name[:20] in swapped:
+            target = name[: -len(SWAP_SUFFIX)]
+            files.rename(f"{directory}/{name}", f"{directory}/{target}")
+            sizes[target] = size
+        else:
+            files.remove(f"{directory}/{name}")
+
+
+def _last_offset_in(files: Files, path: str) -> int:
+    """Returns the last offset in a file that compaction has finished, and so has flushed.
+
+    Raises:
+        DamagedLog, StorageFailure
+    """
+    mapped = files.map(path, 0, False)
+    mapped.populate(0, mapped.size)
+    last = base = int(path.rpartition("/")[2][:20])
+    for batch in walk(mapped.buffer, 0, mapped.size, path, base, base + RELATIVE_OFFSET_MAX):
+        last = batch[3]
+    mapped.close()
+    return last
+
+
+def _is_numbered(name: str, suffix: str) -> bool:
+    return name.endswith(suffix) and len(name) == 20 + len(suffix) and name[:20].isdigit()
+
+
+def _numbers(names: Iterable[str], suffix: str) -> list[int]:
+    """Returns the offsets that files of this kind have in their names, in order."""
+    return sorted(int(name[:20]) for name in names if _is_numbered(name, suffix))

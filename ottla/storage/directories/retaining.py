@@ -7,10 +7,10 @@ from functools import partial
 
 from ottla.protocol.work import Errand, Turn, Work
 from ottla.storage.directories.log_dirs import LogDir
-from ottla.storage.directories.logs_state import LogsState
+from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log.retention_run import SEGMENTS_AT_ONCE
+from ottla.storage.log.retention import SEGMENTS_AT_ONCE
 
 logger = logging.getLogger(__name__)
 
@@ -19,13 +19,13 @@ LOOKED_AT = 10
 GONE = 100
 
 
-def retaining(logs: LogsState, directory: LogDir, now_ms: int) -> Work[list[Log]]:
+def retaining(logs: Logs, directory: LogDir, now_ms: int) -> Work[list[Log]]:
     """Returns the logs from which segments have gone. A log that fails keeps its segments; the others go on, or the disk would fill up."""
     turn = Turn()
     changed: list[Log] = []
-    for log in logs.in_directory(directory):
+    for log in logs.open.in_directory(directory):
         # A future log follows the start of the log that it is to replace.
-        if log.closed or log.failure is not None or logs.future(log.topic_id, log.partition) is log:
+        if log.closed or log.failure is not None or logs.open.future(log.topic_id, log.partition) is log:
             continue
         if turn.spend(LOOKED_AT * len(log.segments)):
             yield None
@@ -38,7 +38,7 @@ def retaining(logs: LogsState, directory: LogDir, now_ms: int) -> Work[list[Log]
             logger.exception("retention of %s", log)
     if changed:
         # One sync for all logs: removed segments must not come back after a crash.
-        yield Errand(directory.path, partial(logs.write_log_starts, directory))
+        yield Errand(directory.path, partial(logs.checkpoints.write_log_starts, directory))
     return changed
 
 

@@ -95,7 +95,7 @@ def begin(log: LogState, *, names: bool = False, entry: bool = True) -> FlushJob
         log.durability.truncations,
         log.durability.rolls,
         tuple(segments),
-        (active.base_offset, active.size),
+        (active.base_offset, active.file.size),
         log.snapshots.begin_writing(),
         names or log.durability.rolls != log.durability.rolls_synced,
         entry,
@@ -138,7 +138,7 @@ def _flush_segment(log: LogState, segment: Segment) -> bool:
     except (StorageFailure, FileNotFoundError) as error:
         if segment.removed or log.closed:
             return False  # deleted or truncated away meanwhile
-        raise error if isinstance(error, StorageFailure) else StorageFailure(segment.log_path, error) from error
+        raise error if isinstance(error, StorageFailure) else StorageFailure(segment.file.log_path, error) from error
 
 
 def close(log: LogState, clean: bool, entry: bool) -> bool:

@@ -28,15 +28,13 @@ from ottla.protocol.records.validate import restamp, validate_header
 from ottla.protocol.work import Errand, TooLong, Turn, Work, do_at_once, do_now
 from ottla.storage.config import NEVER
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import flush, lookup, retention_run, roll, truncate, trusted_append
+from ottla.storage.log import flush, lookup, retention, roll, truncate, trusted_append
 from ottla.storage.log.flush import FlushJob
-from ottla.storage.log.log_state import LogState, Retiring
+from ottla.storage.log.log_state import NO_BYTES, Appended, LogState, Read, Retiring
 from ottla.storage.log.preparation import Prepared, prepare
-from ottla.storage.log.results import NO_BYTES, Appended, Read
 from ottla.storage.producers.producer_snapshots import Decoded
 from ottla.storage.producers.producer_state import BatchMetadata, Origin
 from ottla.storage.segment.segment_file import COLD_READ_BYTES
-from ottla.storage.segment.segment_indexes import TimestampAndOffset
 from ottla.storage.segment.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
@@ -111,7 +109,7 @@ class Log(LogState):
             raise
         append_time = NO_TIMESTAMP
         if rules.log_append_time or attributes & LOG_APPEND_TIME_BIT:
-            append_time = restamp(segment.view(), position, header, rules, now_ms)
+            append_time = restamp(segment.file.view(), position, header, rules, now_ms)
         self.log_end_offset = last + 1
         if producer_id >= 0:
             self.producers.update(
@@ -216,33 +214,34 @@ class Log(LogState):
             index = segments.floor_index(offset)
             segment = segments[index]
         start = segment.position_of(offset)
-        while start is None or start == segment.size:
+        while start is None or start == segment.file.size:
             index += 1  # at the end of a segment, or in a gap of compaction
             if index == len(segments):
                 return Read(NO_BYTES, offset, offset)
             segment = segments[index]
             start = segment.position_of(offset)
+        file = segment.file
         following = segments.next_base(index)
         segment_end = end_offset if following is None else following
         if up_to_offset >= segment_end:
-            limit, limit_offset = segment.size, segment_end
+            limit, limit_offset = file.size, segment_end
         else:
             boundary = segment.position_of(up_to_offset)
-            limit, limit_offset = (segment.size if boundary is None else boundary), up_to_offset
+            limit, limit_offset = (file.size if boundary is None else boundary), up_to_offset
         if start >= limit:
             return Read(NO_BYTES, offset, offset)
-        in_memory = segment.size
-        if start < segment.fresh_from:
+        in_memory = file.size
+        if start < file.fresh_from:
             size = min(max_bytes, limit - start)
-            in_memory = segment.in_memory_until(start, size)
+            in_memory = file.in_memory_until(start, size)
             max_bytes = max(in_memory - start, min(size, COLD_READ_BYTES) if min_one else 0)
             if not (max_bytes or min_one):
                 return Read(NO_BYTES, offset, offset)
-        end = segment.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one), in_memory)
+        end = file.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one), in_memory)
         if end == start:
             return Read(NO_BYTES, offset, offset)
-        view = segment.view()[start:end].toreadonly()
-        next_offset = limit_offset if end == limit else segment.offset_behind(start, end)
+        view = file.view()[start:end].toreadonly()
+        next_offset = limit_offset if end == limit else file.offset_behind(start, end)
         segment.remember(next_offset, end)
         return Read(view, int.from_bytes(view[:8], "big"), next_offset)
 
@@ -253,17 +252,6 @@ class Log(LogState):
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Returns the aborted transactions that a read_committed consumer of [start, end) must skip."""
         return lookup.aborted_transactions(self, start, end)
-
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """Returns (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
-        return do_now(lookup.offset_for_timestamp(self, timestamp, Turn()))
-
-    def max_timestamp(self) -> tuple[int, int, int] | None:
-        """Returns (timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        return do_now(lookup.max_timestamp(self, Turn()))
-
-    def largest_timestamp(self) -> TimestampAndOffset:
-        return max((segment.largest_timestamp() for segment in self.segments), key=lambda largest: largest.timestamp)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Returns (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""
@@ -314,14 +302,14 @@ class Log(LogState):
 
     def apply_retention(self, now_ms: int) -> int:
         """Removes the segments that retention no longer keeps; returns their number."""
-        return retention_run.apply_retention(self, now_ms)
+        return retention.apply_retention(self, now_ms)
 
     def begin_retention(self, now_ms: int, *, errand_done: bool = True) -> Retiring | Errand | None:
         """The same in three parts: `run` of the job renames files on a worker, and its `end` counts them. None: nothing has expired.
 
         Without `errand_done` it may return file system calls that it needs first, also for a worker.
         """
-        return retention_run.begin(self, now_ms, errand_done)
+        return retention.begin(self, now_ms, errand_done)
 
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""
@@ -337,7 +325,7 @@ class Log(LogState):
     def unflushed_bytes(self) -> int:
         """Returns the number of bytes that recovery must check after a crash."""
         unflushed_of, segments = self.durability.unflushed_of, self.segments.from_offset(self.recovery_point)
-        return max(sum(unflushed_of(segment.base_offset, segment.size) for segment in segments), 0)
+        return max(sum(unflushed_of(segment.base_offset, segment.file.size) for segment in segments), 0)
 
     def snapshot_producers(self) -> None:
         """Writes a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from ottla.protocol.records.convert import TARGET_CODECS
 from ottla.protocol.records.validate import RecordRules
@@ -16,20 +17,72 @@ from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
-from ottla.storage.log.cleaning import Cleaning
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.partition_dir import PartitionDir
 from ottla.storage.log.preparation import Preparation
-from ottla.storage.log.roll_policy import roll_deadline
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
-from ottla.storage.segment.mappings import Mappings
-from ottla.storage.segment.segments import Segments
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import Mappings, SegmentFile
+from ottla.storage.segment.segments import Segments, roll_deadline
+
+
+class Cleaning:
+    """What the log cleaner knows of a log: up to where it is clean, and why it is skipped (storage/cleaner)."""
+
+    def __init__(self) -> None:
+        self.cleaned_until = 0  # all below is clean (cleaner-offset-checkpoint)
+        self.uncleanable: str | None = None  # why the log cleaner skips it
+        # True while a future log copies this one. It is not compacted then: the copy could keep a record whose tombstone is gone.
+        self.is_moving = False
+
+    def cleaned(self, until: int) -> None:
+        """All below `until` is clean: a pass has ended, or the checkpoint says so at the start."""
+        self.cleaned_until = until
+
+    def truncated(self, offset: int) -> None:
+        """Records that are appended in the place of truncated ones were never cleaned."""
+        self.cleaned_until = min(self.cleaned_until, offset)
+
+    def skip(self, reason: str) -> None:
+        self.uncleanable = reason
+
+    def begin_move(self) -> None:
+        self.is_moving = True
+
+    def end_move(self) -> None:
+        self.is_moving = False
+
+    def take_over(self, replaced: Cleaning) -> None:
+        """Takes the place of another log with the same records."""
+        self.cleaned_until, self.uncleanable = replaced.cleaned_until, replaced.uncleanable
+        self.is_moving = False
+
+
+NO_BYTES = memoryview(b"")
+
+
+class Appended(NamedTuple):
+    """The result of an append. A duplicate gets the result of the first append."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time: int  # -1 with CreateTime
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class Read(NamedTuple):
+    """Complete batches; `records` stays valid as long as a reference to it exists."""
+
+    records: memoryview
+    first_batch_offset: int  # base offset of the first batch, or the requested offset if there is none
+    next_offset: int  # the first offset not in `records`: where the next read continues
 
 
 class Retiring(Protocol):
-    """See `retention_run.RetentionJob`."""
+    """See `retention.RetentionJob`."""
 
     segments: int
 
@@ -37,18 +90,33 @@ class Retiring(Protocol):
     def end(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class LogSpec:
+    """What a log is opened, or created, with."""
+
+    files: Files
+    mappings: Mappings
+    directory: str
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
+    now_ms: int = 0
+    jitter: float = 0.0
+
+    def segment(self, base_offset: int, *, size: int = 0, active: bool = True) -> Segment:
+        file = SegmentFile(
+            self.files, self.mappings, self.directory, base_offset, self.config, size=size, active=active
+        )
+        return Segment(file, self.now_ms)
+
+
 class LogState:
     """The state of one log. `Log` inherits it, because access to the fields through another object would slow down every append and read."""
 
     def __init__(
         self,
-        files: Files,
-        mappings: Mappings,
-        directory: str,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: LogConfig,
+        spec: LogSpec,
         *,
         segments: Segments,
         epochs: LeaderEpochs,
@@ -56,12 +124,11 @@ class LogState:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
-        jitter: float = 0.0,
     ) -> None:
         assert 0 <= log_start_offset <= log_end_offset
-        self.files, self.mappings = files, mappings
-        self.partition_dir = PartitionDir(files, directory)
-        self.topic, self.partition, self.topic_id = topic, partition, topic_id
+        self.files, self.mappings = spec.files, spec.mappings
+        self.partition_dir = PartitionDir(spec.files, spec.directory)
+        self.topic, self.partition, self.topic_id = spec.topic, spec.partition, spec.topic_id
         self.segments, self.epochs, self.producers = segments, epochs, producers
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
@@ -73,21 +140,21 @@ class LogState:
         self.append_failure: StorageFailure | None = None
         self.on_failure: Callable[[StorageFailure], None] | None = None
         self.closed = False
-        self.snapshots = ProducerSnapshots(files, directory, self.partition_dir.lock)
+        self.snapshots = ProducerSnapshots(spec.files, spec.directory, self.partition_dir.lock)
         self.without_files: deque[LogState] = deque()  # those of the same topic and disk that had no files either
         self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
         self.before_truncation: Callable[[int, int | None], None] | None = None
         self.cleaning = Cleaning()
         for segment in segments:
-            segment.cold.know_epochs(epochs.epoch_of)
-        self._jitter = jitter
+            segment.file.cold.know_epochs(epochs.epoch_of)
+        self._jitter = spec.jitter
         self._roll_timestamp = self._roll_wall_ms = NEVER
-        self.update_config(config)
+        self.update_config(spec.config)
 
     @property
     def size(self) -> int:
         """The size of all batches in bytes."""
-        return sum(segment.size for segment in self.segments)
+        return sum(segment.file.size for segment in self.segments)
 
     @property
     def recovery_point(self) -> int:
@@ -198,8 +265,9 @@ class LogState:
     def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Returns True if `size` bytes can be written to the active segment as it is; if not, call `make_room`."""
         segment = self.segments.active
+        file = segment.file
         return (
-            segment.size + size <= segment.room
+            file.size + size <= file.room
             and max_timestamp <= self._roll_timestamp
             and now_ms <= self._roll_wall_ms
             and last_offset <= self._last_offset_max
@@ -260,7 +328,7 @@ class LogState:
     def fail(self, failure: StorageFailure) -> None:
         """Takes the log offline after a failure of the disk. A full disk is not such a failure, because nothing was changed."""
         self.append_failure = failure
-        self.segments.active.close_room()  # `make_room` raises
+        self.segments.active.file.close_room()  # `make_room` raises
         if not isinstance(failure, DiskFull | LogDirectoryOffline):
             self.failure = failure
             if self.on_failure is not None:

@@ -35,7 +35,7 @@ def batches(log: LogState, start: int, end: int) -> Iterator[BatchView]:
             if base >= end:
                 return
             if last >= position_from:
-                yield BatchView(segment.view()[position:following])
+                yield BatchView(segment.file.view()[position:following])
 
 
 def aborted_transactions(log: LogState, start: int, end: int) -> list[AbortedTxn]:
@@ -47,7 +47,7 @@ def aborted_transactions(log: LogState, start: int, end: int) -> list[AbortedTxn
 
 
 def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Found | None]:
-    """Finds the first record whose timestamp is at least `timestamp`."""
+    """Finds (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
     offset = start = log.log_start_offset
     while True:
         batch = yield from _next_claiming(log, offset, timestamp, turn)
@@ -66,7 +66,7 @@ def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Foun
 
 
 def max_timestamp(log: LogState, turn: Turn) -> Work[Found | None]:
-    """Finds the first record with the largest timestamp.
+    """Finds (timestamp, offset, leader epoch) of the first record with the largest timestamp.
 
     Produce does not verify a header's max timestamp. If no record has the largest one, or its record lies below the log start
     offset, every batch whose header has a larger max timestamp than the best record so far is decoded.
@@ -94,7 +94,7 @@ def _largest_claim(log: LogState, start: int, turn: Turn) -> Work[TimestampAndOf
         if turn.spend(SEGMENT_COST):
             yield None
         if not segment.removed:
-            claim = segment.largest_timestamp()
+            claim = segment.indexes.largest_timestamp()
             if claim.timestamp > largest.timestamp:
                 largest = claim
     return largest
@@ -132,9 +132,9 @@ def _next_claiming(log: LogState, offset: int, timestamp: int, turn: Turn) -> Wo
             offset = max(offset, segment.base_offset)
             if turn.spend(SEGMENT_COST):
                 break
-            if segment.largest_timestamp().timestamp < timestamp:
+            if segment.indexes.largest_timestamp().timestamp < timestamp:
                 continue
-            for batch in _views(segment, max(segment.offset_before(timestamp), offset)):
+            for batch in _views(segment, max(segment.indexes.offset_before(timestamp), offset)):
                 if batch.last_offset < offset:
                     continue
                 if batch.max_timestamp >= timestamp:
@@ -160,4 +160,4 @@ def _times(log: LogState, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Ite
 
 def _views(segment: Segment, offset: int) -> Iterator[BatchView]:
     for position, following, _, _ in segment.from_offset(offset):
-        yield BatchView(segment.view()[position:following])
+        yield BatchView(segment.file.view()[position:following])

@@ -84,17 +84,20 @@ def _replay_batch(producers: ProducerStates, header: Header, batch: memoryview, 
         return update_producers(producers, header, batch)
     except KafkaError as error:
         logger.error(
-            "%s: the control batch at offset %d ends no transaction: %s", segment.log_path, header[BASE_OFFSET], error
+            "%s: the control batch at offset %d ends no transaction: %s",
+            segment.file.log_path,
+            header[BASE_OFFSET],
+            error,
         )
         return None
 
 
 def _of_producers(segment: Segment, start: int) -> Iterator[tuple[Header, memoryview]]:
     """Yields header and bytes of the batches with a producer id, from the one that contains `start` on."""
-    buffer, unpack = segment.view(), INT64.unpack_from
+    buffer, unpack = segment.file.view(), INT64.unpack_from
     for position, following, _, _ in segment.from_offset(start, headers_only=True):
         if unpack(buffer, position + PRODUCER_ID_AT)[0] >= 0:
-            segment.check(position, following)
+            segment.file.check(position, following)
             yield HEADER.unpack_from(buffer, position), buffer[position:following]
 
 

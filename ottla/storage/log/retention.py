@@ -1,4 +1,4 @@
-"""Retention: which segments are deleted, and why. Pure.
+"""Retention of one log: the segments that it no longer keeps leave the log, then their files are renamed.
 
 A prefix of the log is deleted, segment by segment, as long as one of the reasons holds, but nothing at or above the high
 watermark (invariant 12). Kafka's rules:
@@ -6,14 +6,32 @@ watermark (invariant 12). Kafka's rules:
     time   the segment's largest timestamp is older than retention.ms
     size   the log without the segment is still at least retention.bytes
     start  the next segment begins at or before the log start offset
+
+It has three parts, as a flush has (flush.py), because the renames wait for the disk: 300 logs whose records expired together held
+the event loop for two seconds.
+
+    begin   on the log's own thread   the segments leave the log, at most `SEGMENTS_AT_ONCE` of them: a job, which does not change
+    run     on any thread             the files are renamed to `.deleted`, producer snapshots are removed
+    end     on the log's own thread   `Logs.remove_deleted` unlinks the files once file.delete.delay.ms has passed
+
+A crash in between leaves files below the log start offset, or of segments that the next start applies retention to again. A
+truncation finishes the job first (`LogState.retiring`), because its new segment may have the name of one that has left.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from functools import partial
+from threading import Lock
 from typing import NamedTuple
 
+from ottla.protocol.work import Errand
 from ottla.storage.config import LogConfig
+from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.log.log_state import LogState, Retiring
+from ottla.storage.log.roll import rename_deleted, roll, run_errand, sync_lengths
+from ottla.storage.segment.walk import DamagedLog
 
 
 class SegmentFacts(NamedTuple):
@@ -74,3 +92,148 @@ def reason(
     if not last and segment.next_base_offset <= log_start_offset:
         return "start"
     return None
+
+
+logger = logging.getLogger(__name__)
+
+#: The limit of one job. A segment leaves the log in 0.1 ms, and after a change of retention.ms thousands may leave.
+SEGMENTS_AT_ONCE = 64
+
+
+class RetentionJob:
+    """The files of segments that have left a log."""
+
+    def __init__(self, log: LogState, segments: int, names: list[str], snapshots: list[str]) -> None:
+        self.log = log
+        #: The number of segments, and the paths of their files.
+        self.segments = segments
+        self._names = names
+        self._snapshots = snapshots
+        self._renamed: list[str] = []
+        self._lock = Lock()
+        self._failure: StorageFailure | None = None
+
+    # A failure is kept until `end`, because only the log's own thread takes it offline.
+
+    def run(self) -> None:
+        """The system calls. A second call goes on where the first has failed, or waits for it and does nothing."""
+        with self._lock:
+            self._failure = None
+            try:
+                while self._names:
+                    if (renamed := rename_deleted(self.log.files, self._names[-1])) is not None:
+                        self._renamed.append(renamed)
+                    self._names.pop()
+                while self._snapshots:
+                    self.log.files.remove(self._snapshots[-1])
+                    self._snapshots.pop()
+            except StorageFailure as failure:
+                self._failure = failure
+
+    def end(self) -> None:
+        """Counts what was renamed.
+
+        Raises:
+            StorageFailure: the log directory goes offline (`DiskFull`: the job is the next one again).
+        """
+        log = self.log
+        if log.retiring is not self:
+            return  # a truncation has ended it
+        failure = None if log.closed else self._failure  # a deleted log's directory has another name
+        if not isinstance(failure, DiskFull):
+            log.retired(None)
+            for path in self._renamed:
+                log.partition_dir.add_deleted(path)
+        if failure is not None:
+            log.fail(failure)
+            raise failure
+
+
+def finish(log: LogState) -> None:
+    """Ends the job that is under way, if there is one, on the log's own thread."""
+    if log.retiring is not None:
+        log.retiring.run()
+        log.retiring.end()
+
+
+def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Errand | None:
+    """Takes the expired segments out of the log. Returns None if there are none, and an earlier job that has not ended again.
+
+    Without `errand_done` it returns the sync that it needs first, if it has to roll because even the active segment has expired.
+
+    Raises:
+        StorageFailure: the disk failed at the roll that it may take.
+    """
+    if log.failure is not None or log.closed or not log.partition_dir.exists or log.retiring is not None:
+        return log.retiring
+    facts = [_facts(log, i) for i in range(len(log.segments))]
+    count = segments_to_delete(
+        facts, log.config, log_start_offset=log.log_start_offset, high_watermark=log.high_watermark, now_ms=now_ms
+    )
+    if not count:
+        return None
+    active = log.segments.active
+    if count == len(facts) and not errand_done and active.file.size and not active.file.length_synced:
+        return Errand(log.log_dir, partial(run_errand, log, sync_lengths))
+    whys = reasons(facts, count, log.config, log.log_start_offset, now_ms)
+    try:
+        if count == len(facts):
+            try:
+                roll(log, now_ms)
+            except DiskFull:
+                if count == 1:
+                    raise
+                count -= 1  # the earlier segments make room
+        count = min(count, SEGMENTS_AT_ONCE)
+        gone = list(log.segments)[:count]
+        log.segments.remove(gone)
+        log.start_at(max(log.log_start_offset, log.segments[0].base_offset))
+    except StorageFailure as failure:
+        log.fail(failure)
+        raise
+    snapshots = log.snapshots.leave(lambda taken: taken < log.segments[0].base_offset)
+    names = []
+    for segment, why in zip(gone, whys, strict=False):
+        segment.mark_removed()
+        segment.unmap()
+        names += segment.file.names()
+        logger.info(
+            "Deleting segment %d of %s-%d (%d bytes) due to %s",
+            segment.base_offset,
+            log.topic,
+            log.partition,
+            segment.file.size,
+            why,
+        )
+    log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
+    # Taken from their ends: the oldest segment is renamed first, and of each its `.log` file.
+    job = RetentionJob(log, count, names[::-1], snapshots)
+    log.retired(job)
+    return job
+
+
+def apply_retention(log: LogState, now_ms: int) -> int:
+    """All three parts, on the log's own thread; returns the number of segments that have gone."""
+    log.check_usable()
+    count = 0
+    while isinstance(job := begin(log, now_ms), RetentionJob):
+        job.run()
+        job.end()
+        count += job.segments
+        if job.segments < SEGMENTS_AT_ONCE:
+            break
+    return count
+
+
+def _facts(log: LogState, index: int) -> SegmentFacts:
+    segment = log.segments[index]
+    following = log.segments.next_base(index)
+    try:
+        timestamp = segment.indexes.largest_timestamp().timestamp
+    except DamagedLog:
+        timestamp = -1  # size and the file's modification time decide instead: damaged segments must not fill the disk
+    if timestamp < 0 and (segment.file.size or following is None):
+        timestamp = log.files.modified_ms(segment.file.log_path)
+    # Otherwise compaction has emptied it. Its file is newer than all others and would prevent their removal.
+    end = log.log_end_offset if following is None else following
+    return SegmentFacts(segment.base_offset, end, segment.file.size, timestamp)

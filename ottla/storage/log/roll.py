@@ -1,5 +1,7 @@
 """Room for the next append: the active segment is mapped and allocated, or sealed and followed by a new one.
 
+The files of a log are created before its first append, then segment by segment, and are renamed when a segment is deleted.
+
 The parts of this that wait for the disk can run before the append, on another thread (`errand`).
 """
 
@@ -13,11 +15,13 @@ from functools import partial
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Errand
 from ottla.storage.errors import DiskFull, StorageFailure
+from ottla.storage.files import Files
 from ottla.storage.log.durability import NO_GAP
-from ottla.storage.log.log_files import create_files, delete_segments, new_segment, remove_files
 from ottla.storage.log.log_state import LogState
-from ottla.storage.log.roll_policy import roll_reason
+from ottla.storage.log.partition_dir import write_topic_id
 from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import DELETED_SUFFIX, SegmentFile
+from ottla.storage.segment.segments import roll_reason
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ def make_room(
         if not log.partition_dir.exists:
             create_files(log)
         # A segment may have been created after a gap for a batch whose append failed; a new leader's batch has a lower offset now.
-        begun_too_late = not segment.size and segment.base_offset > first_offset
+        begun_too_late = not segment.file.size and segment.base_offset > first_offset
         if begun_too_late or roll_reason(
             segment, log.config, size, last_offset, max_timestamp, now_ms, log.roll_jitter_ms()
         ):
@@ -67,9 +71,9 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
         return old  # empty: nothing to seal
     # The sync comes before the old segment is trimmed and before the new one has batches: a file that lost its end in a power
     # loss is then too short or ends with zeros. Otherwise its lost end would look like a gap, and later batches would be kept.
-    new = new_segment(log, base_offset, now_ms, sync=base_offset > log.log_end_offset or not old.length_synced)
+    new = new_segment(log, base_offset, now_ms, sync=base_offset > log.log_end_offset or not old.file.length_synced)
     log.durability.rolled()
-    if old.size:
+    if old.file.size:
         try:
             old.seal()
         except StorageFailure:
@@ -83,7 +87,7 @@ def roll(log: LogState, now_ms: int, base_offset: int = 0) -> Segment:
     else:
         log.segments.replace([*log.segments.sealed, new])
         delete_segments(log, [old])
-    if old.size:
+    if old.file.size:
         logger.info("Rolled new log segment at offset %d in %s-%d", base_offset, log.topic, log.partition)
     log.durability.leave_gap()
     log.durability.set_gap(NO_GAP)  # the new segment's base offset says where the log continues
@@ -98,7 +102,7 @@ def errand(log: LogState, size: int, last_offset: int, max_timestamp: int, now_m
         return None
     if not log.partition_dir.exists:
         return Errand(log.log_dir, partial(_create_files_ahead, log))
-    if segment.length_synced or not segment.size:
+    if segment.file.length_synced or not segment.file.size:
         return None
     if not roll_reason(segment, log.config, size, last_offset, max_timestamp, now_ms, log.roll_jitter_ms()):
         return None
@@ -133,6 +137,86 @@ def run_errand(log: LogState, errand: Callable[[LogState], None]) -> None:
 def sync_lengths(log: LogState) -> None:
     """Syncs the log's directory, and the current lengths of its files, before a roll."""
     active = log.segments.active
-    allocated = active.allocated
+    allocated = active.file.allocated
     log.files.sync_dir(log.directory)
-    active.length_is_synced(allocated)
+    active.file.length_is_synced(allocated)
+
+
+def create_files(log: LogState) -> None:
+    """Creates the partition directory and its files before the first append.
+
+    If the disk is full the directory is removed again: one without partition.metadata is treated as a stray replica.
+    """
+    place = log.partition_dir
+    if place.before_files is not None and not place.exists:
+        place.before_files()  # it waits for the disk, and the event loop may wait for the lock
+    with place.lock:
+        if place.exists or log.closed:
+            return
+        try:
+            log.files.make_dirs(log.directory)
+            write_topic_id(log.files, log.directory, log.topic_id)
+            log.segments.active.create_file()
+        except DiskFull:
+            log.files.remove_tree(log.directory)
+            raise
+        log.epochs.store()
+        place.is_made()
+
+
+def new_segment(log: LogState, base_offset: int, now_ms: int, allocate: bool = True, sync: bool = True) -> Segment:
+    segment = Segment(SegmentFile(log.files, log.mappings, log.directory, base_offset, log.config), now_ms)
+    try:
+        segment.create_file()
+        if allocate:
+            segment.make_room(1)
+        if sync:
+            log.files.sync_dir(log.directory)
+    except StorageFailure:
+        remove_files(log, segment)
+        raise
+    return segment
+
+
+def remove_files(log: LogState, segment: Segment) -> None:
+    segment.mark_removed()
+    segment.unmap()
+    for name in segment.file.names():
+        log.files.remove(name)
+    # Appends continue in the previous segment. If the empty new one reappeared after a power loss, it would hide them.
+    if log.files.exists(log.directory):  # the log may have been deleted meanwhile
+        log.files.sync_dir(log.directory)
+
+
+def relocate(log: LogState, directory: str) -> None:
+    """Renames the log's directory, without a sync of its entry.
+
+    Raises:
+        StorageFailure: nothing has changed.
+    """
+    for segment in log.segments:
+        segment.unmap()
+    log.partition_dir.rename(directory)
+    log.snapshots.relocate(directory)
+    log.epochs.relocate(directory)
+    for segment in log.segments:
+        segment.relocate(directory)
+    log.durability.entry_is_new()
+
+
+def delete_segments(log: LogState, gone: list[Segment]) -> None:
+    """Renames the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
+    for segment in gone:
+        segment.mark_removed()
+        segment.unmap()
+        for name in segment.file.names():
+            if (renamed := rename_deleted(log.files, name)) is not None:
+                log.partition_dir.add_deleted(renamed)
+
+
+def rename_deleted(files: Files, name: str) -> str | None:
+    """Renames the file to `.deleted` and returns its new name, or None if there is no such file."""
+    if not files.exists(name):
+        return None
+    files.rename(name, name + DELETED_SUFFIX)
+    return name + DELETED_SUFFIX

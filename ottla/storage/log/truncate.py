@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import replay, retention_run
+from ottla.storage.log import replay, retention
 from ottla.storage.log.durability import NO_GAP
-from ottla.storage.log.log_files import create_files, delete_segments, new_segment
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.partition_dir import TRUNCATION
+from ottla.storage.log.roll import create_files, delete_segments, new_segment
 from ottla.storage.producers.producer_snapshots import Decoded
 from ottla.storage.segment.segment import Segment
 
@@ -87,9 +87,9 @@ def _batch_start(log: LogState, offset: int) -> int:
     """Returns the base offset of the batch that contains `offset`: truncation removes complete batches."""
     segment = log.segments[log.segments.floor_index(offset)]
     position = segment.position_of(offset) if offset >= segment.base_offset else None
-    if position is None or position == segment.size:
+    if position is None or position == segment.file.size:
         return offset
-    return min(offset, segment.offset_at(position))
+    return min(offset, segment.file.offset_at(position))
 
 
 def _kept(log: LogState, offset: int) -> Segment:
@@ -105,7 +105,7 @@ def _cut(log: LogState, offset: int) -> None:
     last = remaining[-1]
     if gone:
         last.reopen()
-    end = last.size
+    end = last.file.size
     log.segments.replace(remaining)
     offset = last.truncate_to(offset)
     log.end_at(offset)
@@ -122,7 +122,7 @@ def _begin_truncation(log: LogState, offset: int, log_start_offset: int | None =
 
     `cleaned_until` is lowered even before: a worker writes its checkpoint, and must not write the old offset again.
     """
-    retention_run.finish(log)
+    retention.finish(log)
     log.cleaning.truncated(offset)
     start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
     log.durability.begin_truncation(offset, start)

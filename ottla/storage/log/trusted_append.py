@@ -29,9 +29,8 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.validate import restamp
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log import roll, truncate
-from ottla.storage.log.log_state import LogState
+from ottla.storage.log.log_state import Appended, LogState
 from ottla.storage.log.replay import read_marker, update_producers
-from ottla.storage.log.results import Appended
 from ottla.storage.producers.producer_state import EndTransaction, Origin
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
@@ -85,13 +84,13 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
         raise
     append_time = NO_TIMESTAMP
     if log.rules.log_append_time:
-        append_time = restamp(segment.view(), position, header, log.rules, now_ms)
+        append_time = restamp(segment.file.view(), position, header, log.rules, now_ms)
     log.log_end_offset = last + 1
     if producer_id >= 0:
         stored: Header = HEADER.unpack_from(
-            segment.view(), position
+            segment.file.view(), position
         )  # the header with its assigned offset and append time
-        _update_producers(log, segment, stored, segment.view()[position : position + size])
+        _update_producers(log, segment, stored, segment.file.view()[position : position + size])
     if not position:
         log.on_new_active()
     return Appended(first, last, append_time, log.log_start_offset)
@@ -172,7 +171,7 @@ def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) 
         epoch = header[PARTITION_LEADER_EPOCH]
         if epoch != log.epochs.latest and epoch >= 0:
             log.epochs.assign(epoch, header[BASE_OFFSET])  # drops an epoch that began here without a batch
-    position = segment.size
+    position = segment.file.size
     try:
         segment.append_all(view, headers)
     except StorageFailure as failure:

@@ -1,6 +1,6 @@
-"""One segment of a log: `<base offset, 20 digits>.log` with its indexes. Appends, truncates, seals, flushes.
+"""One segment of a log: `<base offset, 20 digits>.log` with its indexes. Finds batches, appends, truncates, seals, flushes.
 
-The last segment of a log is active: mapped writable and allocated ahead, the bytes beyond its `size` are zeros. All
+The last segment of a log is active: mapped writable and allocated ahead, the bytes beyond its batches are zeros. All
 others are sealed: exactly as long as their batches, and mapped on the first read. Files are as Apache Kafka writes
 them: an index entry is added if more than index.interval.bytes were written since the last one, and maps the last
 offset of a batch to the batch's start.
@@ -10,81 +10,151 @@ Appended batches are not validated here, and producer state and leader epochs ar
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Iterator
 from struct import Struct
 
 from ottla.protocol.records.batch import (
     BASE_OFFSET,
+    HEADER_BYTES,
     LAST_OFFSET_DELTA,
     LENGTH,
     LOG_OVERHEAD_BYTES,
     MAX_TIMESTAMP,
+    MAX_TIMESTAMP_AT,
     Header,
 )
 from ottla.storage.config import LogConfig
-from ottla.storage.errors import DiskFull
-from ottla.storage.files import Files
-from ottla.storage.segment.indexed_segment import IndexedSegment
-from ottla.storage.segment.mappings import Mappings
-from ottla.storage.segment.segment_file import (
-    INDEX_SUFFIX,
-    SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    segment_path,
-)
+from ottla.storage.segment.segment_file import SUFFIXES, TXN_INDEX_SUFFIX, WRITE_BYTES_MIN, SegmentFile, segment_path
+from ottla.storage.segment.segment_indexes import INT64, SegmentIndexes
 from ottla.storage.segment.txn_index import TransactionIndex
+from ottla.storage.segment.walk import WALK, DamagedLog
 
-logger = logging.getLogger(__name__)
-
-# The file is allocated ahead of the data: a small partition stays small, a busy one grows rarely (fallocate takes 10 us).
-ALLOCATE_BYTES_MIN = 16 << 10
-ALLOCATE_BYTES_MAX = 16 << 20
-# Prefaulting (0.1-0.5 ms per MB of this thread) pays off for a segment that got this many bytes since it was opened.
-BUSY_BYTES = 256 << 10
-PREFAULT_BYTES = 1 << 20
-# From this size on a system call costs less than the page faults of a copy into fresh mapped pages.
-WRITE_BYTES_MIN = 8 << 10
+HINTS_MAX = 64
+OFFSET_MAX = 2**63 - 1
 OFFSET_LENGTH_EPOCH = Struct(">qii")
 _STAMPED = OFFSET_LENGTH_EPOCH.size
 
 
-class Segment(IndexedSegment):
+class Segment:
     __slots__ = (
-        "_is_filled",
-        "allocated",
+        "_first_timestamp",
+        "_hints",
+        "base_offset",
         "created_ms",
-        "on_disk",
+        "file",
+        "indexes",
         "removed",
-        "room",
         "trimmed",
         "txn_index",
     )
 
-    def __init__(
-        self,
-        files: Files,
-        mappings: Mappings,
-        directory: str,
-        base_offset: int,
-        config: LogConfig,
-        *,
-        size: int,
-        active: bool,
-        now_ms: int,
-        suffix: str = "",
-    ) -> None:
-        super().__init__(files, mappings, directory, base_offset, config, size=size, active=active, suffix=suffix)
+    def __init__(self, file: SegmentFile, now_ms: int = 0) -> None:
+        self.file = file
+        self.base_offset = file.base_offset
         self.created_ms = now_ms
-        self.txn_index = TransactionIndex(self._named(TXN_INDEX_SUFFIX))
+        self.indexes = SegmentIndexes(file)
+        self.txn_index = TransactionIndex(file.named(TXN_INDEX_SUFFIX))
         self.trimmed = False  # True if it was trimmed since the last flush
         self.removed = False  # see `mark_removed`
-        # An append may write up to this position without make_room; with 0 it must call make_room.
-        self.room = 0
-        # The length of the active segment's file, now and at its last sync: the file grows ahead of the batches.
-        self.allocated, self.on_disk = size, -1
-        # True once all bytes of the active segment's file behind its batches have blocks.
-        self._is_filled = False
+        self._first_timestamp: int | None = None
+        self._hints: dict[int, int] = {}
+
+    # Finding
+
+    def position_of(self, offset: int) -> int | None:
+        """Returns the position of the first batch that ends at or after `offset`; None if all batches end before it.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        hint = self._hints.get(offset)
+        if hint is not None:
+            return hint
+        file = self.file
+        if not file.size:
+            return None
+        try:
+            for position, _, _, last in file.walk(self.indexes.position_for(offset)):
+                if last >= offset:
+                    return position
+        except DamagedLog as damage:
+            raise file.report(damage) from None
+        return None
+
+    def end_of_slice(self, start: int, limit: int, bytes_max: int, min_one: bool) -> int:
+        """Returns the end of the complete batches from `start` on that fit into `bytes_max` and end before `limit`."""
+        wanted = start + bytes_max
+        if wanted >= limit:
+            return limit
+        file = self.file
+        if start >= file.in_memory_from:
+            # The same walk as below, without the generator and its checks of an earlier process's bytes: it halves the time of a read.
+            unpack, buffer = WALK.unpack_from, file.view()
+            position = max(start, self.indexes.offsets.floor_position(wanted)[1])
+            if position < file.fresh_from:
+                file.reach(position, min(wanted + HEADER_BYTES, file.size))
+            while (following := position + HEADER_BYTES) <= limit:
+                after: int = position + unpack(buffer, position)[1] + LOG_OVERHEAD_BYTES
+                if not following <= after <= limit:
+                    break  # a damaged page was read back: the walk below raises with its position
+                if after > wanted:
+                    return after if position == start and min_one else position
+                position = after
+        try:
+            for position, after, _, _ in file.walk(max(start, self.indexes.position_at(wanted))):
+                if after > wanted:
+                    return after if position == start and min_one else position
+        except DamagedLog as damage:
+            raise file.report(damage) from None
+        return limit
+
+    def from_offset(self, offset: int, headers_only: bool = False) -> Iterator[tuple[int, int, int, int]]:
+        """Walks from the batch that contains `offset`, over checked batches only. Appends may run meanwhile.
+
+        With `headers_only` the caller must `check` a batch before it reads more than the header.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        file = self.file
+        position = self.position_of(offset)
+        while position is not None and position < file.size:
+            try:
+                for batch in file.walk(position):
+                    start, end = batch[:2]
+                    if not headers_only:
+                        file.check(start, end)
+                    yield batch
+                    position = end
+            except DamagedLog as damage:
+                if damage.position < file.size:
+                    raise file.report(damage) from None
+                return  # the rest was truncated meanwhile
+
+    def remember(self, offset: int, position: int) -> None:
+        """Caches that the batch at `offset` starts at `position`, for a reader's next read."""
+        if len(self._hints) >= HINTS_MAX:
+            self._hints.clear()
+        self._hints[offset] = position
+
+    def end_before(self, offset: int) -> int:
+        """Returns the offset after the last batch that ends before `offset`; the base offset if there is none."""
+        end = self.base_offset
+        if self.file.size:
+            for _, _, _, last in self.file.walk(self.indexes.position_for(offset - 1)):
+                if last >= offset:
+                    break
+                end = last + 1
+        return end
+
+    def first_timestamp(self) -> int:
+        """Returns the max timestamp of the first batch, or -1 if the segment is empty."""
+        if self._first_timestamp is None:
+            if self.file.size < HEADER_BYTES:
+                return -1
+            self.file.reach(0)
+            self._first_timestamp = INT64.unpack_from(self.file.view(), MAX_TIMESTAMP_AT)[0]
+        return self._first_timestamp
 
     # Appending
 
@@ -97,95 +167,62 @@ class Segment(IndexedSegment):
         max_timestamp: int,
     ) -> int:
         """Copies one batch to the end, sets its offset and epoch, and returns its position. The caller has made room."""
-        position = self.size
+        file = self.file
+        position = file.size
         size = len(records)
         end = position + size
-        assert self._map is not None
+        mapped = file.mapped
+        assert mapped is not None
         if size >= WRITE_BYTES_MIN and not records.readonly:
             # The fields are set in the receive buffer, which has no other reader.
             OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
-            self._map.write(position, records)
+            mapped.write(position, records)
         else:
-            buffer = self._map.buffer
+            buffer = mapped.buffer
             # The length is written last: if the process is killed before, the length is 0 and recovery ends the log there.
             buffer[position + _STAMPED : end] = records[_STAMPED:]
             OFFSET_LENGTH_EPOCH.pack_into(buffer, position, base_offset, size - LOG_OVERHEAD_BYTES, leader_epoch)
-        self.size = end
+        file.size = end
         if position == 0:
             self._first_timestamp = max_timestamp
         if self.indexes.add(position, size, last_offset, max_timestamp):
-            self.room = 0  # the next append calls make_room, and the log rolls
+            file.close_room()  # the next append calls make_room, and the log rolls
         return position
 
     def append_all(self, records: memoryview, headers: list[Header]) -> None:
         """Copies several batches that keep their offsets and epochs (replication, raft). The caller has made room."""
-        position = self.size
-        assert self._map is not None
+        file = self.file
+        position = file.size
+        mapped = file.mapped
+        assert mapped is not None
         if len(records) >= WRITE_BYTES_MIN:
-            self._map.write(position, records)
+            mapped.write(position, records)
         else:
-            self._map.buffer[position : position + len(records)] = records
-        self.size = position + len(records)
+            mapped.buffer[position : position + len(records)] = records
+        file.size = position + len(records)
         if position == 0:
             self._first_timestamp = headers[0][MAX_TIMESTAMP]
         for header in headers:
             size = header[LENGTH] + LOG_OVERHEAD_BYTES
             if self.indexes.add(position, size, header[BASE_OFFSET] + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP]):
-                self.room = 0
+                file.close_room()
             position += size
-        assert position == self.size
+        assert position == file.size
 
     def make_room(self, size: int) -> None:
-        """Makes room for `size` bytes: maps, allocates and prefaults as needed.
+        """Makes room for `size` bytes in the file, and loads the indexes.
 
         Raises:
             DiskFull: the disk has no space; nothing has changed.
         """
-        assert self.active
-        if self._map is None:
-            self._open_map()
-        self.load_indexes()
-        self.largest_timestamp()
-        mapped = self._map
-        assert mapped is not None
-        if not self._is_filled:
-            mapped.fill_holes(self.size)
-            self._is_filled = True
-        end = self.size + size
-        if end > mapped.size:
-            step = min(max(mapped.size, ALLOCATE_BYTES_MIN), ALLOCATE_BYTES_MAX)
-            if self._config.preallocate:
-                step = self._config.segment_bytes
-            ahead = max(end, min(self.size + step, self._config.segment_bytes))
-            try:
-                mapped.ensure(ahead)
-            except DiskFull:
-                if ahead == end:
-                    raise
-                mapped.ensure(end)  # without allocation ahead, to use the last bytes of a disk
-        self.room = self.allocated = mapped.size
-        if self.size - self.in_memory_from >= BUSY_BYTES and size < WRITE_BYTES_MIN:
-            ahead = min(end + PREFAULT_BYTES, mapped.size)
-            mapped.prefault(self.size, ahead)
-            self.room = ahead
-
-    def close_room(self) -> None:
-        """The next append calls `make_room`."""
-        self.room = 0
-
-    def length_is_synced(self, length: int) -> None:
-        """The file had this length when it was synced."""
-        self.on_disk = length
-
-    @property
-    def length_synced(self) -> bool:
-        """Returns True if the file keeps its length in a power loss."""
-        return self.on_disk == self.allocated
+        assert self.file.active
+        self.indexes.load()
+        self.indexes.largest_timestamp()
+        self.file.make_room(size)
 
     def update_config(self, config: LogConfig) -> None:
-        self._config = config
+        self.file.update_config(config)
         self.indexes.update_config(config.index_interval_bytes)
-        self.room = 0
 
     # Changing the end
 
@@ -194,18 +231,16 @@ class Segment(IndexedSegment):
 
         If `offset` lies inside a batch, that is the batch's base offset. The file is not written: `erase` does that.
         """
-        assert self.active
+        assert self.file.active
         position = self.position_of(offset)
-        self.load_indexes()
+        self.indexes.load()
         self.indexes.truncate_to(offset)
-        if position is None or position == self.size:
+        if position is None or position == self.file.size:
             return offset
-        end_offset = min(offset, self.offset_at(position))
-        self.size = position
-        self.cold.cut(position)
+        end_offset = min(offset, self.file.offset_at(position))
+        self.file.cut(position)
         self._hints.clear()
         self._first_timestamp = None if position else -1
-        self.room = 0
         return end_offset
 
     def erase(self, end: int, end_offset: int) -> None:
@@ -215,8 +250,8 @@ class Segment(IndexedSegment):
         The sync is for later appends. If a crash lost some of these zeros, and some of the batches written over them, then
         old and new batches of equal size would look like one log.
         """
-        self.zero(self.size, end)
-        self.txn_index.truncate_to(self._files, end_offset)
+        self.file.zero(self.file.size, end)
+        self.txn_index.truncate_to(self.file.files, end_offset)
         self.flush()
 
     def seal(self, indexes_must_be_saved: bool = True) -> None:
@@ -225,32 +260,29 @@ class Segment(IndexedSegment):
         Raises:
             DiskFull: the disk has no room for the indexes, unless they may stay in memory.
         """
-        assert self.active
-        self.load_indexes()
-        self.largest_timestamp()
+        assert self.file.active
+        self.indexes.load()
+        self.indexes.largest_timestamp()
         self.indexes.complete()
         if indexes_must_be_saved:
             self.indexes.save()
-        self.trim()
-        if self._save_indexes():
+        self.file.trim()
+        if self.indexes.save_or_keep():
             self.indexes.unload()
         self.trimmed = True
-        self.on_disk = -1
-        self.active = False
-        self.room = 0
+        self.file.seal()
 
     def seal_again(self) -> None:
         """Seals a sealed segment whose batches recovery has cut back."""
-        self.active = True
+        self.file.stay_active()
         self.seal(indexes_must_be_saved=False)
 
     def reopen(self) -> None:
         """Makes a sealed segment active again, after the segments behind it were truncated."""
         self.unmap()
-        self.active = True
-        self.allocated, self.on_disk = 0, -1
-        self.load_indexes()
-        self.largest_timestamp()
+        self.file.reopen()
+        self.indexes.load()
+        self.indexes.largest_timestamp()
 
     # Files
 
@@ -260,75 +292,71 @@ class Segment(IndexedSegment):
 
     def create_file(self) -> None:
         """Creates the `.log` file. The first flush, or sealing, creates the index files: most of 10,000 logs have no index entry."""
-        self._files.create(self.log_path)
+        self.file.files.create(self.file.log_path)
         self.indexes.clear()
 
     def cut_back(self, size: int, end_offset: int, zeros: bool) -> None:
         """Truncates to the end of the valid batches in recovery: the bytes after it become zeros, or are trimmed by sealing."""
-        assert size <= self.size
-        end, self.size = self.size, size
-        self.cold.cut(size)
+        file = self.file
+        assert size <= file.size
+        end = file.size
+        file.cut(size)
         self._hints.clear()
         if size == end:
             return
         self.indexes.truncate_to(end_offset)
-        if not self.active:
+        if not file.active:
             self.unmap()
-            self._files.truncate(self.log_path, size)
+            file.files.truncate(file.log_path, size)
         elif not zeros:
-            self.zero(size, end)
+            file.zero(size, end)
         if not zeros:
-            self.sync_log()  # `erase` has the reason
+            file.sync()  # `erase` has the reason
 
     def flush(self) -> bool:
         """Syncs log and indexes. Appends may run meanwhile; the next flush syncs their batches.
 
         Returns True if the directory must be synced as well, because it has new entries.
         """
-        saved = self._save_indexes()
+        saved = self.indexes.save_or_keep()
         self.trimmed = False
-        allocated = self.allocated
-        self.sync_log()
-        if self.allocated == allocated:
-            self.on_disk = allocated
+        self.file.flush()
         names = saved and self.indexes.flush()
-        return self.txn_index.flush(self._files) or names
+        return self.txn_index.flush(self.file.files) or names
 
     def unmap(self) -> None:
-        super().unmap()
-        self.room = 0
+        """Closes the mapping, which ends with its last view. The next access opens it again."""
+        self.file.unmap()
         self._hints.clear()
         if self.removed:
             self.indexes.unload()  # a running flush must not write them into the files of a new log of the same name
-        elif not self.active and self.indexes.loaded and self._save_indexes():
+        elif not self.file.active and self.indexes.loaded and self.indexes.save_or_keep():
             self.indexes.unload()
 
     def close(self, trim: bool) -> None:
-        untouched = self._map is None and self._files.size(self.log_path) == self.size
-        if self.active and trim and not (untouched and not self.indexes.loaded):
+        file = self.file
+        untouched = file.mapped is None and file.files.size(file.log_path) == file.size
+        if file.active and trim and not (untouched and not self.indexes.loaded):
             self.seal()
-            self.active = True  # only its files are sealed: the log may be opened again and continue
+            file.stay_active()  # only its files are sealed: the log may be opened again and continue
         self.unmap()
-
-    def file_names(self) -> list[str]:
-        return [self._named(suffix) for suffix in SUFFIXES]
 
     def change_suffix(self, suffix: str) -> None:
         """Renames the files, the log last: if a `.log.swap` exists, all of its indexes do, too."""
         self.unmap()
-        old = {kind: self._named(kind) for kind in SUFFIXES}
-        self._suffix = suffix
+        file = self.file
+        old = {kind: file.named(kind) for kind in SUFFIXES}
+        file.rename(file.path, suffix)
         for kind in reversed(SUFFIXES):
-            if kind != TXN_INDEX_SUFFIX or self._files.exists(old[kind]):
-                self._files.rename(old[kind], self._named(kind))
+            if kind != TXN_INDEX_SUFFIX or file.files.exists(old[kind]):
+                file.files.rename(old[kind], file.named(kind))
         self._name_indexes()
 
     def relocate(self, directory: str) -> None:
         """The files are in another directory from now on, because theirs was renamed while the segment was unmapped."""
-        self.path = segment_path(directory, self.base_offset, "")
+        self.file.rename(segment_path(directory, self.base_offset, ""), self.file.suffix)
         self._name_indexes()
 
     def _name_indexes(self) -> None:
-        self.indexes.offsets.path = self._named(INDEX_SUFFIX)
-        self.indexes.times.path = self._named(TIME_INDEX_SUFFIX)
-        self.txn_index.path = self._named(TXN_INDEX_SUFFIX)
+        self.indexes.rename()
+        self.txn_index.rename(self.file.named(TXN_INDEX_SUFFIX))

@@ -56,7 +56,7 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
     decide whether that offset is wrong or the one before it.
     """
     start, expected, remade = _resume(segment, recovery_point)
-    buffer, end, position = segment.view(), segment.size, start
+    buffer, end, position = segment.file.view(), segment.file.size, start
     unpack = HEADER.unpack_from
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
     reached = start
@@ -64,15 +64,15 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
     jump: tuple[int, int, int] | None = None
     while end - position >= HEADER_BYTES:
         if position + HEADER_BYTES > reached:
-            reached = segment.reach(position, min(position + CHECKED_BYTES, end))
+            reached = segment.file.reach(position, min(position + CHECKED_BYTES, end))
         base, length, epoch, magic, crc, _, delta, _, max_timestamp, *_ = unpack(buffer, position)
         following = position + length + LOG_OVERHEAD_BYTES
         last = base + delta
         if magic != MAGIC or length < BATCH_LENGTH_MIN or following > end or delta < 0 or last > offset_max:
-            _check_old_format(segment.log_path, buffer, position, end)
+            _check_old_format(segment.file.log_path, buffer, position, end)
             break
         if following > reached:
-            reached = segment.reach(position, min(following + CHECKED_BYTES, end))
+            reached = segment.file.reach(position, min(following + CHECKED_BYTES, end))
         # The CRC does not cover the leader epoch either. Epochs never decrease; after a crash the file may be from before a truncation.
         known = history.epoch_of(base)
         if epoch < known or (clean and epoch != known >= 0):
@@ -94,8 +94,8 @@ def check_segment(segment: Segment, history: LeaderEpochs, recovery_point: int, 
         expected = last + 1
         segment.indexes.add(position, following - position, last, max_timestamp)
         position = following
-    segment.cold.mark_checked(start, position)
-    segment.reach(position, end)
+    segment.file.cold.mark_checked(start, position)
+    segment.file.reach(position, end)
     return Valid(start, remade, position, expected, _only_zeros(buffer, position, end))
 
 
@@ -121,10 +121,10 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
         segment.indexes.resume_at(position)
         if position == 0:
             return 0, segment.base_offset, False
-        segment.reach(position, segment.size)
+        segment.file.reach(position, segment.file.size)
         end, expected = _valid_until(segment, position, one=True)
         if end > position and expected - 1 == segment.indexes.offsets.last_offset:
-            return position, segment.offset_at(position), False
+            return position, segment.file.offset_at(position), False
         logger.warning("%s: does not match the log, rebuilt", segment.indexes.offsets.path)
     segment.indexes.clear()
     return 0, segment.base_offset, is_flushed
@@ -132,7 +132,7 @@ def _resume(segment: Segment, recovery_point: int) -> tuple[int, int, bool]:
 
 def _read_indexes(segment: Segment) -> bool:
     try:
-        segment.indexes.read(segment.size)
+        segment.indexes.read()
     except CorruptFile as error:
         logger.warning("%s: rebuilt from the log", error)
         return False
@@ -142,24 +142,26 @@ def _read_indexes(segment: Segment) -> bool:
 def clean_end(active: Segment) -> int | None:
     """Returns the log end offset from the last batches of the active segment; None if these are not as a clean stop leaves them."""
     try:
-        active.indexes.read(active.size)
+        active.indexes.read()
     except CorruptFile as error:
         logger.warning("%s", error)
         return None
     _, position = active.indexes.offsets.floor(2**62)
-    active.reach(position, active.size)
+    active.file.reach(position, active.file.size)
     end, offset = _valid_until(active, position)
-    if end != active.size:
-        _check_old_format(active.log_path, active.view(), end, active.size)
+    if end != active.file.size:
+        _check_old_format(active.file.log_path, active.file.view(), end, active.file.size)
         return None
     return offset
 
 
 def _valid_until(segment: Segment, position: int, one: bool = False) -> tuple[int, int]:
     """Returns where the run of valid batches (or only the first) from `position` ends, and the next offset."""
-    buffer, expected = segment.view(), segment.base_offset
+    buffer, expected = segment.file.view(), segment.base_offset
     with suppress(DamagedLog):
-        for at, following, _, last in walk(buffer, position, segment.size, segment.log_path, expected, OFFSET_MAX):
+        for at, following, _, last in walk(
+            buffer, position, segment.file.size, segment.file.log_path, expected, OFFSET_MAX
+        ):
             if crc32c(buffer[at + ATTRIBUTES_AT : following]) != int.from_bytes(
                 buffer[at + CRC_AT : at + ATTRIBUTES_AT]
             ):

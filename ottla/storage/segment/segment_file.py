@@ -1,21 +1,22 @@
-"""The `.log` file of a segment and its mapping: opened on demand, read without SIGBUS, zeroed, trimmed, synced.
+"""The `.log` file of a segment and its mapping: opened on demand, read without SIGBUS, allocated ahead, zeroed, trimmed, synced.
 
 The network sends views of the mapping, which must stay readable after the segment is truncated or deleted. So before a file is
-cut, live views get memory of their own behind the cut.
+cut, live views get memory of their own behind the cut. The number of mapped files is limited (`Mappings`): 10,000 idle partitions
+must not exceed the kernel's map count (65,530).
 """
 
 from __future__ import annotations
 
 import logging
+import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from ottla.storage.config import NEVER, LogConfig
-from ottla.storage.errors import OutOfResources, StorageFailure
+from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
 from ottla.storage.files import Files, MappedFile
-from ottla.storage.segment.cold import ColdBytes
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
-from ottla.storage.segment.mappings import Mappings
-from ottla.storage.segment.walk import WALK, DamagedLog, walk
+from ottla.storage.segment.walk import WALK, ColdBytes, DamagedLog, walk
 
 logger = logging.getLogger(__name__)
 
@@ -24,37 +25,94 @@ SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 assert SUFFIXES[0] == LOG_SUFFIX, "renamed last"
 
+MAPPED_SEGMENTS_MAX = 8192
 # A walk over cold bytes populates this many at a time.
 REACH_BYTES = 64 << 10
 # A read takes so many cold bytes, and the kernel reads ahead meanwhile: 50 MB of one Fetch stopped the event loop for 167 ms.
 COLD_READ_BYTES = 256 << 10
 READ_AHEAD_BYTES = 8 << 20
+# The file is allocated ahead of the data: a small partition stays small, a busy one grows rarely (fallocate takes 10 us).
+ALLOCATE_BYTES_MIN = 16 << 10
+ALLOCATE_BYTES_MAX = 16 << 20
+# Prefaulting (0.1-0.5 ms per MB of this thread) pays off for a segment that got this many bytes since it was opened.
+BUSY_BYTES = 256 << 10
+PREFAULT_BYTES = 1 << 20
+# From this size on a system call costs less than the page faults of a copy into fresh mapped pages.
+WRITE_BYTES_MIN = 8 << 10
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     return f"{directory}/{base_offset:020d}{suffix}"
 
 
+class Mappings:
+    """The mapped files. Beyond the limit the oldest is unmapped, unless it was used since the last check (second chance).
+
+    If readers hold views of a mapping, it ends with the last of these.
+    """
+
+    __slots__ = ("_open", "limit")
+
+    def __init__(self, limit: int = MAPPED_SEGMENTS_MAX) -> None:
+        assert limit >= 1
+        self.limit = limit
+        self._open: OrderedDict[int, SegmentFile] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def opened(self, file: SegmentFile) -> None:
+        """Registers a newly mapped file; others are unmapped to stay within the limit."""
+        self._open[id(file)] = file
+        file.recently_used = True
+        while len(self._open) > self.limit:
+            key, oldest = self._open.popitem(last=False)
+            if oldest.recently_used and oldest is not file:
+                oldest.recently_used = False
+                self._open[key] = oldest
+            elif oldest is file:
+                self._open[key] = oldest  # it is checked again after all others have had their second chance
+            else:
+                oldest.unmap()
+
+    def shrink(self) -> None:
+        """Unmaps half of the files, the oldest first, because there is no address space for another mapping."""
+        for _ in range(max(len(self._open) // 2, 1)):
+            if self._open:
+                self._open.popitem(last=False)[1].unmap()
+
+    def lift_limit(self) -> None:
+        """From now on no file is unmapped for another one's sake."""
+        self.limit = sys.maxsize
+
+    def closed(self, file: SegmentFile) -> None:
+        self._open.pop(id(file), None)
+
+
 class SegmentFile:
-    """The base class of `storage.segment.indexed_segment.IndexedSegment`: the file and its mapping."""
+    """The file and its mapping. The bytes below `size` are batches; behind them those of an active segment are zeros."""
 
     __slots__ = (
         "_closed",
-        "_config",
         "_damages",
-        "_files",
-        "_map",
+        "_is_filled",
         "_mappings",
-        "_suffix",
         "active",
+        "allocated",
         "base_offset",
         "cold",
+        "config",
+        "files",
         "fresh_from",
         "in_memory_from",
         "limit",
+        "mapped",
+        "on_disk",
         "path",
         "recently_used",
+        "room",
         "size",
+        "suffix",
     )
 
     def __init__(
@@ -65,35 +123,53 @@ class SegmentFile:
         base_offset: int,
         config: LogConfig,
         *,
-        size: int,
-        active: bool,
-        suffix: str,
+        size: int = 0,
+        active: bool = True,
+        suffix: str = "",
     ) -> None:
-        self._files, self._mappings, self._config = files, mappings, config
+        self.files, self._mappings, self.config = files, mappings, config
         self.base_offset = base_offset
         self.limit = (
             base_offset + RELATIVE_OFFSET_MAX
         )  # the highest possible offset; `Segments` lowers it for sealed segments
         self.path = segment_path(directory, base_offset, "")
-        self._suffix = suffix  # `.cleaned` or `.swap` during compaction
+        self.suffix = suffix  # `.cleaned` or `.swap` during compaction
         self.size = size
         self.active = active
         self.cold = ColdBytes(size)
         self.recently_used = False
         self._damages: set[int] = set()  # positions of damage that has been logged
-        self._map: MappedFile | None = None
+        self.mapped: MappedFile | None = None
+        self._closed: list[MappedFile] = []  # closed mappings with live views
         # Bytes from this position on were written by this process to mapped pages: readers need not check them.
         self.in_memory_from = NEVER
         # Bytes from this position on were written so lately that they are in memory: readers need not populate them either.
         self.fresh_from = NEVER
-        self._closed: list[MappedFile] = []  # closed mappings with live views
+        # An append may write up to this position without make_room; with 0 it must call make_room.
+        self.room = 0
+        # The length of the active segment's file, now and at its last sync: the file grows ahead of the batches.
+        self.allocated, self.on_disk = size, -1
+        # True once all bytes of the active segment's file behind its batches have blocks.
+        self._is_filled = False
 
     @property
     def log_path(self) -> str:
-        return self._named(LOG_SUFFIX)
+        return self.named(LOG_SUFFIX)
 
-    def _named(self, kind: str) -> str:
-        return self.path + kind + self._suffix
+    def named(self, kind: str) -> str:
+        return self.path + kind + self.suffix
+
+    def names(self) -> list[str]:
+        """The names that the segment's files have, if they exist."""
+        return [self.named(suffix) for suffix in SUFFIXES]
+
+    def rename(self, path: str, suffix: str) -> None:
+        """The files have another name from now on."""
+        self.path, self.suffix = path, suffix
+
+    def limit_to(self, offset: int) -> None:
+        """No offset in the file is higher than this one."""
+        self.limit = offset
 
     # Reading
 
@@ -102,10 +178,11 @@ class SegmentFile:
 
         Bytes that an earlier process wrote must be brought into memory first, with `reach`.
         """
-        if self._map is None:
-            self._open_map()
+        mapped = self.mapped
+        if mapped is None:
+            mapped = self._map()
         self.recently_used = True
-        return self._map.buffer  # type: ignore[union-attr]  # _open_map has just set it
+        return mapped.buffer
 
     def reach(self, position: int, end: int | None = None) -> int:
         """Brings bytes from `position` on into memory; returns the end of the part in memory.
@@ -115,10 +192,9 @@ class SegmentFile:
         """
         if position >= self.fresh_from:
             return self.size
-        if self._map is None:
-            self._open_map()
-        mapped = self._map
-        assert mapped is not None
+        mapped = self.mapped
+        if mapped is None:
+            mapped = self._map()
         if end is None:
             end = min(position + REACH_BYTES, self.size)
         mapped.populate(position, end)
@@ -129,10 +205,9 @@ class SegmentFile:
 
         If it is not all, the kernel reads ahead for the next read.
         """
-        if self._map is None:
-            self._open_map()
-        mapped = self._map
-        assert mapped is not None
+        mapped = self.mapped
+        if mapped is None:
+            mapped = self._map()
         end = min(position + size, self.size)
         reached = mapped.in_memory_until(position, end)
         if reached < end:
@@ -183,7 +258,7 @@ class SegmentFile:
         try:
             return self.cold.check(self.view(), self.walk(start), start, end, self.log_path)
         except DamagedLog as damage:
-            raise self._report(damage) from None
+            raise self.report(damage) from None
 
     def check(self, start: int, end: int) -> None:
         """Checks one batch, unless it is known to be valid.
@@ -197,10 +272,10 @@ class SegmentFile:
 
     def age(self) -> None:
         """From now on readers look whether what was written until now is still in memory: the kernel may have written and dropped it."""
-        if self._map is not None and self.active:
+        if self.mapped is not None and self.active:
             self.fresh_from = self.size
 
-    def _report(self, damage: DamagedLog) -> DamagedLog:
+    def report(self, damage: DamagedLog) -> DamagedLog:
         """Logs the damage once per position: consumers retry the same fetch."""
         if damage.position not in self._damages:
             self._damages.add(damage.position)
@@ -209,52 +284,110 @@ class SegmentFile:
 
     # The mapping
 
-    def _open_map(self) -> None:
-        capacity = max(self._config.segment_bytes, self.size) if self.active else 0
+    def _map(self) -> MappedFile:
+        capacity = max(self.config.segment_bytes, self.size) if self.active else 0
         try:
-            self._map = self._files.map(self.log_path, capacity, self.active)
+            mapped = self.files.map(self.log_path, capacity, self.active)
         except OutOfResources:
             self._mappings.shrink()  # each active log reserves segment.bytes
-            self._map = self._files.map(self.log_path, capacity, self.active)
-        if self._map.size < self.size:
-            missing, self._map = self.size - self._map.size, None
+            mapped = self.files.map(self.log_path, capacity, self.active)
+        if mapped.size < self.size:
+            missing = self.size - mapped.size
             raise StorageFailure(self.log_path, f"the last {missing} bytes of the file have disappeared")
+        self.mapped = mapped
         if self.active:
             self.in_memory_from = self.fresh_from = self.size
         self._mappings.opened(self)
+        return mapped
 
     def unmap(self) -> None:
         """Closes the mapping, which ends with its last view. The next access opens it again."""
-        self._close_map()
-
-    def _close_map(self) -> None:
-        """Closes the mapping, which ends with its last view."""
         self.in_memory_from = self.fresh_from = NEVER
-        mapped, self._map = (
-            self._map,
-            None,
-        )  # two threads may call this: a deleted log's worker, and the event loop for room
+        self.room = 0
+        # Two threads may call this: a deleted log's worker, and the event loop for room.
+        mapped, self.mapped = self.mapped, None
         if mapped is not None:
             mapped.close()
             self._closed = [each for each in (*self._closed, mapped) if each.shown]
             self._mappings.closed(self)
 
-    # Changing
+    # Growing
+
+    def make_room(self, size: int) -> None:
+        """Makes room for `size` bytes: maps, allocates and prefaults as needed.
+
+        Raises:
+            DiskFull: the disk has no space; nothing has changed.
+        """
+        mapped = self.mapped
+        if mapped is None:
+            mapped = self._map()
+        if not self._is_filled:
+            mapped.fill_holes(self.size)
+            self._is_filled = True
+        end = self.size + size
+        if end > mapped.size:
+            step = min(max(mapped.size, ALLOCATE_BYTES_MIN), ALLOCATE_BYTES_MAX)
+            if self.config.preallocate:
+                step = self.config.segment_bytes
+            ahead = max(end, min(self.size + step, self.config.segment_bytes))
+            try:
+                mapped.ensure(ahead)
+            except DiskFull:
+                if ahead == end:
+                    raise
+                mapped.ensure(end)  # without allocation ahead, to use the last bytes of a disk
+        self.room = self.allocated = mapped.size
+        if self.size - self.in_memory_from >= BUSY_BYTES and size < WRITE_BYTES_MIN:
+            ahead = min(end + PREFAULT_BYTES, mapped.size)
+            mapped.prefault(self.size, ahead)
+            self.room = ahead
+
+    def close_room(self) -> None:
+        """The next append calls `make_room`."""
+        self.room = 0
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
+        self.room = 0
+
+    # Cutting
+
+    def cut(self, size: int) -> None:
+        """The batches end at `size` from now on. The file is not written."""
+        self.size = size
+        self.cold.cut(size)
+        self.room = 0
 
     def zero(self, start: int, end: int) -> None:
         if start < end:
-            self.view()
-            assert self._map is not None
-            self._map.zero(start, end)
+            mapped = self.mapped
+            if mapped is None:
+                mapped = self._map()
+            mapped.zero(start, end)
 
     def trim(self) -> None:
         """Trims the file to its batches. A live view from before a truncation may end later."""
-        self._close_map()
-        if (self._files.size(self.log_path) or 0) <= self.size:
+        self.unmap()
+        if (self.files.size(self.log_path) or 0) <= self.size:
             return
         for mapped in self._closed:
             mapped.cut_views(self.size)
-        self._files.truncate(self.log_path, self.size)
+        self.files.truncate(self.log_path, self.size)
+
+    def seal(self) -> None:
+        """The trimmed file gets no more appends."""
+        self.on_disk = -1
+        self.active = False
+
+    def stay_active(self) -> None:
+        """The file may get appends although it is sealed: the log is opened again, or sealed again by recovery."""
+        self.active = True
+
+    def reopen(self) -> None:
+        """The unmapped file gets appends again."""
+        self.active = True
+        self.allocated, self.on_disk = 0, -1
 
     def rewrite(self, start: int) -> None:
         """Makes the bytes from `start` on dirty, so that the next flush writes them.
@@ -263,22 +396,40 @@ class SegmentFile:
         as clean.
         """
         if start < self.size:
-            mapped = self._map if self._map is not None and self.active else self._files.map(self.log_path, 0, True)
+            mapped = self.mapped if self.mapped is not None and self.active else self.files.map(self.log_path, 0, True)
             mapped.touch(start, self.size)
-            if mapped is not self._map:
+            if mapped is not self.mapped:
                 mapped.close()
 
     def settle_tail(self) -> None:
         """Syncs the zeros after the last batch: see `Segment.erase`."""
-        self.view()
-        mapped = self._map
-        assert mapped is not None
+        mapped = self.mapped
+        if mapped is None:
+            mapped = self._map()
         mapped.touch(self.size, mapped.size)
-        self.sync_log()
+        self.sync()
 
-    def sync_log(self) -> None:
-        mapped = self._map
+    # Syncing
+
+    def sync(self) -> None:
+        mapped = self.mapped
         if mapped is not None and self.active:
             mapped.flush()
         else:
-            self._files.sync_file(self.log_path)
+            self.files.sync_file(self.log_path)
+
+    def flush(self) -> None:
+        """Syncs the batches. Appends may run meanwhile, and make the file longer."""
+        allocated = self.allocated
+        self.sync()
+        if self.allocated == allocated:
+            self.on_disk = allocated
+
+    def length_is_synced(self, length: int) -> None:
+        """The file had this length when it was synced."""
+        self.on_disk = length
+
+    @property
+    def length_synced(self) -> bool:
+        """Returns True if the file keeps its length in a power loss."""
+        return self.on_disk == self.allocated

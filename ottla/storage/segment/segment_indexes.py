@@ -2,16 +2,27 @@
 
 A batch gets an entry in both when more than index.interval.bytes were entered since the last one, as in Kafka; the time
 index then holds the largest timestamp so far. Only the active segment's are in memory: lookups in others read the files.
-This module does not read the log itself.
+A crash or a disk may have damaged these, so each entry is checked against the log before it is used. Indexes that cannot be read,
+or do not match the log, are rebuilt from it.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from struct import Struct
 from threading import Lock
 from typing import NamedTuple
 
-from ottla.storage.files import Files
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_TIMESTAMP_AT
+from ottla.storage.errors import CorruptFile, DiskFull
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from ottla.storage.segment.segment_file import INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentFile
+from ottla.storage.segment.walk import WALK, DamagedLog
+
+logger = logging.getLogger(__name__)
+
+INT64 = Struct(">q")
 
 
 class TimestampAndOffset(NamedTuple):
@@ -24,7 +35,7 @@ NO_TIMESTAMP_YET = TimestampAndOffset(-1, -1)
 
 class SegmentIndexes:
     __slots__ = (
-        "_files",
+        "_file",
         "_lock",
         "_replaced",
         "_since_entry",
@@ -36,13 +47,12 @@ class SegmentIndexes:
         "times",
     )
 
-    def __init__(
-        self, files: Files, index_path: str, time_index_path: str, base_offset: int, bytes_max: int, interval_bytes: int
-    ) -> None:
-        self._files = files
-        self.offsets = OffsetIndex(index_path, base_offset, bytes_max)
-        self.times = TimeIndex(time_index_path, base_offset, bytes_max)
-        self.interval_bytes = interval_bytes
+    def __init__(self, file: SegmentFile) -> None:
+        self._file = file
+        bytes_max = file.config.segment_index_bytes
+        self.offsets = OffsetIndex(file.named(INDEX_SUFFIX), file.base_offset, bytes_max)
+        self.times = TimeIndex(file.named(TIME_INDEX_SUFFIX), file.base_offset, bytes_max)
+        self.interval_bytes = file.config.index_interval_bytes
         self.loaded = False
         # The largest max timestamp and the last offset of the first batch that has it; None: not yet computed.
         self.largest: TimestampAndOffset | None = None
@@ -55,9 +65,10 @@ class SegmentIndexes:
     def update_config(self, interval_bytes: int) -> None:
         self.interval_bytes = interval_bytes
 
-    def found_largest(self, largest: TimestampAndOffset | None) -> None:
-        """The caller has computed the largest timestamp; None: the log is damaged, and it is unknown."""
-        self.largest = largest
+    def rename(self) -> None:
+        """The segment's files have other names from now on."""
+        self.offsets.rename(self._file.named(INDEX_SUFFIX))
+        self.times.rename(self._file.named(TIME_INDEX_SUFFIX))
 
     @property
     def full(self) -> bool:
@@ -76,33 +87,160 @@ class SegmentIndexes:
         self._since_entry += size
         return full
 
-    def entry_for(self, offset: int) -> tuple[int, int]:
-        """Returns (last offset, position) of an indexed batch at or before the one that contains `offset`; (-1, 0) if there is none.
+    # Finding
 
-        Raises:
-            CorruptFile: the file must be rebuilt from the log. The caller raises it if the entry does not match the log.
-        """
-        return self.offsets.floor(offset) if self.loaded else self.offsets.floor_in_file(self._files, offset)
+    def position_for(self, offset: int) -> int:
+        """Returns the position of an indexed batch at or before the one that contains `offset`; 0 if there is none."""
+        return self._checked(self._entry_for, offset)
 
-    def entry_at(self, position: int, log_bytes: int) -> tuple[int, int]:
-        """Returns (last offset, position) of the last indexed batch that starts at or before `position`."""
+    def position_at(self, position: int) -> int:
+        """Returns the position of the last indexed batch that starts at or before `position`; 0 if there is none."""
+        return self._checked(self._entry_at, position)
+
+    def _entry_for(self, offset: int) -> tuple[int, int]:
+        return self.offsets.floor(offset) if self.loaded else self.offsets.floor_in_file(self._file.files, offset)
+
+    def _entry_at(self, position: int) -> tuple[int, int]:
         if self.loaded:
             return self.offsets.floor_position(position)
-        return self.offsets.floor_position_in_file(self._files, position, log_bytes)
+        return self.offsets.floor_position_in_file(self._file.files, position, self._file.size)
 
-    def time_entry(self, timestamp: int) -> tuple[int, int]:
-        """Returns (timestamp, offset): no batch that ends before the offset has a later timestamp; (-1, base offset) if there is none."""
-        return self.times.floor(timestamp) if self.loaded else self.times.floor_in_file(self._files, timestamp)
+    def _checked(self, find: Callable[[int], tuple[int, int]], key: int) -> int:
+        """Returns the position in an entry of the offset index after a check that a batch begins there."""
+        for attempt in (1, 2):
+            try:
+                last, position = find(key)
+                if position >= self._file.in_memory_from and self.loaded:
+                    return position  # an entry of this process
+                if not position or attempt == 2 or self._fits(position, last):
+                    return position
+                error = CorruptFile(self.offsets.path, f"its entry for byte {position} does not match the log")
+            except CorruptFile as damage:
+                error = damage
+            self._rebuild(error)
+        return 0
 
-    def read(self, log_bytes: int) -> None:
+    def _fits(self, position: int, last_offset: int) -> bool:
+        """Returns True if a batch begins at `position` and ends at or before `last_offset`: one entry of Kafka's may cover several batches."""
+        file = self._file
+        if position + HEADER_BYTES > file.size:
+            return False
+        file.reach(position)
+        base, length, magic, delta = WALK.unpack_from(file.view(), position)
+        following = position + length + LOG_OVERHEAD_BYTES
+        in_order: bool = file.base_offset <= base <= base + delta <= last_offset
+        return in_order and magic == MAGIC and position + HEADER_BYTES <= following <= file.size
+
+    def offset_before(self, timestamp: int) -> int:
+        """Returns an offset at or before the first record whose timestamp is at least `timestamp`.
+
+        Raises:
+            DamagedLog, StorageFailure
+        """
+        for attempt in (1, 2):
+            try:
+                found, offset = (
+                    self.times.floor(timestamp)
+                    if self.loaded
+                    else self.times.floor_in_file(self._file.files, timestamp)
+                )
+                if found < 0 or attempt == 2 or self._has_timestamp(found, offset):
+                    return offset
+                error = CorruptFile(self.times.path, "an entry does not match the log")
+            except CorruptFile as damage:
+                error = damage
+            self._rebuild(error)
+        return self._file.base_offset
+
+    def largest_timestamp(self) -> TimestampAndOffset:
+        """Returns the largest max timestamp of all batches, and the last offset of the first batch that has it."""
+        if self.largest is None:
+            largest = None
+            if not self._file.active and not self.loaded:
+                # The last entry of a sealed segment has its largest timestamp.
+                largest = self.times.last_in_file(self._file.files)
+            if largest is not None and self._has_timestamp(*largest):
+                self.largest = TimestampAndOffset(*largest)
+            else:
+                self.load()
+                largest = self._find_largest()
+                if not self._file.active:
+                    self.unload()
+                self.largest = largest
+        return self.largest
+
+    def _find_largest(self) -> TimestampAndOffset:
+        """Walks from the last time index entry on. A sealed segment's last entry is the result already."""
+        timestamp, offset = self.times.last()
+        if timestamp >= 0 and not self._has_timestamp(timestamp, offset):
+            self._rebuild(CorruptFile(self.times.path, "its last entry does not match the log"))
+            timestamp, offset = self.times.last()
+        largest = TimestampAndOffset(timestamp, offset if timestamp >= 0 else -1)
+        for position, _, _, last in self._file.walk(self.position_for(offset)):
+            latest = INT64.unpack_from(self._file.view(), position + MAX_TIMESTAMP_AT)[0]
+            if latest > largest.timestamp:
+                largest = TimestampAndOffset(latest, last)
+        return largest
+
+    def _has_timestamp(self, timestamp: int, offset: int) -> bool:
+        """Returns True if the batch that contains `offset` has this max timestamp."""
+        file = self._file
+        try:
+            for position, _, _, last in file.walk(self.position_for(offset)) if file.size else ():
+                if last >= offset:
+                    found: int = INT64.unpack_from(file.view(), position + MAX_TIMESTAMP_AT)[0]
+                    return found == timestamp
+        except DamagedLog as damage:
+            raise file.report(damage) from None
+        return False
+
+    # Loading, rebuilding
+
+    def read(self) -> None:
         """Reads the files.
 
         Raises:
             CorruptFile: one of them must be rebuilt from the log.
         """
-        self.offsets.load(self._files, log_bytes)
-        self.times.load(self._files, self.offsets.base_offset + RELATIVE_OFFSET_MAX)
+        self.offsets.load(self._file.files, self._file.size)
+        self.times.load(self._file.files, self._file.base_offset + RELATIVE_OFFSET_MAX)
         self.loaded = True
+
+    def load(self) -> None:
+        """Reads the files unless they are in memory; rebuilds them if they are damaged."""
+        if not self.loaded:
+            try:
+                self.read()
+            except CorruptFile as error:
+                self._rebuild(error)
+                if not self.loaded:
+                    self.read()
+
+    def _rebuild(self, error: CorruptFile) -> None:
+        """Rebuilds the indexes from the log. If the log is damaged too, they end at the damage."""
+        logger.warning("%s: rebuilt from the log", error)
+        self.clear()
+        file = self._file
+        try:
+            for position, following, _, last in file.walk(0):
+                timestamp = INT64.unpack_from(file.view(), position + MAX_TIMESTAMP_AT)[0]
+                self.add(position, following - position, last, timestamp)
+        except DamagedLog as damage:
+            file.report(damage)
+            # The largest timestamp of a part would let retention remove the segment too early.
+            self.largest = None
+        if file.active:
+            return
+        self.complete()
+        if self.sync_rebuilt():  # no later flush syncs a sealed segment
+            self.unload()
+
+    def sync_rebuilt(self) -> bool:
+        """Syncs rebuilt indexes; they are on the disk if it returns True. A partly written time index would count as complete after a crash."""
+        saved = self.save_or_keep()
+        if saved and self.flush():
+            self._file.files.sync_dir(self._file.path.rpartition("/")[0])
+        return saved
 
     def clear(self) -> None:
         """Empties the indexes, to be rebuilt. The next `save` writes the files."""
@@ -133,26 +271,33 @@ class SegmentIndexes:
         if self.largest is not None and self.largest.timestamp >= 0:
             self.times.maybe_append(*self.largest)
 
-    def last_timestamp_on_disk(self) -> TimestampAndOffset | None:
-        """Returns the last time index entry in the file: for a sealed segment, its largest timestamp."""
-        entry = self.times.last_in_file(self._files)
-        return TimestampAndOffset(*entry) if entry is not None else None
+    # Saving
 
     def save(self) -> None:
         with self._lock:
             if self.loaded:
                 self._replaced |= self.offsets.is_new or self.times.is_new
-                saved = self.offsets.save(self._files)
-                saved |= self.times.save(self._files)
+                saved = self.offsets.save(self._file.files)
+                saved |= self.times.save(self._file.files)
                 self._unsynced |= saved
+
+    def save_or_keep(self) -> bool:
+        """Saves the indexes. Returns False if the disk is full: the new entries then stay in memory only."""
+        try:
+            self.save()
+        except DiskFull as failure:
+            # The batches have their room already. Only the tail of an index is missing on disk, and a restart rebuilds it.
+            logger.warning("%s: new index entries stay in memory only: %s", self._file.path, failure)
+            return False
+        return True
 
     def flush(self) -> bool:
         """Syncs the files; returns True if the directory must be synced as well."""
         replaced, self._replaced = self._replaced, False
         if self._unsynced:
             self._unsynced = False
-            self._files.sync_file(self.offsets.path)
-            self._files.sync_file(self.times.path)
+            self._file.files.sync_file(self.offsets.path)
+            self._file.files.sync_file(self.times.path)
         return replaced
 
     def unload(self) -> None:

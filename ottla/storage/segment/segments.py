@@ -1,4 +1,9 @@
-"""The segments of one log in the order of their base offsets; the last one is active. Never empty."""
+"""The segments of one log in the order of their base offsets; the last one is active, until another one must follow it (`roll_reason`).
+
+The conditions for a roll to a new segment are in Kafka's order (LogSegment.shouldRoll). The age of a segment is measured from its first
+batch's timestamp, or from its creation if that batch has none. In a compacted topic max.compaction.lag.ms limits the age as well as
+segment.ms, because the active segment is never compacted.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,14 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
+from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
 
 
 class Segments:
+    """The segments of one log. There is always at least one."""
+
     __slots__ = ("_bases", "_segments", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
@@ -50,7 +58,7 @@ class Segments:
 
     def append(self, segment: Segment) -> None:
         assert segment.base_offset > self._bases[-1]
-        self.active.limit = segment.base_offset - 1
+        self.active.file.limit_to(segment.base_offset - 1)
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
@@ -66,5 +74,34 @@ class Segments:
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         for segment, following in pairwise(segments):
-            segment.limit = following.base_offset - 1
-        self.active.limit = self.active.base_offset + RELATIVE_OFFSET_MAX
+            segment.file.limit_to(following.base_offset - 1)
+        self.active.file.limit_to(self.active.base_offset + RELATIVE_OFFSET_MAX)
+
+
+def roll_reason(
+    segment: Segment, config: LogConfig, size: int, last_offset: int, max_timestamp: int, now_ms: int, jitter_ms: int
+) -> str | None:
+    """Returns why a batch of `size` bytes must start a new segment, or None."""
+    if segment.file.size > config.segment_bytes - size:
+        return "size"
+    if segment.file.size and _age_ms(segment, max_timestamp, now_ms) > config.roll_ms - jitter_ms:
+        return "time"
+    if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        return "offset"
+    if segment.indexes.full:
+        return "index"
+    return None
+
+
+def roll_deadline(segment: Segment, config: LogConfig, jitter_ms: int) -> tuple[int, int]:
+    """Returns (timestamp, wall-clock time): a batch later than either needs a new segment."""
+    if segment.file.size == 0:
+        return NEVER, NEVER
+    limit = config.roll_ms - jitter_ms
+    first = segment.first_timestamp()
+    return (first + limit, NEVER) if first >= 0 else (NEVER, segment.created_ms + limit)
+
+
+def _age_ms(segment: Segment, max_timestamp: int, now_ms: int) -> int:
+    first = segment.first_timestamp()
+    return max_timestamp - first if first >= 0 else now_ms - segment.created_ms

@@ -36,6 +36,10 @@ class TransactionIndex:
         self._unsynced = True  # the first flush syncs the file of an earlier process, too
         self._created = False
 
+    def rename(self, path: str) -> None:
+        """The file has another name from now on."""
+        self.path = path
+
     def is_missing(self) -> None:
         """There is no file, so it need not be read: most of 10,000 logs have none."""
         self._entries = []

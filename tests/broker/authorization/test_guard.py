@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.api import list_groups
-from ottla.broker.authorization.actions import on_cluster, on_each_group, on_group
-from ottla.broker.authorization.guard import Each, Whole, guarded
+from ottla.broker.authorization.guard import Each, Whole, guarded, on_cluster, on_each_group, on_group
 from ottla.broker.routes import ROUTES, Answered
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError

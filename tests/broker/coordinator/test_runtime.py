@@ -11,7 +11,7 @@ from ottla.broker.coordinator import loading, turns
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.group_records import GroupRecordCodec, offset_commit_record
+from ottla.broker.groups.state.group_records import GroupRecordCodec, offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
 from ottla.protocol.records.builder import build_batch

@@ -10,14 +10,15 @@ import pytest
 from ottla.broker.fetch.reader import nearer_replica
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.throttle import Throttle
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
@@ -29,7 +30,7 @@ FOLLOWER, OTHER = 2, 3
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    opened = open_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(), clean=True)
+    opened = open_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()), clean=True)
     yield opened
     opened.close()
 

@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from ottla.broker.fetch.rejoining import Rejoining
 from ottla.broker.fetch.session import FetchPartition, FetchSession
-from ottla.broker.fetch.session_cache import FetchSessionCache
+from ottla.broker.fetch.session_cache import FetchSessionCache, Rejoining
 from ottla.broker.replication.partition import Partition
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
@@ -48,7 +47,7 @@ class Idle:
         self.session = FetchSession({("t", 0): self.wanted}, replica_id=3)
         self.sessions = FetchSessionCache(10, Random(1))
         assert self.sessions.open(self.session, 0)
-        self.session.settle(self.wanted, partition.watches)
+        self.session.settle(self.wanted, partition.watchers)
         self.session.waiting = self.fetch = Waiting()
 
     @property

@@ -233,16 +233,16 @@ def disturb(rng: random.Random, mine: list[Any]) -> None:
     elif chosen == 7:
         log = partition.log
         log.delete_records(rng.randint(log.log_start_offset, log.high_watermark))
-        partition.wake_fetches()
+        partition.watchers.fire()
     elif chosen == 8:
         partition.leader_throttle = None if partition.leader_throttle else Throttle(partition._wakeups.clock)
     elif chosen == 9:
-        partition.wake_fetches()
+        partition.watchers.fire()
     elif chosen == 10:
         transact(partition)
     elif not partition.offline:
         partition.offline, partition.leader_log = True, None
-        partition.wake_fetches()
+        partition.watchers.fire()
         partition._wakeups.clock.call_later(1, lambda: go_online(partition))
 
 
@@ -283,7 +283,7 @@ def state(node: SimNode, mine: list[Any]) -> Any:
             (
                 str(p), p.reads, p.failed_reads, p.bytes_out, p.replication_bytes_out, sorted(p.isr),
                 p.log.high_watermark, p.log.log_end_offset, [repr(f) for f in p.followers.values()],
-                len(p.watches.followers), len(p.watches.consumers),
+                len(p.watchers.followers), len(p.watchers.consumers),
             )
             for p in mine
         ],

@@ -7,10 +7,10 @@ from unittest.mock import Mock
 
 from ottla.broker.groups.config import GroupCoordinatorConfig, GroupSettings
 from ottla.broker.groups.deletion import GroupDeletion
-from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_coordinator_service import TOPIC, GroupCoordinatorService
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.group_records import GroupRecordCodec
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest

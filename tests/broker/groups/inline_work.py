@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Never, TypeVar
 
-from ottla.broker.groups.modern.offload import TargetWorker
-from ottla.broker.groups.modern.resolution import RegexResolver
+from ottla.broker.groups.modern.offload import RegexResolver, TargetWorker
 from ottla.server.service import Spawn
 from tests.manual_clock import ManualClock
 from tests.workers import OneQueue

@@ -6,14 +6,14 @@ from typing import Any
 
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.groups import offsets
-from ottla.broker.groups.classic import classic_heartbeat, rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup, recorded_group
-from ottla.broker.groups.classic.classic_member import Member
-from ottla.broker.groups.commits import Commit
-from ottla.broker.groups.committed import CommittedOffsets
+from ottla.broker.groups import membership, offsets
+from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.group_coordinator_shard import GroupCoordinatorShard
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.classic_group import ClassicGroup, recorded_group
+from ottla.broker.groups.state.classic_member import Member
+from ottla.broker.groups.state.commits import Commit
+from ottla.broker.groups.state.committed import CommittedOffsets
 from ottla.protocol.errors import ErrorCode
 from tests.broker.coordinator.mutant import mutant
 
@@ -21,7 +21,7 @@ _perform = CoordinatorContext.perform
 _replay_commit = CommittedOffsets.replay_commit
 _on_loaded = GroupCoordinatorShard.on_loaded
 _validate_offset_commit = ClassicGroup.validate_offset_commit
-_heartbeat = classic_heartbeat.heartbeat
+_heartbeat = membership.heartbeat
 _replay_marker = CommittedOffsets.replay_marker
 
 
@@ -120,12 +120,12 @@ MUTANTS = {
         (ClassicGroup, "validate_offset_commit", commit_of_any_generation),
     ),
     "heartbeats-of-any-generation": mutant(
-        "a heartbeat's generation is not looked at", "38", (classic_heartbeat, "heartbeat", heartbeat_of_any_generation)
+        "a heartbeat's generation is not looked at", "38", (membership, "heartbeat", heartbeat_of_any_generation)
     ),
     "instances-are-not-fenced": mutant(
         "the former holder of a group.instance.id goes on (KIP-345)",
         "41",
-        (classic_heartbeat, "heartbeat", heartbeat_of_the_holder),
+        (membership, "heartbeat", heartbeat_of_the_holder),
     ),
     "sessions-not-armed-after-load": mutant(
         "members of a loaded group never time out", "42", (GroupCoordinatorShard, "on_loaded", without_session_timers)

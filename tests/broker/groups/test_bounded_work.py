@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator import listing, sweep
+from ottla.broker.coordinator import listing, timers
 from ottla.broker.groups import describe
-from ottla.broker.groups.classic.classic_states import PREPARING_REBALANCE, STABLE
 from ottla.broker.groups.group_coordinator_shard import SESSION_LOOKS
+from ottla.broker.groups.state.classic_states import PREPARING_REBALANCE, STABLE
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import TP, GroupClient, GroupCoordinatorHarness
 
@@ -23,7 +23,7 @@ DAY_MS = 24 * 3_600_000
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> GroupCoordinatorHarness:
     """Every group has committed one offset."""
-    monkeypatch.setattr(sweep, "LOOKS_PER_TURN", LOOKS)
+    monkeypatch.setattr(timers, "LOOKS_PER_TURN", LOOKS)
     harness = GroupCoordinatorHarness(offsets_retention_check_interval_ms=600_000)
     harness.topic_ids.add(bytes(15) + b"t")
     for number in range(GROUPS):
@@ -88,7 +88,7 @@ def sessions(harness: GroupCoordinatorHarness) -> int:
 
 def test_sessions_begin_for_some_members_in_a_turn_after_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     """Session timers after loading are set for current members, some in each turn: 50,000 in one turn held the event loop for 0.07 s."""
-    monkeypatch.setattr(sweep, "LOOKS_PER_TURN", LOOKS)
+    monkeypatch.setattr(timers, "LOOKS_PER_TURN", LOOKS)
     harness = GroupCoordinatorHarness(group_initial_rebalance_delay_ms=0)
     members = [harness.client("c", group=f"g{number}", version=3) for number in range(GROUPS)]
     for member in members:

@@ -17,14 +17,13 @@ import pytest
 from ottla.broker import many_names
 from ottla.broker.coordinator import batches
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer import consumer_records as consumer
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import CurrentAssignment
-from ottla.broker.groups.group_records import group_metadata_record, offset_commit_record
 from ottla.broker.groups.modern import topics
-from ottla.broker.groups.share import share_records as share
-from ottla.broker.groups.share.share_member import Member as ShareMember
-from ottla.broker.groups.streams import streams_records as streams
+from ottla.broker.groups.state import consumer_group as consumer
+from ottla.broker.groups.state import share_group as share
+from ottla.broker.groups.state import streams_group as streams
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.consumer_member import CurrentAssignment
+from ottla.broker.groups.state.group_records import group_metadata_record, offset_commit_record
 from ottla.broker.long_work import LongWork
 from ottla.broker.many_names import COMMITS_AT_ONCE, in_parts
 from ottla.protocol.errors import ErrorCode
@@ -89,20 +88,22 @@ def consumer_group(names: Sequence[str] = ("t",), members: Sequence[str] = ()) -
         rebalance_timeout_ms=60_000,
         classic_member_metadata=None,
     )
-    records = [consumer.group_record("g", 5, 0)]
+    records = [consumer.RECORDS.group_record("g", 5, 0)]
     for member_id in members or member_ids():
         records.append(consumer.RECORDS.member_record("g", member_id, metadata))
-        records.append(consumer.target_record("g", member_id, {id_of("t"): frozenset([0])}))
-        records.append(consumer.current_record("g", member_id, CurrentAssignment(5, 5, assigned={id_of("t"): {0: 5}})))
+        records.append(consumer.RECORDS.target_record("g", member_id, {id_of("t"): frozenset([0])}))
+        records.append(
+            consumer.RECORDS.current_record("g", member_id, CurrentAssignment(5, 5, assigned={id_of("t"): {0: 5}}))
+        )
     return [*records, consumer.RECORDS.assignment_epoch_record("g", 5, 0)]
 
 
 def share_group() -> list[CoordinatorRecord]:
     metadata = ShareGroupMemberMetadataValue(None, "c", "/c", ["t"])
-    records = [share.group_record("g", 5, 0)]
+    records = [share.RECORDS.group_record("g", 5, 0)]
     for member_id in member_ids():
         records.append(share.RECORDS.member_record("g", member_id, metadata))
-        records.append(share.current_record("g", ShareMember(member_id), 5, {}))
+        records.append(share.RECORDS.current_record("g", member_id, share.CurrentAssignment(5)))
     return [*records, share.RECORDS.assignment_epoch_record("g", 5, 0)]
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ottla.broker.fetch.session import FetchPartition
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
 from ottla.broker.replication.truncation import EndOfEpoch, truncation_offset
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.brokers import register_broker
 from ottla.controller.decisions.elections import elect_leaders, elect_unclean_leaders
@@ -49,7 +49,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes
@@ -142,7 +143,7 @@ class ReplicationHarness:
         config = LogConfig(min_insync_replicas=int(min_isr))
         for broker_id in (1, 2, 3):
             path = str(self._folder / str(broker_id) / f"{TOPIC}-0")
-            log = open_log(OsFiles(), Mappings(), path, TOPIC, 0, topic_id(TOPIC), config, clean=True)
+            log = open_log(LogSpec(OsFiles(), Mappings(), path, TOPIC, 0, topic_id(TOPIC), config), clean=True)
             self.brokers[broker_id] = Broker(self, broker_id, log)
         self.metadata("1", "2", "3")
         self.show()

@@ -113,9 +113,9 @@ MUTANTS = (
     ),
     Mutant(
         "an answer to AlterPartition of an older leader epoch counts",
-        "ottla/broker/replication/isr_proposals.py",
-        "    if leader_epoch != partition.leader_epoch or partition_epoch < partition.partition_epoch",
-        "    if partition_epoch < partition.partition_epoch",
+        PARTITION,
+        "        if leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch",
+        "        if partition_epoch >= self.partition_epoch",
         UNITS + "test_isr_changes.py::test_an_answer_to_a_proposal_of_an_older_leader_epoch_changes_nothing",
     ),
     Mutant(
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "a follower keeps its log above the leader's end",
-        "ottla/broker/replication/follower_truncation.py",
+        "ottla/broker/replication/truncation.py",
         "    if end < own_log.log_end_offset:\n",
         "    if False:\n",
         UNITS + "test_fetcher_answers.py"
@@ -198,9 +198,9 @@ MUTANTS = (
     Mutant(
         "a refusal of AlterPartition that may pass is asked again without a pause",
         PARTITION,
-        "        return error not in isr_proposals.OVERTAKEN\n",
-        "        if error not in isr_proposals.OVERTAKEN and self._isr_changes is not None:\n"
-        "            self._isr_changes.submit(self)\n        return False\n",
+        "        return error not in OVERTAKEN\n",
+        "        if error not in OVERTAKEN and self._isr_proposals is not None:\n"
+        "            self._isr_proposals.submit(self)\n        return False\n",
         UNITS + "test_isr_changes.py::test_only_a_refusal_that_may_pass_is_asked_again_and_not_at_once",
     ),
     Mutant(

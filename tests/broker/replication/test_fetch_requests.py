@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.fetch_forms import one_answer
-from ottla.broker.replication.fetch_requests import FetchRequests
-from ottla.broker.replication.fetcher_settings import FetcherSettings
+from ottla.broker.replication.fetch_requests import FetcherSettings, FetchRequests, one_answer
 from ottla.broker.replication.follower_session import FollowerSession
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.compile import decoder, encode

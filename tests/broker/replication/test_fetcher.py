@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replication.fetch_requests import FetcherSettings
 from ottla.broker.replication.fetcher import (
     CONNECT_RETRY_MS_MAX,
     CONNECT_RETRY_MS_MIN,
@@ -17,7 +18,6 @@ from ottla.broker.replication.fetcher import (
     TURN_MS,
     LeaderFetcher,
 )
-from ottla.broker.replication.fetcher_settings import FetcherSettings
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.api import Api
 from ottla.protocol.compile import decode
@@ -27,8 +27,9 @@ from ottla.server.world import World
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log.log_files import create_files
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.roll import create_files
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Wakeups
 from tests.manual_clock import ManualClock
@@ -68,7 +69,7 @@ def following(directory: Path, count: int) -> Iterator[list[Partition]]:
     """So many partitions of a topic, each with a log; closed in the end."""
     found = []
     for index in range(count):
-        log = new_log(OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig())
+        log = new_log(LogSpec(OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig()))
         partition = Partition(SELF, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000)
         partition.become_follower(log, LEADER, 1, 1, [1, 2], [1, 2])
         found.append(partition)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replication.fetch_requests import FetcherSettings, LeaderAddress
 from ottla.broker.replication.fetcher import CONNECT_RETRY_MS_MIN, NEWS_DELAY_MS, LeaderFetcher
-from ottla.broker.replication.fetcher_settings import FetcherSettings, LeaderAddress
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
@@ -28,8 +28,9 @@ from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import OutOfResources
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_files import create_files
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.roll import create_files
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
@@ -113,7 +114,7 @@ class Follower:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    made = new_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig())
+    made = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()))
     create_files(made)
     yield made
     made.close()
@@ -157,6 +158,33 @@ def test_records_whose_flush_found_no_descriptor_do_not_count_before_it_has_been
     follower.clock.advance(NEWS_DELAY_MS)
     follower.answer()
     assert follower.asked[-1] == (SESSION, 2, [1])
+
+
+@pytest.mark.parametrize("leader_epoch", [1, 2])
+def test_metadata_that_comes_during_a_flush_does_not_acknowledge_what_is_flushed(log: Log, leader_epoch: int) -> None:
+    """An ISR that grew was enough: the position was sent, the leader acknowledged, and a power loss took the records back."""
+    log.update_config(LogConfig(flush_messages=1))
+    follower = Follower(log)
+    follower.answer(records(epoch=1))
+    follower.partition.become_follower(log, LEADER, leader_epoch, 2, [1, 2], [1, 2, 3])
+    follower.follow()
+    follower.answer()
+    assert not any(1 in offsets for *_, offsets in follower.asked), "asked before the flush"
+    follower.run_tasks()
+    assert log.recovery_point == 1
+    follower.clock.advance(NEWS_DELAY_MS)
+    assert follower.asked[-1][2] == [1]
+    assert follower.protocol.requests[-1].topics[0].partitions[0].current_leader_epoch == leader_epoch
+
+
+def test_a_new_leader_is_asked_for_nothing_before_the_records_of_the_former_one_are_flushed(log: Log) -> None:
+    log.update_config(LogConfig(flush_messages=1))
+    log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
+    follower = Follower(log)
+    assert not any(1 in offsets for *_, offsets in follower.asked), "asked before the flush"
+    follower.run_tasks()
+    follower.clock.advance(NEWS_DELAY_MS)
+    assert follower.asked[-1][2] == [1] and log.recovery_point == 1
 
 
 @pytest.mark.parametrize(
@@ -282,7 +310,7 @@ def test_a_connection_that_ends_while_the_directory_for_its_records_is_made_leav
     tmp_path: Path,
 ) -> None:
     """Simulator, seed 400: the new connection never sent a Fetch, and the replica stayed outside of the ISR."""
-    log = new_log(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig())
+    log = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()))
     follower = Follower(log)
     follower.answer(records(epoch=1))
     assert len(follower.tasks) == 1, "the directory is made on a worker"

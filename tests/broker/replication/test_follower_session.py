@@ -14,7 +14,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups
 from tests.manual_clock import ManualClock
@@ -26,7 +27,9 @@ LEADER, SELF = 1, 2
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     files = OsFiles()
-    opened = open_log(files, Mappings(), str(tmp_path / "orders-0"), "orders", 0, TOPIC_ID, LogConfig(), clean=True)
+    opened = open_log(
+        LogSpec(files, Mappings(), str(tmp_path / "orders-0"), "orders", 0, TOPIC_ID, LogConfig()), clean=True
+    )
     yield opened
     opened.close()
 

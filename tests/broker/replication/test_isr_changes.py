@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.fetch.reader import require_follower
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, watching
 from tests.manual_clock import ManualClock
@@ -48,7 +50,8 @@ def proposals() -> Proposals:
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     opened = open_log(
-        OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(min_insync_replicas=2), clean=True
+        LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(min_insync_replicas=2)),
+        clean=True,
     )
     yield opened
     opened.close()
@@ -64,7 +67,7 @@ def lead(partition: Partition, log: Log, isr: tuple[int, ...], partition_epoch: 
 
 
 def fetch(partition: Partition, replica: int, offset: int, now_ms: int = NOW_MS, broker_epoch: int = 10) -> None:
-    partition.require_follower(replica, 1, broker_epoch)
+    require_follower(partition, replica, 1, broker_epoch)
     partition.record_follower_fetch(replica, offset, 0, now_ms, broker_epoch)
 
 

@@ -68,7 +68,7 @@ class Node:
         return self.logs.directories[0]
 
     def delete(self, topic_id: bytes, offset: int) -> None:
-        log = self.logs.get(topic_id, 0)
+        log = self.logs.open.get(topic_id, 0)
         assert log is not None
         log.delete_records(offset)
         self.writes.when_written(self.directory, self.answers.append)
@@ -98,10 +98,10 @@ async def test_a_topic_that_is_deleted_while_a_write_waits_is_not_in_it(tmp_path
     node = Node(tmp_path)
     node.delete(A, 3)
     await asyncio.sleep(0)
-    log = node.logs.get(B, 0)
+    log = node.logs.open.get(B, 0)
     assert log is not None
     log.delete_records(5)
-    node.logs.write_log_starts()
+    node.logs.checkpoints.write_log_starts()
     node.logs.delete(B, 0, NOW_MS)
     await node.steps.step()
     assert (node.answers, node.on_disk()) == ([True], {("orders", 0): 3})

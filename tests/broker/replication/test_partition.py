@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.fetch.session import FetchPartition, FetchSession
+from ottla.broker.replication.delayed_produce import DelayedProduce
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.delayed_produce import DelayedProduce
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.manual_clock import ManualClock
 
@@ -51,7 +52,8 @@ def clock() -> ManualClock:
 def log(tmp_path: Path) -> Iterator[Log]:
     files = OsFiles()
     opened = open_log(
-        files, Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(min_insync_replicas=2), clean=True
+        LogSpec(files, Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig(min_insync_replicas=2)),
+        clean=True,
     )
     yield opened
     opened.close()
@@ -91,7 +93,7 @@ def watching(partition: Partition, replica_id: int = -1, fetch_offset: int = 0) 
     """A session in which the partition is idle, and its fetch that waits."""
     wanted = FetchPartition(partition.topic, partition.topic_id, partition.index, fetch_offset, 1024)
     session = FetchSession({(partition.topic, partition.index): wanted}, replica_id=replica_id)
-    session.settle(wanted, partition.watches)
+    session.settle(wanted, partition.watchers)
     session.waiting = fetch = Fetch()
     return session, fetch
 
@@ -331,7 +333,7 @@ def test_an_idle_partition_of_a_session_is_not_looked_at_until_something_happens
     lead(partition, log)
     session, _ = watching(partition)
     assert not session.active
-    partition.wake_fetches()
+    partition.watchers.fire()
     assert list(session.active) == list(session.partitions.values())
 
 

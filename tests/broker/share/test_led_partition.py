@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetching import Limits, Results, ShareFetching
 from ottla.broker.share.group_settings import GroupSettings
@@ -26,7 +26,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.broker.share.memory_persister import MemoryPersister
@@ -54,7 +55,9 @@ class Broker:
         self.over: list[LedSharePartition] = []
         self.read_committed = False
         self.partition = Partition(1, "t", 0, TOPIC_ID, self.wakeups, Flushes(), 30_000)
-        self.log = open_log(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig(), clean=True)
+        self.log = open_log(
+            LogSpec(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig()), clean=True
+        )
         self.lead(1)
         self.led = self.load()
 

@@ -150,7 +150,7 @@ def test_a_response_has_what_is_new_and_once_what_was_added_or_had_an_error() ->
     assert PARTITIONS[1] not in session.partitions
 
     def answers(partition: TopicPartition, *, records: bool = False, error: bool = False) -> bool:
-        return session.must_answer(partition, has_records=records, has_error=error)
+        return session.must_include(partition, has_records=records, has_error=error)
 
     assert [answers(known), answers(added), answers(added)] == [False, True, False]
     assert [answers(known, error=True), answers(known), answers(known)] == [True, True, False]

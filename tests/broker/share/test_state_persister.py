@@ -9,9 +9,6 @@ import pytest
 from ottla.broker.share.state import SharePartitionKey, ShareState, StateBatch, StateUpdate
 from ottla.broker.share.state_persister import CALLS_PER_TURN, StatePersister
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest
-from ottla.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
-from ottla.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
 from ottla.server.network.reply import Reply
 from tests.broker.share.coordinator.harness import ORDERS, ShareCoordinatorHarness
 
@@ -39,12 +36,7 @@ class Brokers:
         if not self.is_reachable:
             reply.complete(KafkaError(ErrorCode.NETWORK_EXCEPTION))
             return reply
-        verbs = {
-            InitializeShareGroupStateRequest: self.share.coordinator.initialize,
-            ReadShareGroupStateRequest: self.share.coordinator.read,
-            WriteShareGroupStateRequest: self.share.coordinator.write,
-        }
-        reply.follow(verbs[type(request)](request))
+        reply.follow(self.share.coordinator.respond(request))
         return reply
 
 

@@ -54,7 +54,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.records import batch
@@ -106,7 +107,9 @@ class ShareTranscript:
         )
         self.leaders.settings_of = lambda group_id: self.settings
         self.partition = Partition(1, "t", 0, TOPIC_ID, self.leaders.wakeups, Flushes(), 30_000)
-        self.log = open_log(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig(), clean=True)
+        self.log = open_log(
+            LogSpec(OsFiles(), Mappings(), str(folder / "t-0"), "t", 0, TOPIC_ID, LogConfig()), clean=True
+        )
         self._lead(1)
         self.broker: Any = SimpleNamespace(
             metadata=metadata,

@@ -7,21 +7,21 @@ from typing import Any
 
 from ottla.broker.coordinator.context import CoordinatorContext
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.transactions import begin, end, partitions, state
-from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
+from ottla.broker.transactions import decisions, state
 from ottla.broker.transactions.markers import MarkerSending
+from ottla.broker.transactions.shard import TransactionShard
 from ottla.broker.transactions.state import PREPARED, State
 from ottla.broker.transactions.transaction import Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.producers.producer_states import ProducerStates
 from tests.broker.coordinator.mutant import mutant
 
-_end = end.end
-_prepared = end._prepared
+_end = decisions.end
+_prepared = decisions._prepared
 _marker = MarkerSending._marker
 _answered = MarkerSending._answered
-_on_loaded = TransactionCoordinatorShard.on_loaded
-_next_epoch = begin._next_epoch
+_on_loaded = TransactionShard.on_loaded
+_next_epoch = decisions._next_epoch
 _to = Transaction.to
 
 
@@ -33,9 +33,7 @@ def committed_at_once(self: Any, callback: Any) -> None:
     callback()
 
 
-def id_before_state(
-    shard: TransactionCoordinatorShard, transactional_id: str, producer_id: int, producer_epoch: int
-) -> Any:
+def id_before_state(shard: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int) -> Any:
     """C2 of a review: KAFKA-18660."""
     transaction = shard.find(transactional_id)
     if transaction is None or transaction.producer_id != producer_id:
@@ -54,7 +52,7 @@ def fenced_while_markers_are_written(transaction: Transaction, request: Any) -> 
     return _decide_v2(transaction, request)
 
 
-_decide_v2 = end._decide_v2
+_decide_v2 = decisions._decide_v2
 
 
 def without_bump(transaction: Transaction, to: State, now_ms: int, version: int, new_producer_id: int | None) -> Any:
@@ -71,7 +69,7 @@ def same_epoch(transaction: Transaction, last_epoch: int, expected: int | None, 
     )
 
 
-def abort_what_was_prepared(self: TransactionCoordinatorShard, now_ms: int) -> Outcome:
+def abort_what_was_prepared(self: TransactionShard, now_ms: int) -> Outcome:
     """After a failover the outcome is an abort, whatever it was."""
     for name, transaction in self.transactions.items():
         if transaction.state is State.PREPARE_COMMIT:
@@ -79,12 +77,12 @@ def abort_what_was_prepared(self: TransactionCoordinatorShard, now_ms: int) -> O
     return _on_loaded(self, now_ms)
 
 
-def leave_what_was_prepared(self: TransactionCoordinatorShard, now_ms: int) -> Outcome:
+def leave_what_was_prepared(self: TransactionShard, now_ms: int) -> Outcome:
     _on_loaded(self, now_ms)
     return Outcome()
 
 
-def without_time_outs(self: TransactionCoordinatorShard) -> None:
+def without_time_outs(self: TransactionShard) -> None:
     return None
 
 
@@ -106,14 +104,14 @@ def add_nothing(shard: Any, now_ms: int, *request: Any) -> Outcome:
     return Outcome(response=outcome.response)
 
 
-_add = partitions.add
+_add = decisions.add
 
 
 def add_instead(
     shard: Any, now_ms: int, transactional_id: str, producer_id: int, epoch: int, added: Any, version: int
 ) -> Outcome:
     """The partitions of before are forgotten."""
-    transaction = partitions._transaction_of(shard, transactional_id, producer_id, epoch)
+    transaction = decisions._transaction_of(shard, transactional_id, producer_id, epoch)
     outcome = _add(shard, now_ms, transactional_id, producer_id, epoch, added, version)
     if not outcome.records or transaction.state is not State.ONGOING:
         return outcome
@@ -145,33 +143,33 @@ MUTANTS = {
     "id-before-state": mutant(
         "a producer id is compared before the state is looked at (KAFKA-18660)",
         "34",
-        (partitions, "_transaction_of", id_before_state),
+        (decisions, "_transaction_of", id_before_state),
     ),
     "fenced-while-markers-are-written": mutant(
         "the end of the next transaction is fatal while the markers of the last are written",
         "34",
-        (end, "_decide_v2", fenced_while_markers_are_written),
+        (decisions, "_decide_v2", fenced_while_markers_are_written),
     ),
     "end-without-epoch-bump": mutant(
         "version 2 does not raise the epoch with the end of a transaction",
         "29 30 33 34",
-        (end, "_prepared", without_bump),
+        (decisions, "_prepared", without_bump),
     ),
     "init-without-epoch-bump": mutant(
-        "a new producer gets the epoch of the one before", "29", (begin, "_next_epoch", same_epoch)
+        "a new producer gets the epoch of the one before", "29", (decisions, "_next_epoch", same_epoch)
     ),
     "commit-becomes-abort": mutant(
         "a prepared commit is aborted by the next coordinator",
         "21 35",
-        (TransactionCoordinatorShard, "on_loaded", abort_what_was_prepared),
+        (TransactionShard, "on_loaded", abort_what_was_prepared),
     ),
     "prepared-left-after-load": mutant(
         "the next coordinator does not finish what was prepared",
         "32",
-        (TransactionCoordinatorShard, "on_loaded", leave_what_was_prepared),
+        (TransactionShard, "on_loaded", leave_what_was_prepared),
     ),
     "time-outs-not-armed-after-load": mutant(
-        "open transactions never time out", "32", (TransactionCoordinatorShard, "_schedule_abort", without_time_outs)
+        "open transactions never time out", "32", (TransactionShard, "_schedule_abort", without_time_outs)
     ),
     "complete-after-first-marker": mutant(
         "a transaction counts as complete before all its markers are written",
@@ -182,13 +180,15 @@ MUTANTS = {
         "a marker that was written is written again", "33", (MarkerSending, "_answered", marker_twice)
     ),
     "partitions-forgotten": mutant(
-        "a partition that is added takes the place of those before", "30 33", (partitions, "add", add_instead)
+        "a partition that is added takes the place of those before", "30 33", (decisions, "add", add_instead)
     ),
     "partitions-not-logged": mutant(
-        "AddPartitionsToTxn is answered and writes nothing", "30 34", (partitions, "add", add_nothing)
+        "AddPartitionsToTxn is answered and writes nothing", "30 34", (decisions, "add", add_nothing)
     ),
     "lost-commit-confirmed": mutant(
-        "a commit that lost against the time-out is confirmed", "30", (end, "_decide_v2", lost_against_abort_is_done)
+        "a commit that lost against the time-out is confirmed",
+        "30",
+        (decisions, "_decide_v2", lost_against_abort_is_done),
     ),
 }
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.transactions.config import TransactionConfig
-from ottla.broker.transactions.coordinator_shard import TransactionCoordinatorShard
+from ottla.broker.transactions.shard import TransactionConfig, TransactionShard
 from ottla.broker.transactions.transaction import Transaction
 from tests.broker.transactions.harness import TransactionCoordinatorHarness
 
 
 def replayed(harness: TransactionCoordinatorHarness, records: list[tuple[int, Any, Any]]) -> dict[str, Transaction]:
-    shard = TransactionCoordinatorShard(
-        Timers(lambda: 0, lambda ms: None), TransactionConfig(), lambda: 0, harness.coordinator
-    )
+    shard = TransactionShard(Timers(lambda: 0, lambda ms: None), TransactionConfig(), lambda: 0, harness.coordinator)
     for offset, key, value in records:
         shard.replay(offset, -1, key, value)
     return shard.transactions

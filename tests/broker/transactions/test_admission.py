@@ -12,7 +12,7 @@ import pytest
 from ottla.broker.components import BrokerComponents
 from ottla.broker.produce import handler as produce
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.purgatory.wakeups import Wakeups
+from ottla.broker.replication.wakeups import Wakeups
 from ottla.broker.transactions.markers import MarkerRoutes
 from ottla.broker.transactions.service import TransactionCoordinator
 from ottla.broker.transactions.verify import AppendVerifier
@@ -27,7 +27,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.log.log_state import LogSpec
+from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes
 from tests.manual_clock import ManualClock
@@ -84,7 +85,7 @@ class ProduceHarness:
 
     def _partition(self, directory: Path, index: int) -> Partition:
         log = open_log(
-            OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig(), clean=True
+            LogSpec(OsFiles(), Mappings(), str(directory / f"t-{index}"), "t", index, TOPIC_ID, LogConfig()), clean=True
         )
         partition = Partition(1, "t", index, TOPIC_ID, Wakeups(ManualClock()), Flushes(), 30_000, None)
         partition.become_leader(log, 1, 1, (1,), (1,), NOW_MS)

@@ -303,7 +303,7 @@ def test_the_cleaner_takes_the_dirtiest_log_and_remembers_how_far_it_came(tmp_pa
     logs.close_all()
     logs = Logs(OsFiles(), open_log_dirs(OsFiles(), [str(tmp_path)], None, 1), Random(1))
     logs.open_all(lambda topic, topic_id: COMPACT, NOW_MS)
-    logs.by_name("dirty", 0).advance_high_watermark(60)
+    logs.open.by_name("dirty", 0).advance_high_watermark(60)
     assert due(logs) is None
     logs.close_all()
 

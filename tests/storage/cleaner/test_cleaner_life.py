@@ -107,7 +107,7 @@ def test_a_topic_recreated_below_an_old_checkpoint_is_dirty_from_its_start(tmp_p
     if restart:
         logs.close_all()
         logs = node(tmp_path)
-        new = logs.get(NEW, 0)
+        new = logs.open.get(NEW, 0)
     assert new.cleaning.cleaned_until == 0
     for i in range(3):
         run(logs, NOW_MS + 5000 * i)
@@ -244,7 +244,7 @@ def test_a_damaged_batch_is_never_given_a_checksum_that_is_right(tmp_path: Path,
     log = logs.create("t", 0, OLD, COMPACT)
     append(log, build_batch([(b"a", b"%d" % i * 20, NOW_MS) for i in range(5)] + [(b"b", None, NOW_MS)]))
     grow(log, 30)
-    path = Path(log.segments[0].log_path)
+    path = Path(log.segments[0].file.log_path)
     damaged = bytearray(path.read_bytes())
     damaged[at] ^= 0x55
     path.write_bytes(damaged)
@@ -260,7 +260,7 @@ def test_a_damaged_offset_ends_a_pass(tmp_path: Path, segment: int, base_offset:
     logs = node(tmp_path)
     log = logs.create("t", 0, OLD, COMPACT)
     grow(log, 60)
-    path = Path(log.segments[segment].log_path)
+    path = Path(log.segments[segment].file.log_path)
     damaged = bytearray(path.read_bytes())
     damaged[:8] = base_offset.to_bytes(8, "big", signed=True)
     path.write_bytes(damaged)
@@ -278,7 +278,7 @@ def test_a_damaged_record_of_the_clean_part_ends_a_pass(tmp_path: Path) -> None:
     grow(log, 20)
     run(logs)
     assert log.cleaning.uncleanable is None and log.cleaning.cleaned_until == 21
-    path = Path(log.segments[0].log_path)
+    path = Path(log.segments[0].file.log_path)
     damaged = bytearray(path.read_bytes())
     damaged[75] ^= 1
     path.write_bytes(damaged)
@@ -295,7 +295,7 @@ def test_pages_that_cannot_be_read_are_no_death_of_the_process(
     logs = node(tmp_path)
     log = logs.create("t", 0, OLD, COMPACT)
     grow(log, 60)
-    path, populate = log.segments[1].log_path, OsMappedFile.populate
+    path, populate = log.segments[1].file.log_path, OsMappedFile.populate
 
     def refuse(mapped: OsMappedFile, start: int, end: int) -> None:
         if mapped.path == path and start <= at < end:
@@ -464,7 +464,7 @@ def test_groups_keep_to_the_size_of_an_index_that_is_not_in_memory(tmp_path: Pat
         segment.unmap()
     list(steps_done(clean(log, plan_for(log, 0, NOW_MS), NOW_MS, 1 << 20), log.files))
     for segment in log.segments.sealed:
-        assert (log.files.size(f"{segment.path}.index") or 0) <= 240
+        assert (log.files.size(f"{segment.file.path}.index") or 0) <= 240
 
 
 def test_a_group_is_no_more_than_one_turn_of_the_loop_can_rename() -> None:
@@ -509,7 +509,7 @@ def test_the_loop_goes_on_while_many_logs_are_looked_through(tmp_path: Path) -> 
     logs = node(tmp_path)
     for partition in range(12):
         grow(logs.create("t", partition, OLD, replace(COMPACT, min_cleanable_dirty_ratio=1.0)), 300)
-    segments = sum(len(log.segments) for log in logs)
+    segments = sum(len(log.segments) for log in logs.open)
     steps = list(steps_done(Cleaner(logs).run(NOW_MS), logs.files))
     assert segments // (2 * SEGMENTS_PER_TURN) <= len(steps) <= segments // SEGMENTS_PER_TURN
     assert len(steps) >= 2 and all(step is None for step in steps)

@@ -24,12 +24,22 @@ from ottla.storage.log.log import Log, Origin
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
 from ottla.storage.producers.producer_state import EndTransaction
 from ottla.storage.producers.producer_states import ProducerStates
-from ottla.storage.segment import index_file
+from ottla.storage.segment import index as index_files
 from ottla.storage.segment.index import OffsetIndex, TimeIndex
 from ottla.storage.segment.walk import DamagedLog
 from tests.protocol.records.reference import patch_offset
 from tests.storage.chores import retain
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, offsets, open_at, read_all
+from tests.storage.logs_for_tests import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch,
+    filled,
+    offset_for_timestamp,
+    offsets,
+    open_at,
+    read_all,
+)
 
 BATCH_BYTES = len(batch())
 
@@ -72,7 +82,7 @@ def test_a_kill_between_copy_and_stamp_takes_nothing_away_behind_a_gap(
 def test_a_whole_batch_without_its_offset_is_no_proof_against_a_gap(tmp_path: Path) -> None:
     log = with_a_gap(tmp_path)
     segment = log.segments.active
-    segment.view()[segment.size : segment.size + BATCH_BYTES] = batch()
+    segment.file.view()[segment.file.size : segment.file.size + BATCH_BYTES] = batch()
     del log, segment
     assert offsets(open_at(tmp_path)) == [*range(3), *range(10, 15)]
 
@@ -111,7 +121,7 @@ def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Pat
     log.flush()
     assert (log.log_end_offset, log.recovery_point, log.recovery_point_to_write) == (7, 7, 3)
     segment, point = log.segments.active, log.recovery_point_to_write
-    segment.view()[segment.size : segment.size + 30] = batch()[:30]
+    segment.file.view()[segment.file.size : segment.file.size + 30] = batch()[:30]
     del log, segment
     assert offsets(open_at(tmp_path, recovery_point=point)) == [0, 1, 2]
 
@@ -129,7 +139,7 @@ def test_a_torn_batch_behind_a_gap_that_the_log_once_ended_in_is_no_damage(
     leave(log)
     point = log.recovery_point_to_write
     log.segments[0].unmap()
-    path = Path(log.segments[0].log_path)
+    path = Path(log.segments[0].file.log_path)
     del log
     data = bytearray(path.read_bytes())
     data[3 * BATCH_BYTES + 30 : 3 * BATCH_BYTES + 60] = bytes(30)
@@ -141,7 +151,7 @@ def test_a_batch_whose_offset_leapt_ahead_ends_the_log_before_it(tmp_path: Path)
     log = open_at(tmp_path)
     for i in range(5):
         append(log, batch(fill=i))
-    log.segments.active.view()[3 * BATCH_BYTES + 5] ^= 1
+    log.segments.active.file.view()[3 * BATCH_BYTES + 5] ^= 1
     del log
     assert offsets(open_at(tmp_path)) == [0, 1, 2]
 
@@ -183,7 +193,7 @@ def test_a_length_that_came_back_damaged_from_the_disk_is_a_corrupt_message(tmp_
     log = filled(tmp_path, 10)
     segment = log.segments.active
     assert segment.base_offset == 0
-    struct.pack_into(">i", segment.view(), 3 * BATCH_BYTES + 8, length)
+    struct.pack_into(">i", segment.file.view(), 3 * BATCH_BYTES + 8, length)
     with pytest.raises(DamagedLog, match=f"damaged at byte {3 * BATCH_BYTES}"):
         log.read(3, max_bytes=300)
     assert log.read(6, max_bytes=300).next_offset == 7
@@ -214,13 +224,13 @@ def test_what_is_right_is_checked_once(tmp_path: Path, monkeypatch: pytest.Monke
     filled(tmp_path, 40).close()
     log = open_at(tmp_path, clean=True)
     expected = read_all(log)
-    monkeypatch.setattr("ottla.storage.segment.cold.crc32c", lambda data: pytest.fail("checked again"))
+    monkeypatch.setattr("ottla.storage.segment.walk.crc32c", lambda data: pytest.fail("checked again"))
     assert read_all(log) == expected
 
 
 def test_one_read_checks_no_more_than_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path, 40).close()
-    monkeypatch.setattr("ottla.storage.segment.cold.BATCHES_MAX", 4)
+    monkeypatch.setattr("ottla.storage.segment.walk.BATCHES_MAX", 4)
     log = open_at(tmp_path, clean=True)
     assert log.read(0, max_bytes=10_000).next_offset == 4
     assert offsets(log) == list(range(40)) and len(read_all(log, 10_000)) == log.size
@@ -313,7 +323,7 @@ def test_an_entry_that_does_not_fit_the_log_leads_nowhere(tmp_path: Path, suffix
     for i in range(120):
         append(log, batch(fill=i, timestamp=NOW_MS + i))
     expected = read_all(log)
-    found = [log.offset_for_timestamp(NOW_MS + i) for i in range(120)]
+    found = [offset_for_timestamp(log, NOW_MS + i) for i in range(120)]
     log.close()
     path = sorted(tmp_path.glob(f"*{suffix}"))[0]
     data = bytearray(path.read_bytes())
@@ -323,7 +333,7 @@ def test_an_entry_that_does_not_fit_the_log_leads_nowhere(tmp_path: Path, suffix
     for offset in range(0, 120, 7):
         assert bytes(again.read(offset, max_bytes=1).records) == expected[offset * BATCH_BYTES :][:BATCH_BYTES]
     assert read_all(again) == expected
-    assert [again.offset_for_timestamp(NOW_MS + i) for i in range(120)] == found
+    assert [offset_for_timestamp(again, NOW_MS + i) for i in range(120)] == found
 
 
 def test_indexes_of_sealed_segments_are_not_kept_in_memory(tmp_path: Path) -> None:
@@ -335,13 +345,14 @@ def test_indexes_of_sealed_segments_are_not_kept_in_memory(tmp_path: Path) -> No
 
     for offset in range(100):
         log.read(offset, max_bytes=500)
-    log.largest_timestamp()
+    for segment in log.segments:
+        segment.indexes.largest_timestamp()
     assert loaded(log) == 0
     log.close()
     again = open_at(tmp_path, clean=True)
     for offset in range(100):
         again.read(offset, max_bytes=500)
-        again.offset_for_timestamp(NOW_MS)
+        offset_for_timestamp(again, NOW_MS)
     assert loaded(again) == 0
 
 
@@ -349,7 +360,7 @@ class CountingFiles(OsFiles):
     reads = 0
 
     def pread(self, path: str, offset: int, n: int) -> bytes:
-        assert n <= index_file.BLOCK_BYTES
+        assert n <= index_files.BLOCK_BYTES
         self.reads += 1
         return super().pread(path, offset, n)
 
@@ -406,7 +417,7 @@ late = build_batch([(b"k", b"x", NOW_MS + 5000)], base_offset=3, leader_epoch=1)
 log.append(late, leader_epoch=1, now_ms=NOW_MS, origin=Origin.REPLICATION)
 assert [segment.base_offset for segment in log.segments] == [0, 3]
 kept = bytes(held)
-assert len(kept) > 400_000 and kept[: log.segments[0].size] == bytes(log.read(0, max_bytes=1 << 20).records)
+assert len(kept) > 400_000 and kept[: log.segments[0].file.size] == bytes(log.read(0, max_bytes=1 << 20).records)
 log.close()
 print("alive")
 """
@@ -421,7 +432,7 @@ def test_a_roll_after_a_truncation_does_not_take_pages_away_from_a_view(tmp_path
     assert done.stdout == "alive\n", (done.returncode, done.stderr)
     log = open_at(tmp_path, clean=True)
     assert log.log_end_offset == 4
-    assert [path.stat().st_size for path in sorted(tmp_path.glob("*.log"))] == [s.size for s in log.segments]
+    assert [path.stat().st_size for path in sorted(tmp_path.glob("*.log"))] == [s.file.size for s in log.segments]
 
 
 LOST_PAGES = """
@@ -436,7 +447,7 @@ log = open_at(Path({path!r}), clean=True)
 failures = []
 log.on_failure = failures.append
 log.read(0, max_bytes=1000)
-os.truncate(log.segments[0].log_path, 0)  # as a page that the disk cannot read: touching it is a SIGBUS
+os.truncate(log.segments[0].file.log_path, 0)  # as a page that the disk cannot read: touching it is a SIGBUS
 try:
     log.read(0, max_bytes=1000)
 except StorageFailure as failure:
@@ -461,7 +472,7 @@ class LostPages(OsFiles):
 def test_what_this_process_wrote_is_brought_into_memory_again_once_its_mapping_was_given_back(tmp_path: Path) -> None:
     log = filled(tmp_path, 10)
     log.segments.active.unmap()
-    log.segments.active._files = LostPages()
+    log.segments.active.file.files = LostPages()
     with pytest.raises(StorageFailure, match="cannot be read"):
         log.read(0, max_bytes=100_000)
 
@@ -471,14 +482,15 @@ import resource
 from pathlib import Path
 from ottla.storage.config import LogConfig
 from tests.storage.logs_for_tests import append, batch, open_at
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.files import OsFiles
 from ottla.storage.directories.recovery import open_log
+from ottla.storage.log.log_state import LogSpec
 from tests.storage.logs_for_tests import NOW_MS, TOPIC_ID
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 mappings, logs = Mappings(), []
 for i in range(12):
-    log = open_log(OsFiles(), mappings, {path!r} + "/" + str(i), "t", i, TOPIC_ID, LogConfig(), clean=False, now_ms=NOW_MS)
+    log = open_log(LogSpec(OsFiles(), mappings, {path!r} + "/" + str(i), "t", i, TOPIC_ID, LogConfig(), NOW_MS), clean=False)
     append(log, batch())
     logs.append(log)
 for log in logs:
@@ -553,7 +565,7 @@ def test_retention_goes_on_behind_a_damaged_log_and_in_it(tmp_path: Path) -> Non
     logs = node(tmp_path, config)
     retain(logs, NOW_MS)
     for name in ("a", "b"):
-        log = logs.by_name(name, 0)
+        log = logs.open.by_name(name, 0)
         assert log is not None and log.size < 4000 + 2000
 
 
@@ -565,8 +577,8 @@ def test_one_damaged_partition_is_offline_and_the_others_are_opened(
     path = sorted((tmp_path / "a-0").glob(file))[-1]
     path.write_bytes(b"\xff" * path.stat().st_size)
     logs = node(tmp_path)
-    assert logs.directories[0].online and logs.by_name("a", 0) is None
-    assert (log := logs.by_name("b", 0)) is not None and log.log_end_offset == 60
+    assert logs.directories[0].online and logs.open.by_name("a", 0) is None
+    assert (log := logs.open.by_name("b", 0)) is not None and log.log_end_offset == 60
     for _ in range(2):
         with pytest.raises(DamagedPartition):  # an empty log in its place would lose all of it
             logs.create("a", 0, b"a" * 16, SMALL)

@@ -18,7 +18,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import future_partition_of, has_future_name
 from tests.storage.chores import rename_deleted
 from tests.storage.directories.test_logs import A, B, formatted, killed, opened
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, offset_for_timestamp, read_all
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def moving(logs: Logs, config: LogConfig = SMALL, appends: int = 40) -> tuple[Lo
     for i in range(appends):
         append(log, batch(fill=i), epoch=i // 15)
     log.advance_high_watermark(log.log_end_offset)
-    return log, logs.create_future(log, logs.directories[1], NOW_MS)
+    return log, logs.futures.create(log, logs.directories[1], NOW_MS)
 
 
 def copy_all(log: Log, future: Log) -> None:
@@ -74,8 +74,8 @@ def test_a_future_log_has_the_batches_epochs_and_producers_of_the_log(two: Logs)
     assert read_all(future) == read_all(log)
     assert future.epochs.entries == log.epochs.entries
     assert future.producers.states.keys() == {5}
-    two.replace(log, future, NOW_MS)
-    assert two.get(A, 0) is future and two.directory_of(future).directory_id == B
+    two.futures.replace(log, future, NOW_MS)
+    assert two.open.get(A, 0) is future and two.open.directory_of(future).directory_id == B
     append(future, batch(fill=99), epoch=3)
     assert len(read_all(future)) > len(read_all(log)), "a reader of the old log still has it"
 
@@ -84,14 +84,14 @@ def test_a_search_that_still_reads_the_old_log_fails_alone(two: Logs) -> None:
     """It may be a search by time that takes several turns. Its client asks again."""
     log, future = moving(two)
     copy_all(log, future)
-    two.replace(log, future, NOW_MS)
+    two.futures.replace(log, future, NOW_MS)
     rename_deleted(two)
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
-        log.offset_for_timestamp(0)
+        offset_for_timestamp(log, 0)
     with pytest.raises(StorageFailure):
         log.read(0, max_bytes=100)
-    assert not two.offline_directories
-    assert future.offset_for_timestamp(0) is not None
+    assert not two.open.offline_directories
+    assert offset_for_timestamp(future, 0) is not None
 
 
 def test_a_future_log_is_truncated_where_the_log_was_and_starts_where_it_does(two: Logs) -> None:
@@ -116,7 +116,7 @@ def test_a_gap_at_the_end_of_the_log_is_taken_over(two: Logs) -> None:
     copy_all(log, future)
     log.durability.end_gap, log.log_end_offset = (40, 45), 45
     assert future_copy.copy_some(log, future, 700, NOW_MS) == 0
-    two.replace(log, future, NOW_MS)
+    two.futures.replace(log, future, NOW_MS)
     assert future.log_end_offset == 45
     assert append(future, batch(), epoch=3) == 45
 
@@ -133,13 +133,13 @@ def test_a_log_is_not_compacted_while_it_moves_and_a_pass_ends(two: Logs) -> Non
         if isinstance(step, Errand):
             step.run()
         step = steps.send(None)
-    future = two.create_future(log, two.directories[1], NOW_MS)
+    future = two.futures.create(log, two.directories[1], NOW_MS)
     with pytest.raises(StopIteration):
         steps.send(None)
     with pytest.raises(StopIteration) as nothing_due:
         next(Cleaner(two).run(NOW_MS))
     assert nothing_due.value.value is False
-    two.drop_future(future, NOW_MS)
+    two.futures.drop(future, NOW_MS)
     assert not isinstance(next(Cleaner(two).run(NOW_MS)), StopIteration)
 
 
@@ -150,13 +150,13 @@ def test_a_compacted_log_is_copied_again_after_a_restart(two: Logs, tmp_path: Pa
     future.flush()
     two.close_all()
     again = opened(tmp_path / "a", tmp_path / "b")
-    assert [found.log_end_offset for found in again.futures()] == [40]
+    assert [found.log_end_offset for found in again.open.futures()] == [40]
     again.close_all()
     logs = Logs(again.files, again.directories, Random(1))
     logs.open_all(lambda topic, topic_id: LogConfig(cleanup_policy=("compact",)), NOW_MS)
-    (found,) = logs.futures()
+    (found,) = logs.open.futures()
     assert found.log_end_offset == 0
-    current = logs.get(A, 0)
+    current = logs.open.get(A, 0)
     assert current is not None and current.cleaning.is_moving
 
 
@@ -197,7 +197,7 @@ def test_a_future_log_that_the_metadata_does_not_name_is_set_aside_when_its_log_
     else:
         again = opened(tmp_path / "b")
     new = again.create("orders", 0, A, SMALL, directory_id=A)
-    assert (new.log_start_offset, new.log_end_offset, again.futures()) == (0, 0, [])
+    assert (new.log_start_offset, new.log_end_offset, again.open.futures()) == (0, 0, [])
     assert new.directory == str(tmp_path / ("a" if elsewhere else "b") / "orders-0")
     (kept,) = (tmp_path / "b").glob("*-stray")
     assert list(kept.glob("*.log")), "the operator has its records"
@@ -214,8 +214,8 @@ def test_a_future_log_in_the_directory_of_its_log_is_deleted_at_the_start(two: L
     two.close_all()
     Path(future.directory).rename(tmp_path / "a" / Path(future.directory).name)
     again = opened(tmp_path / "a", tmp_path / "b")
-    found = again.get(A, 0)
-    assert found is not None and not again.futures() and not found.cleaning.is_moving
-    assert again.in_directory(again.directories[0]) == [found], (
+    found = again.open.get(A, 0)
+    assert found is not None and not again.open.futures() and not found.cleaning.is_moving
+    assert again.open.in_directory(again.directories[0]) == [found], (
         "its checkpoints are written, and it fails with its disk"
     )

@@ -34,9 +34,9 @@ from ottla.storage.errors import (
 )
 from ottla.storage.files import OsFiles
 from ottla.storage.log.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
-from ottla.storage.segment.mappings import Mappings
+from ottla.storage.segment.segment_file import Mappings
 from tests.storage.chores import remove_deleted, rename_deleted, retain
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, read_all
+from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, max_timestamp, offset_for_timestamp, read_all
 
 FILES = OsFiles()
 A, B = bytes([1]) * 16, bytes([2]) * 16
@@ -75,15 +75,15 @@ def test_every_log_is_found_again(node: Path, clean: bool) -> None:
         for i in range(30 + partition):
             append(log, batch(fill=i))
         log.advance_high_watermark(20)
-    content = {log.partition: read_all(log) for log in logs}
-    logs.write_high_watermarks()
-    logs.write_recovery_points()
+    content = {log.partition: read_all(log) for log in logs.open}
+    logs.checkpoints.write_high_watermarks()
+    logs.checkpoints.write_recovery_points()
     logs.close_all(broker_epoch=12) if clean else killed(logs)
     again = opened(node)
     assert again.previous_broker_epoch == (12 if clean else -1)
-    assert {log.partition: read_all(log) for log in again} == content
-    assert [again.get(A, p).high_watermark for p in range(4)] == [20] * 4
-    assert again.by_name("orders", 2) is again.get(A, 2)
+    assert {log.partition: read_all(log) for log in again.open} == content
+    assert [again.open.get(A, p).high_watermark for p in range(4)] == [20] * 4
+    assert again.open.by_name("orders", 2) is again.open.get(A, 2)
 
 
 def test_the_files_of_a_clean_stop_are_kafkas(node: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_log_start_offset_survives_a_kill(node: Path) -> None:
         append(log, batch(fill=i))
     log.advance_high_watermark(5)
     log.delete_records(3)
-    logs.write_recovery_points()
+    logs.checkpoints.write_recovery_points()
     killed(logs)
     assert opened(node).get(A, 0).log_start_offset == 3
 
@@ -123,7 +123,7 @@ def test_a_flush_that_still_waited_for_a_worker_when_its_log_was_deleted_does_no
     append(log, batch())
     logs.delete(A, 0, NOW_MS)
     log.flush(NOW_MS)
-    assert log.recovery_point == 0 and not logs.offline_directories
+    assert log.recovery_point == 0 and not logs.open.offline_directories
 
 
 def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_deleted_log_goes_at_once_and_its_files_after_the_delay(node: Path) ->
     config = LogConfig(file_delete_delay_ms=1000)
     append(logs.create("orders", 0, A, config), batch())
     logs.delete(A, 0, NOW_MS)
-    assert logs.get(A, 0) is None
+    assert logs.open.get(A, 0) is None
     rename_deleted(logs)
     [left] = [name for name in os.listdir(node) if "orders" in name]
     assert left.startswith("orders-0.") and left.endswith("-delete") and len(left) == len("orders-0.") + 32 + 7
@@ -173,7 +173,7 @@ def test_a_deletion_cut_short_by_a_stop_is_finished_at_the_next_start(node: Path
     rename_deleted(logs)
     killed(logs)
     again = opened(node)
-    assert len(again) == 0
+    assert len(again.open) == 0
     assert remove_deleted(again, NOW_MS) == 1
 
 
@@ -181,7 +181,7 @@ def test_a_topic_created_again_under_its_name_starts_empty(node: Path) -> None:
     logs = opened(node)
     append(logs.create("orders", 0, A, SMALL), batch())
     fresh = logs.create("orders", 0, B, SMALL)
-    assert (fresh.log_end_offset, logs.get(A, 0), logs.by_name("orders", 0)) == (0, None, fresh)
+    assert (fresh.log_end_offset, logs.open.get(A, 0), logs.open.by_name("orders", 0)) == (0, None, fresh)
     append(fresh, batch())
     assert read_topic_id(FILES, fresh.directory) == B
     assert [name for name in os.listdir(node) if name.endswith("-stray")]
@@ -216,7 +216,7 @@ def test_a_first_record_makes_two_files_and_a_flush_the_others(node: Path) -> No
     assert set(os.listdir(log.directory)) == first
     killed(logs)
     logs = opened(node)
-    again = logs.by_name("orders", 0)
+    again = logs.open.by_name("orders", 0)
     assert again is not None
     assert (again.log_end_offset, again.epochs.entries) == (1, [(3, 0)])
     append(again, batch(), epoch=4)
@@ -236,10 +236,10 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     log.epochs.assign(3, 0)
     assert not list(Cleaner(logs).run(NOW_MS))
     retain(logs, NOW_MS)
-    for each in logs:
+    for each in logs.open:
         each.flush(NOW_MS)
     assert read_all(log) == b""
-    assert (log.offset_for_timestamp(0), log.max_timestamp(), log.truncate_to(0)) == (None, None, False)
+    assert (offset_for_timestamp(log, 0), max_timestamp(log), log.truncate_to(0)) == (None, None, False)
     logs.delete(A, 1, NOW_MS)
     assert not doomed.partition_dir.exists and not [name for name in os.listdir(node) if "orders" in name]
     append(log, batch(), epoch=3)
@@ -263,7 +263,7 @@ def test_a_clean_stop_without_a_record_is_a_clean_stop(node: Path) -> None:
     logs.create("orders", 0, A, SMALL)
     logs.close_all(broker_epoch=5)
     assert (node / ".kafka_cleanshutdown").exists()
-    assert len(opened(node)) == 0
+    assert len(opened(node).open) == 0
 
 
 def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
@@ -272,9 +272,9 @@ def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
     logs = opened(tmp_path / "a", tmp_path / "b")
     for partition in range(6):
         logs.create("orders", partition, A, SMALL)
-    assert [len(logs.in_directory(directory)) for directory in logs.directories] == [3, 3]
+    assert [len(logs.open.in_directory(directory)) for directory in logs.directories] == [3, 3]
     log = logs.create("other", 0, B, SMALL, directory_id=B)
-    assert logs.directory_of(log).directory_id == B
+    assert logs.open.directory_of(log).directory_id == B
 
 
 def test_a_failed_directory_takes_its_logs_down_and_no_others(tmp_path: Path) -> None:
@@ -286,9 +286,9 @@ def test_a_failed_directory_takes_its_logs_down_and_no_others(tmp_path: Path) ->
     other = logs.create("orders", 2, A, SMALL, directory_id=B)
     append(beside, batch())
     failed: list[str] = []
-    logs.on_directory_failed = lambda directory: failed.append(directory.path)
+    logs.open.on_directory_failed = lambda directory: failed.append(directory.path)
     first.fail(StorageFailure("x", "broken"))
-    assert failed == [str(tmp_path / "a")] == [directory.path for directory in logs.offline_directories]
+    assert failed == [str(tmp_path / "a")] == [directory.path for directory in logs.open.offline_directories]
     for log in (first, beside):
         with pytest.raises(LogDirectoryOffline):
             append(log, batch())
@@ -308,14 +308,16 @@ def test_a_log_that_may_be_in_an_unreadable_directory_is_not_created_in_another(
     with pytest.raises(LogDirectoryOffline):
         logs.create("orders", 0, A, SMALL, directory_id=B)
     # A new replica has no directory yet, and one that is known to be elsewhere is there.
-    assert logs.directory_of(logs.create("orders", 1, A, SMALL, directory_id=bytes(16))).path == str(tmp_path / "a")
-    assert logs.directory_of(logs.create("orders", 2, A, SMALL, directory_id=A)).path == str(tmp_path / "a")
+    assert logs.open.directory_of(logs.create("orders", 1, A, SMALL, directory_id=bytes(16))).path == str(
+        tmp_path / "a"
+    )
+    assert logs.open.directory_of(logs.create("orders", 2, A, SMALL, directory_id=A)).path == str(tmp_path / "a")
 
 
 def test_a_log_of_a_removed_directory_is_created_again_when_all_others_work(tmp_path: Path) -> None:
     formatted(tmp_path / "a", directory_id=A)
     logs = opened(tmp_path / "a")
-    assert logs.directory_of(logs.create("orders", 0, A, SMALL, directory_id=B)).path == str(tmp_path / "a")
+    assert logs.open.directory_of(logs.create("orders", 0, A, SMALL, directory_id=B)).path == str(tmp_path / "a")
 
 
 def test_more_logs_than_may_be_mapped_all_work(node: Path) -> None:
@@ -324,13 +326,13 @@ def test_more_logs_than_may_be_mapped_all_work(node: Path) -> None:
     for partition in range(20):
         logs.create("orders", partition, A, SMALL)
     for round_number in range(3):
-        for log in logs:
+        for log in logs.open:
             append(log, batch(fill=round_number))
             assert log.read(0, max_bytes=10).next_offset == 1
-    assert len(mappings) <= 5
-    assert {log.log_end_offset for log in logs} == {3}
+    assert 0 < len(mappings) <= 5
+    assert {log.log_end_offset for log in logs.open} == {3}
     killed(logs)
-    assert {log.log_end_offset for log in opened(node)} == {3}
+    assert {log.log_end_offset for log in opened(node).open} == {3}
 
 
 def test_open_logs_hold_no_file_descriptors(node: Path) -> None:
@@ -482,22 +484,22 @@ def test_a_checkpoint_that_would_say_the_same_is_not_written_again(node: Path) -
     logs = opened(node)
     log = logs.create("orders", 0, A, SMALL)
     append(log, batch())
-    logs.write_high_watermarks()
+    logs.checkpoints.write_high_watermarks()
     written = (node / REPLICATION).stat().st_mtime_ns, (node / REPLICATION).stat().st_ino
-    logs.write_high_watermarks()
+    logs.checkpoints.write_high_watermarks()
     assert written == ((node / REPLICATION).stat().st_mtime_ns, (node / REPLICATION).stat().st_ino)
     log.advance_high_watermark(1)
-    logs.write_high_watermarks()
+    logs.checkpoints.write_high_watermarks()
     assert (node / REPLICATION).read_text() == "0\n1\norders 0 1\n"
 
 
 def test_a_checkpoint_with_the_same_offsets_names_the_partitions_that_there_are_now(node: Path) -> None:
     logs = opened(node)
     logs.create("orders", 0, A, SMALL)
-    logs.write_high_watermarks()
+    logs.checkpoints.write_high_watermarks()
     logs.delete(A, 0)
     logs.create("orders", 1, A, SMALL)
-    logs.write_high_watermarks()
+    logs.checkpoints.write_high_watermarks()
     assert (node / REPLICATION).read_text() == "0\n1\norders 1 0\n"
 
 
@@ -505,7 +507,7 @@ def test_logs_that_are_still_empty_after_a_restart_cost_no_checkpoint_each(node:
     logs = opened(node)
     for partition in range(3):
         logs.create("orders", partition, A, SMALL)
-    logs.write_high_watermarks()
+    logs.checkpoints.write_high_watermarks()
     written = (node / REPLICATION).stat().st_ino
     logs = opened(node)  # after a crash: nothing was written, so no log is found
     for partition in range(3):
@@ -519,7 +521,7 @@ def test_a_cordoned_directory_gets_no_new_log_while_another_can_take_it(tmp_path
     logs = opened(tmp_path / "a", tmp_path / "b")
     logs.directories[0].cordoned = True
     for partition in range(3):
-        assert logs.directory_of(logs.create("orders", partition, A, SMALL)).directory_id == B
+        assert logs.open.directory_of(logs.create("orders", partition, A, SMALL)).directory_id == B
     logs.directories[1].cordoned = True
     assert logs.create("orders", 3, A, SMALL), "the controller has placed it here all the same"
 
@@ -545,6 +547,6 @@ def test_the_oldest_of_too_many_preferred_directories_is_forgotten(tmp_path: Pat
     formatted(tmp_path / "b", directory_id=B)
     logs = opened(tmp_path / "a", tmp_path / "b")
     for partition in range(PREFERRED_MAX + 1):
-        logs.prefer("later", partition, logs.directories[1])
-    assert logs.directory_of(logs.create("later", 1, A, SMALL, directory_id=A)).directory_id == B
-    assert logs.directory_of(logs.create("later", 0, A, SMALL, directory_id=A)).directory_id == A
+        logs.futures.prefer("later", partition, logs.directories[1])
+    assert logs.open.directory_of(logs.create("later", 1, A, SMALL, directory_id=A)).directory_id == B
+    assert logs.open.directory_of(logs.create("later", 0, A, SMALL, directory_id=A)).directory_id == A

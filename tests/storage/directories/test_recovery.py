@@ -11,7 +11,18 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log
 from ottla.storage.producers.producer_state import Origin
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
+from tests.storage.logs_for_tests import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch,
+    filled,
+    marker,
+    max_timestamp,
+    offsets,
+    open_at,
+    read_all,
+)
 
 BATCH_BYTES = len(batch())
 
@@ -55,11 +66,11 @@ def test_a_clean_start_reads_no_sealed_segment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [1, 11, 12, 60, 61, 62, BATCH_BYTES - 2])
 def test_a_half_written_batch_at_the_end_is_cut_off(tmp_path: Path, keep: int) -> None:
     log = filled(tmp_path, 25)
-    end, size = log.log_end_offset, log.segments.active.size
+    end, size = log.log_end_offset, log.segments.active.file.size
     base = log.segments.active.base_offset
     torn = bytearray(batch(fill=1))
     torn[:8] = end.to_bytes(8, "big")
-    log.segments.active.view()[size : size + keep] = torn[:keep]
+    log.segments.active.file.view()[size : size + keep] = torn[:keep]
     del log
     again = open_at(tmp_path)
     assert (again.log_end_offset, again.segments.active.base_offset) == (end, base)
@@ -73,7 +84,7 @@ def test_a_flipped_bit_above_the_recovery_point_ends_the_log_before_its_batch(tm
     log = filled(tmp_path, 40)
     segment = log.segments[1]
     victim = segment.base_offset + 2
-    path = Path(segment.log_path)
+    path = Path(segment.file.log_path)
     del log, segment
     data = bytearray(path.read_bytes())
     data[2 * BATCH_BYTES + byte] ^= 0x40
@@ -88,7 +99,7 @@ def test_a_flipped_bit_above_the_recovery_point_ends_the_log_before_its_batch(tm
 def test_below_the_recovery_point_nothing_is_read_again(tmp_path: Path) -> None:
     log = filled(tmp_path, 40)
     log.flush()
-    path = Path(log.segments[0].log_path)
+    path = Path(log.segments[0].file.log_path)
     recovery_point = log.recovery_point
     del log
     data = bytearray(path.read_bytes())
@@ -133,14 +144,14 @@ def test_a_damaged_index_is_made_again_from_the_log(
 ) -> None:
     log = filled(tmp_path, 40)
     expected = read_all(log)
-    timestamp = log.max_timestamp()
+    timestamp = max_timestamp(log)
     log.close()
     path = sorted(tmp_path.glob(f"*{suffix}"))[which]
     index_damages()[damage](path)
     again = open_at(tmp_path, clean=clean)
     assert read_all(again) == expected
     assert [again.read(offset, max_bytes=1).first_batch_offset for offset in range(40)] == list(range(40))
-    assert again.max_timestamp() == timestamp
+    assert max_timestamp(again) == timestamp
     again.close()
     assert path.exists() and (damage == "empty" or path.stat().st_size % (8 if suffix == ".index" else 12) == 0)
 
@@ -239,7 +250,7 @@ def test_leftovers_of_interrupted_changes_are_removed(tmp_path: Path) -> None:
 
 def test_a_zeroed_page_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
     log = filled(tmp_path, 40)
-    path = Path(log.segments[2].log_path)
+    path = Path(log.segments[2].file.log_path)
     base = log.segments[2].base_offset
     del log
     data = bytearray(path.read_bytes())
@@ -319,7 +330,7 @@ def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_no_log_from_
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     log.append(marker(7, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     append(log, batch())
-    (position,) = (at for at, _, base, _ in log.segments.active.walk(0) if base == 1)
+    (position,) = (at for at, _, base, _ in log.segments.active.file.walk(0) if base == 1)
     log.close()
     (tmp_path / "00000000000000000003.snapshot").unlink()
     path, bad = active_log(tmp_path), bytearray(active_log(tmp_path).read_bytes())

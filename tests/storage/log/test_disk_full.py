@@ -196,7 +196,7 @@ def test_a_copy_with_holes_behind_the_last_batch_refuses_on_a_full_disk(
     """As `cp --sparse=always` and rsync -S make them of what a killed node has allocated ahead."""
     log = open_at(tmp_path, CONFIG)
     append(log, batch(size=1000))
-    size = log.segments.active.size
+    size = log.segments.active.file.size
     path = tmp_path / "00000000000000000000.log"
     length = path.stat().st_size
     log.unmap()

@@ -15,7 +15,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.preparation import Prepared
 from ottla.storage.log.roll import FILES_AHEAD
-from ottla.storage.producers.snapshot_format import decode
+from ottla.storage.producers.producer_snapshots import decode
 from tests.storage.directories.test_logs import FILES, A, B, formatted, opened
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
 
@@ -159,10 +159,10 @@ def test_a_length_that_was_synced_before_the_file_grew_does_not_count(tmp_path: 
     log = open_at(tmp_path, LogConfig(segment_bytes=100_000), files=files)
     append(log, batch(size=1000))
     log.flush()
-    assert log.segments.active.length_synced
-    while log.segments.active.size < 20_000:
+    assert log.segments.active.file.length_synced
+    while log.segments.active.file.size < 20_000:
         append(log, batch(size=1000))
-    assert not log.segments.active.length_synced
+    assert not log.segments.active.file.length_synced
 
 
 def test_a_reopened_segment_has_no_length_that_was_synced(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_reopened_segment_has_no_length_that_was_synced(tmp_path: Path) -> Non
     log.flush()
     log.truncate_to(3)
     append(log, batch())
-    assert not log.segments.active.length_synced
+    assert not log.segments.active.file.length_synced
 
 
 def test_an_errand_that_fails_leaves_the_refusal_to_the_append(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.producers import producer_snapshots, snapshot_format
+from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_snapshots import PRODUCERS_AT_ONCE
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at
 
@@ -106,7 +106,7 @@ def test_a_snapshot_that_another_flush_has_written_again_stays(tmp_path: Path, m
     assert log.end_flush(second, NOW_MS)
     file = Path(log.directory) / f"{1:020}.snapshot"
     assert log.snapshots.offsets == [1] and file.exists()
-    [state] = snapshot_format.decode(str(file), file.read_bytes())
+    [state] = producer_snapshots.decode(str(file), file.read_bytes())
     assert (state.producer_id, state.epoch) == (7, 1)
     log.close(clean=True)
 

@@ -17,10 +17,22 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.segment import segment
-from ottla.storage.segment.indexed_segment import HINTS_MAX
+from ottla.storage.segment import segment_file
+from ottla.storage.segment.segment import HINTS_MAX
 from tests.protocol.records.reference import crc_is_valid
-from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, marker, offsets, open_at, read_all
+from tests.storage.logs_for_tests import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch,
+    filled,
+    marker,
+    max_timestamp,
+    offset_for_timestamp,
+    offsets,
+    open_at,
+    read_all,
+)
 
 
 def refused(log: Log, records: bytes, origin: Origin = Origin.CLIENT) -> str:
@@ -116,7 +128,7 @@ def test_log_append_time_is_stamped_by_the_log(tmp_path: Path) -> None:
     view = next(iter(log.batches(0)))
     assert (view.max_timestamp, view.timestamp_type, crc_is_valid(view)) == (NOW_MS, 1, True)
     assert [record.timestamp for record in view.records()] == [NOW_MS, NOW_MS]
-    assert log.offset_for_timestamp(NOW_MS) == (NOW_MS, 0, 0)
+    assert offset_for_timestamp(log, NOW_MS) == (NOW_MS, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -414,13 +426,13 @@ def test_lookups_by_time_find_what_a_search_of_all_records_finds(
     rows = [(r.timestamp, r.offset, 0) for b in log.batches(log.log_start_offset) for r in b.records()]
     rows = [row for row in rows if row[1] >= log.log_start_offset]
     timestamp = NOW_MS + wanted - 60_000
-    assert log.offset_for_timestamp(timestamp) == next((row for row in rows if row[0] >= timestamp), None)
-    assert log.max_timestamp() == max(rows, key=lambda row: (row[0], -row[1]), default=None)
+    assert offset_for_timestamp(log, timestamp) == next((row for row in rows if row[0] >= timestamp), None)
+    assert max_timestamp(log) == max(rows, key=lambda row: (row[0], -row[1]), default=None)
 
 
 def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     log = open_at(tmp_path)
-    assert (log.offset_for_timestamp(0), log.max_timestamp()) == (None, None)
+    assert (offset_for_timestamp(log, 0), max_timestamp(log)) == (None, None)
 
 
 # Moving offsets
@@ -512,11 +524,11 @@ def test_a_segment_remembers_a_bounded_number_of_places_for_readers_that_come_ba
 def test_a_segments_file_grows_ahead_of_its_records_by_a_bounded_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment, "ALLOCATE_BYTES_MAX", 64 << 10)
+    monkeypatch.setattr(segment_file, "ALLOCATE_BYTES_MAX", 64 << 10)
     log = open_at(tmp_path, LogConfig())
     ahead = []
     while log.size < 400 << 10:
         append(log, batch(10, size=1_000))
-        ahead.append(log.segments[-1].allocated - log.size)
-    assert max(ahead) <= segment.ALLOCATE_BYTES_MAX
-    assert max(ahead) > segment.ALLOCATE_BYTES_MAX // 2, "and not only by what is appended"
+        ahead.append(log.segments[-1].file.allocated - log.size)
+    assert max(ahead) <= segment_file.ALLOCATE_BYTES_MAX
+    assert max(ahead) > segment_file.ALLOCATE_BYTES_MAX // 2, "and not only by what is appended"

@@ -49,7 +49,7 @@ def test_segments_that_retention_deletes(
     log.advance_high_watermark(40)
     read()
     assert log.apply_retention(NOW_MS + later_ms) > 0
-    assert f"INFO Deleting segment 0 of topic-0 ({first.size} bytes) due to {why}" in read()
+    assert f"INFO Deleting segment 0 of topic-0 ({first.file.size} bytes) due to {why}" in read()
 
 
 def test_deleted_records_raise_the_log_start_offset_and_take_segments_with_them(tmp_path: Path, read: Read) -> None:
@@ -80,8 +80,8 @@ def test_a_killed_nodes_log_is_recovered(tmp_path: Path, read: Read) -> None:
 
 def test_a_torn_batch_is_cut_off(tmp_path: Path, read: Read) -> None:
     log = filled(tmp_path, 5)
-    path = Path(log.segments.active.log_path)
-    end = log.segments.active.size
+    path = Path(log.segments.active.file.log_path)
+    end = log.segments.active.file.size
     with path.open("r+b") as file:
         file.seek(end - 1)
         file.write(b"?")
@@ -94,10 +94,10 @@ def test_a_compacted_log_says_what_that_saved(tmp_path: Path, read: Read) -> Non
     logs = node(tmp_path)
     log = logs.create("t", 0, bytes([1]) * 16, COMPACT)
     grow(log, 100)
-    before = sum(segment.size for segment in log.segments.sealed)
+    before = sum(segment.file.size for segment in log.segments.sealed)
     read()
     run(logs)
-    after = sum(segment.size for segment in log.segments.sealed)
+    after = sum(segment.file.size for segment in log.segments.sealed)
     assert 0 < after < before / 2
     saved = 100 * (1 - after / before)
     assert read() == [

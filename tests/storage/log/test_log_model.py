@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.storage.log.log import Log
-from tests.storage.logs_for_tests import NOW_MS, SMALL, batch, open_at
+from tests.storage.logs_for_tests import NOW_MS, SMALL, batch, max_timestamp, open_at
 
 
 class LogModel(RuleBasedStateMachine):
@@ -124,7 +124,7 @@ class LogModel(RuleBasedStateMachine):
             assert log.latest_epoch >= BatchView(memoryview(kept[-1])).partition_leader_epoch
             records = [record for b in kept for record in BatchView(memoryview(b)).records()]
             rows = [(record.timestamp, record.offset) for record in records if record.offset >= self.start_offset]
-            found = log.max_timestamp()
+            found = max_timestamp(log)
             assert (found and found[:2]) == max(rows, key=lambda row: (row[0], -row[1]), default=None)
 
 

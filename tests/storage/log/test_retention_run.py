@@ -11,7 +11,7 @@ import pytest
 from ottla.protocol.work import Errand
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
-from ottla.storage.log.retention_run import SEGMENTS_AT_ONCE, RetentionJob
+from ottla.storage.log.retention import SEGMENTS_AT_ONCE, RetentionJob
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, open_at
 
 LATER_MS = NOW_MS + SMALL.retention_ms + 1_000

@@ -6,9 +6,9 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.errors import CorruptFile
+from ottla.storage.producers.producer_snapshots import decode, encode
 from ottla.storage.producers.producer_state import EndTransaction, Origin, ProducerState
 from ottla.storage.producers.producer_states import ProducerStates
-from ottla.storage.producers.snapshot_format import decode, encode
 
 COMMIT, ABORT = EndTransaction(True, 0), EndTransaction(False, 0)
 

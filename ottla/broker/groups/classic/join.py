@@ -1,6 +1,6 @@
 """JoinGroup: a new member joins, or a known one rejoins with its current protocols.
 
-New dynamic members are first given an id and sent back to join with it, so that a client whose answers get lost does
+New dynamic members are first given an id and sent back to join with it, so that a client whose responses get lost does
 not leave a trail of members (KIP-394, v4+). Members with a group.instance.id are in `static.py`.
 """
 
@@ -10,13 +10,11 @@ import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance, static
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_member import Member, Protocols
-from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
-from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.group_records import group_metadata_record
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_member import Member, Protocols
+from ottla.broker.groups.state.classic_states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from ottla.broker.groups.state.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import GroupMetadataValue
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -31,13 +29,9 @@ MEMBER_ID_REQUIRED_SINCE = 4
 def join(
     shard: GroupMetadataManager, now_ms: int, request: JoinGroupRequest, client: Client, reply: Reply[JoinGroupResponse]
 ) -> Outcome[JoinGroupResponse]:
-    """Decide on a JoinGroup; without a response in the outcome the member keeps the reply."""
     group = shard.find(ClassicGroup, request.group_id)
     if group is not None:
         return _join(shard, group, now_ms, request, client, reply)
-    consumer_group = shard.find(ConsumerGroup, request.group_id)
-    if consumer_group is not None and consumer_group.members:
-        return classic_members.join(shard, consumer_group, now_ms, request, client)
     other = shard.groups.get(request.group_id)
     if other is not None and not (other.is_empty and other.should_expire):
         return rejection(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
@@ -184,7 +178,7 @@ def _join_known(
         return rejection(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
     same = member.protocols == protocols
     if group.state is COMPLETING_REBALANCE and same:
-        # Its first answer got lost.
+        # Its first response got lost.
         return Outcome(response=rebalance.joined(group, member_id))
     if group.state is STABLE and same and group.leader != member_id:
         return Outcome(response=rebalance.joined(group, member_id))

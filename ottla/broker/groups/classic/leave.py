@@ -6,11 +6,9 @@ import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
-from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_states import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -19,23 +17,19 @@ log = logging.getLogger(__name__)
 
 
 def leave(shard: GroupMetadataManager, now_ms: int, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
-    """Each member is answered by itself; one rebalance follows for all that left."""
     group = shard.find(ClassicGroup, request.group_id)
     if group is None:
-        consumer_group = shard.find(ConsumerGroup, request.group_id)
-        if consumer_group is not None:
-            return classic_members.leave(shard, consumer_group, request)
         return Outcome(response=LeaveGroupResponse(members=[
-            _answer(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members
+            _result(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members
         ]))  # fmt: skip
     if group.state is DEAD:
         return Outcome(response=LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
     replies: list[Response] = []
-    answers = [_answer(identity, _leave_one(shard, group, identity, replies)) for identity in request.members]
-    outcome = Outcome(response=LeaveGroupResponse(members=answers), replies=replies)
-    if any(answer.error_code == ErrorCode.NONE for answer in answers):
+    results = [_result(identity, _leave_one(shard, group, identity, replies)) for identity in request.members]
+    outcome = Outcome(response=LeaveGroupResponse(members=results), replies=replies)
+    if any(result.error_code == ErrorCode.NONE for result in results):
         if group.state in (STABLE, COMPLETING_REBALANCE):
-            left = [a.member_id or a.group_instance_id or "" for a in answers if a.error_code == ErrorCode.NONE]
+            left = [a.member_id or a.group_instance_id or "" for a in results if a.error_code == ErrorCode.NONE]
             reason = f"explicit removal of members {', '.join(left)} on LeaveGroup"
             outcome.then = lambda: rebalance.prepare(shard, group, now_ms, reason)
         elif group.state is PREPARING_REBALANCE:
@@ -43,7 +37,7 @@ def leave(shard: GroupMetadataManager, now_ms: int, request: LeaveGroupRequest) 
     return outcome
 
 
-def _answer(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
+def _result(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
     return MemberResponse(identity.member_id, identity.group_instance_id, error)
 
 
@@ -69,7 +63,7 @@ def _leave_one(
     shard.timers.cancel(rebalance.session_key(group.group_id, member_id))
     member = group.members[member_id]
     if member.awaiting_sync is not None:
-        # Only an administrator can make a member leave that waits; Kafka never answers it.
+        # Only an administrator can make a member leave that waits; Kafka never sends the response.
         replies.append((member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)))
         member.awaiting_sync = None
     replies.extend(rebalance.remove_member(group, member))

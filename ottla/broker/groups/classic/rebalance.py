@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_member import Member
-from ottla.broker.groups.classic.classic_states import (
+from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_member import Member
+from ottla.broker.groups.state.classic_states import (
     CAN_REBALANCE,
     COMPLETING_REBALANCE,
     DEAD,
@@ -22,8 +23,7 @@ from ottla.broker.groups.classic.classic_states import (
     PREPARING_REBALANCE,
     STABLE,
 )
-from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.group_records import group_metadata_record
+from ottla.broker.groups.state.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sync_group import SyncGroupResponse

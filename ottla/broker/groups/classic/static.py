@@ -12,11 +12,11 @@ from dataclasses import replace as copy_with
 
 from ottla.broker.coordinator.outcome import Outcome, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup, select_protocol
-from ottla.broker.groups.classic.classic_member import Member, Protocols
-from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, STABLE
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.group_records import group_metadata_record
+from ottla.broker.groups.state.classic_group import ClassicGroup, select_protocol
+from ottla.broker.groups.state.classic_member import Member, Protocols
+from ottla.broker.groups.state.classic_states import COMPLETING_REBALANCE, STABLE
+from ottla.broker.groups.state.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse

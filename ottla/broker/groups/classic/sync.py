@@ -1,7 +1,7 @@
 """SyncGroup: the leader sends the assignment, and each member gets its own part of it.
 
-Followers are parked until the leader's assignment is in the log. Its record, replayed, makes the group Stable; the
-answers leave once it is committed.
+The responses of followers are delayed until the leader's assignment is in the log. Its record, replayed, makes the group Stable; the
+responses are sent once it is committed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ import logging
 
 from ottla.broker.coordinator.outcome import Outcome, Response, Unasked
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_member import Member
-from ottla.broker.groups.classic.classic_states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
-from ottla.broker.groups.consumer import classic_members
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
-from ottla.broker.groups.group_records import group_metadata_record
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_member import Member
+from ottla.broker.groups.state.classic_states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from ottla.broker.groups.state.group_records import group_metadata_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.server.network.reply import Reply
@@ -27,10 +25,6 @@ log = logging.getLogger(__name__)
 def sync(
     shard: GroupMetadataManager, now_ms: int, request: SyncGroupRequest, reply: Reply[SyncGroupResponse]
 ) -> Outcome[SyncGroupResponse]:
-    """Decide on a SyncGroup; without a response in the outcome the member keeps the reply."""
-    consumer_group = shard.find(ConsumerGroup, request.group_id)
-    if consumer_group is not None:
-        return classic_members.sync(shard, consumer_group, request)
     group = shard.find(ClassicGroup, request.group_id)
     if group is None or group.state is EMPTY:
         return _rejection(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -1,6 +1,6 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
-A JoinGroup is what a heartbeat is to the others: it says what the member wants and has, and takes it a step towards its target; the
+A JoinGroup is what a heartbeat is to the others: it has the member's subscription and partitions, and takes it a step towards its target; the
 member's epoch is its generation. There is no leader. A member is sent to join again by REBALANCE_IN_PROGRESS, when
 
     the group has a newer epoch
@@ -15,15 +15,14 @@ from functools import partial
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import member_sessions
-from ottla.broker.groups.consumer import downgrade, embedded
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.consumer import embedded, removal
 from ottla.broker.groups.consumer.removal import fence, keep_alive, remove
-from ottla.broker.groups.consumer.replacement import replacement_records
-from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
+from ottla.broker.groups.consumer.subscribe import Step, Subscription, subscribe
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
 from ottla.broker.groups.modern.assignment import assignment_of
-from ottla.broker.groups.modern.member_state import UNRELEASED, UNREVOKED
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.consumer_member import EMPTY_METADATA, Member, partitions_of
+from ottla.broker.groups.state.member_state import UNRELEASED, UNREVOKED
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
@@ -77,13 +76,13 @@ def join(
         return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=False)
     names = {*group.subscribed_topics({}), *subscription.topics}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
-    is_downgrade = not former.is_classic and downgrade.is_due(shard, group, {former.member_id}, joining=1)
+    is_downgrade = not former.is_classic and removal.is_downgrade_due(shard, group, {former.member_id}, joining=1)
 
     def replaced() -> Outcome[JoinGroupResponse]:
         member_sessions.forget(shard, group, former.member_id)
         return _subscribe(shard, group, now_ms, request, client, member_id, subscription, [], is_downgrade=is_downgrade)
 
-    return Outcome(replacement_records(group, former, member_id), then=replaced)
+    return Outcome(group.replacement(former, member_id), then=replaced)
 
 
 def _static_member(group: ConsumerGroup, request: JoinGroupRequest, is_new: bool) -> Member | None:
@@ -114,7 +113,7 @@ def _subscribe(
     group_id = group.group_id
     before = group.members[member_id].metadata if member_id in group.members else EMPTY_METADATA
     owned = assignment_of(embedded.owned(subscription, shard.cluster.topics()))
-    wish = Wish(member_id, _metadata(before, request, client, subscription), owned, client)
+    wanted = Subscription(member_id, _metadata(before, request, client, subscription), owned, client)
 
     def respond(step: Step) -> Outcome[JoinGroupResponse]:
         response = JoinGroupResponse(
@@ -125,7 +124,7 @@ def _subscribe(
         )
         if is_downgrade:
             reason = "static member replacement with different subscription" if step.is_other_subscription else None
-            return downgrade.downgraded(shard, step.group, frozenset(), reason, response)
+            return removal.downgraded(shard, step.group, frozenset(), reason, response)
         shard.timers.cancel(member_sessions.timer_key(member_sessions.JOIN, group, member_id))
         shard.timers.schedule(
             member_sessions.timer_key(member_sessions.SYNC, group, member_id),
@@ -134,7 +133,7 @@ def _subscribe(
         )
         return Outcome(response=response)
 
-    return subscribe(shard, now_ms, group, wish, records, respond)
+    return subscribe(shard, now_ms, group, wanted, records, respond)
 
 
 def _metadata(
@@ -238,17 +237,17 @@ def _fence_if_classic(shard: GroupMetadataManager, group_id: str, member_id: str
 def leave(shard: GroupMetadataManager, group: ConsumerGroup, request: LeaveGroupRequest) -> Outcome[LeaveGroupResponse]:
     """Members leave, also members by the consumer protocol that an administrator removes."""
     leaving: dict[str, None] = {}
-    answers = []
+    results = []
     for identity in request.members:
-        answer = MemberResponse(identity.member_id, identity.group_instance_id)
+        result = MemberResponse(identity.member_id, identity.group_instance_id)
         try:
             member_id = _leaving(group, identity)
             log.info("[GroupId %s] Member %s has left group through explicit `LeaveGroup`", group.group_id, member_id)
             leaving[member_id] = None
         except KafkaError as error:
-            answer.error_code = error.code
-        answers.append(answer)
-    response = LeaveGroupResponse(members=answers)
+            result.error_code = error.code
+        results.append(result)
+    response = LeaveGroupResponse(members=results)
     return remove(shard, group, leaving.keys(), response) if leaving else Outcome(response=response)
 
 

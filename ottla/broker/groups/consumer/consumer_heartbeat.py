@@ -9,30 +9,29 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import (
+from ottla.broker.groups.consumer.regexes import is_awaited
+from ottla.broker.groups.consumer.removal import remove
+from ottla.broker.groups.consumer.subscribe import Step, Subscription, subscribe
+from ottla.broker.groups.consumer.upgrade import new_group
+from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
+from ottla.broker.groups.member_sessions import forget
+from ottla.broker.groups.modern.assignment import Assignment, assignment_of, structs_of
+from ottla.broker.groups.modern.topics import check_subscription
+from ottla.broker.groups.modern_heartbeat import check, check_ids, check_size, fenced
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.consumer_member import (
     EMPTY_METADATA,
     CurrentAssignment,
     Member,
     is_subset,
     partitions_of,
 )
-from ottla.broker.groups.consumer.consumer_records import current_record
-from ottla.broker.groups.consumer.consumer_request import validate
-from ottla.broker.groups.consumer.regexes import is_awaited
-from ottla.broker.groups.consumer.removal import remove
-from ottla.broker.groups.consumer.replacement import replacement_records
-from ottla.broker.groups.consumer.subscribe import Step, Wish, subscribe
-from ottla.broker.groups.consumer.upgrade import new_group
-from ottla.broker.groups.group import GroupType
-from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.member_sessions import forget
-from ottla.broker.groups.modern.assignment import Assignment, assignment_of, structs_of
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
-from ottla.broker.groups.modern_heartbeat import check_size, fenced
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -152,7 +151,7 @@ def _leave(shard: GroupMetadataManager, request: ConsumerGroupHeartbeatRequest) 
         )
         # The static member keeps its assignment until its session expires.
         current = dataclasses.replace(member.current, epoch=STATIC_LEAVING_EPOCH, pending_revocation={})
-        return Outcome([current_record(group.group_id, member.member_id, current)], response)
+        return Outcome([group.records.current_record(group.group_id, member.member_id, current)], response)
     log.info("[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id)
     return remove(shard, group, {member.member_id}, response)
 
@@ -188,7 +187,7 @@ def _replace(
     group_id, member_id = group.group_id, request.member_id
     names = {*group.subscribed_topics({}), *(request.subscribed_topic_names or ())}
     shard.cluster.hashes.of_group(shard.cluster.topics(), names)  # before anything is changed: it may have to wait
-    records.extend(replacement_records(group, former, member_id))
+    records.extend(group.replacement(former, member_id))
     log.info(
         "[GroupId %s] Static member with instance id %s re-joins the consumer group using the consumer protocol."
         " Created a new member %s to replace the existing member %s.",
@@ -218,7 +217,7 @@ def _subscribe(
 ) -> Decision:
     member = group.members.get(request.member_id)
     before = EMPTY_METADATA if member is None else member.metadata
-    wish = Wish(request.member_id, _updated(before, request, client), _owned(request), client)
+    wanted = Subscription(request.member_id, _updated(before, request, client), _owned(request), client)
 
     def respond(step: Step) -> Decision:
         current, group = step.member.current, step.group
@@ -237,7 +236,7 @@ def _subscribe(
             response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
         return Outcome(response=response)
 
-    return subscribe(shard, now_ms, group, wish, records, respond)
+    return subscribe(shard, now_ms, group, wanted, records, respond)
 
 
 def _updated(
@@ -269,3 +268,30 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )
+
+
+#: From v1 on clients generate their member ids (KIP-1082).
+OWN_MEMBER_ID_SINCE = 1
+
+
+def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
+    """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    epoch = request.member_epoch
+    check_ids(request, has_member_id=api_version >= OWN_MEMBER_ID_SINCE or epoch != JOINING_EPOCH)
+    if epoch == JOINING_EPOCH:
+        check(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        check(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
+        check(
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+    elif epoch == STATIC_LEAVING_EPOCH:
+        check(request.instance_id is not None, "InstanceId can't be null.")
+    elif epoch < LEAVING_EPOCH:
+        check(False, "MemberEpoch is invalid.")
+    check_subscription(request.group_id, len(request.subscribed_topic_names or ()))
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.broker.groups.consumer.consumer_member import CurrentAssignment, Holdings
 from ottla.broker.groups.modern.assignment import Assignment
-from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
+from ottla.broker.groups.state.consumer_member import CurrentAssignment, Holdings
+from ottla.broker.groups.state.member_state import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import ResolvedRegex, topics_of
-from ottla.broker.groups.consumer.consumer_records import RECORDS, target_record
 from ottla.broker.groups.modern import range, uniform
 from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Assignor, Subscriber
 from ottla.broker.groups.modern.topics import partition_counts, topic_ids
-from ottla.broker.groups.target import WORK_ON_LOOP_MAX, changed_targets
+from ottla.broker.groups.state.consumer_group import RECORDS, ConsumerGroup
+from ottla.broker.groups.state.consumer_member import ResolvedRegex, topics_of
+from ottla.broker.groups.target import WORK_ON_LOOP_MAX, target_records
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
 
@@ -61,6 +60,4 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         )
     subscribed = frozenset[bytes]().union(*ids_of.values())
     targets = ASSIGNORS[group.assignor](members, partition_counts(group.topics, subscribed))
-    records = changed_targets(group, targets, target_record, group.assignor)
-    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
-    return records
+    return target_records(group, targets, RECORDS, group.assignor, now_ms)

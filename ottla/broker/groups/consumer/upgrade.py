@@ -12,20 +12,17 @@ from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Response
 from ottla.broker.groups.classic import rebalance
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.classic.classic_member import Member as ClassicMember
-from ottla.broker.groups.classic.classic_states import EMPTY
 from ottla.broker.groups.consumer import embedded
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_member import CurrentAssignment
-from ottla.broker.groups.consumer.consumer_records import (
-    RECORDS,
-    current_record,
-    group_record,
-    target_record,
-)
 from ottla.broker.groups.consumer.removal import keep_alive
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.classic_member import Member as ClassicMember
+from ottla.broker.groups.state.classic_states import EMPTY
+from ottla.broker.groups.state.consumer_group import (
+    RECORDS,
+    ConsumerGroup,
+)
+from ottla.broker.groups.state.consumer_member import CurrentAssignment
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
@@ -130,12 +127,12 @@ def _records(shard: GroupMetadataManager, classic: ClassicGroup) -> list[Coordin
     names = {name for metadata in members.values() for name in metadata.subscribed_topic_names}
     records = [*classic.tombstones()]
     records += [RECORDS.member_record(group_id, member_id, metadata) for member_id, metadata in members.items()]
-    records.append(group_record(group_id, epoch, shard.cluster.hashes.of_group(topics, names)))
-    records += [target_record(group_id, member_id, assignment) for member_id, assignment in given.items()]
+    records.append(RECORDS.group_record(group_id, epoch, shard.cluster.hashes.of_group(topics, names)))
+    records += [RECORDS.target_record(group_id, member_id, assignment) for member_id, assignment in given.items()]
     records.append(RECORDS.assignment_epoch_record(group_id, epoch, 0))
     for member_id, assignment in given.items():
         holdings = {topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in assignment.items()}
-        records.append(current_record(group_id, member_id, CurrentAssignment(epoch, epoch, assigned=holdings)))
+        records.append(RECORDS.current_record(group_id, member_id, CurrentAssignment(epoch, epoch, assigned=holdings)))
     return records
 
 

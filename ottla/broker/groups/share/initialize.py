@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.coordinator.sweep import sweep
+from ottla.broker.coordinator.timers import sweep
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import Assignment, without_empty
-from ottla.broker.groups.share.share_group import ShareGroup
-from ottla.broker.groups.share.share_records import state_partitions_record
+from ottla.broker.groups.state.share_group import ShareGroup, state_partitions_record
 from ottla.controller.metadata.topics import TopicsImage
 
 

@@ -8,27 +8,56 @@ can go on from. Most heartbeats decide nothing and only begin the session again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups import member_sessions, target
-from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern.assignment import Assignment, structs_of
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.broker.groups.modern.assignment import NOTHING, Assignment, Subscriber, structs_of
+from ottla.broker.groups.modern.simple import assign
 from ottla.broker.groups.modern.topics import check_subscription, topic_ids
 from ottla.broker.groups.modern_heartbeat import bump_epoch, check, check_ids, check_size, fenced
 from ottla.broker.groups.share import initialize
-from ottla.broker.groups.share.share_group import ShareGroup, new_share_group
-from ottla.broker.groups.share.share_member import EMPTY_METADATA, CurrentAssignment
-from ottla.broker.groups.share.share_records import RECORDS, current_record
-from ottla.broker.groups.share.share_target import Input, new_target
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.member_state import STABLE, moved
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.broker.groups.state.share_group import (
+    EMPTY_METADATA,
+    RECORDS,
+    CurrentAssignment,
+    ShareGroup,
+    new_share_group,
+)
+from ottla.broker.groups.target import target_records
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
+
+
+class Input(NamedTuple):
+    """The input of a new target for `epoch`: nothing of it changes, so a worker may read it."""
+
+    group_id: str
+    epoch: int
+    metadata: Mapping[str, ShareGroupMemberMetadataValue]
+    targets: Mapping[str, Assignment]
+    initialized: Assignment
+    topics: TopicsImage
+
+
+def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
+    """Returns the records of a new target."""
+    members = {
+        member_id: Subscriber(
+            topic_ids(group.topics, metadata.subscribed_topic_names), group.targets.get(member_id, NOTHING)
+        )
+        for member_id, metadata in group.metadata.items()
+    }
+    return target_records(group, assign(members, group.initialized), RECORDS, "simple", now_ms)
+
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +94,7 @@ def _validate(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _validate_epoch(current: CurrentAssignment, epoch: int) -> None:
-    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    """The previous epoch is accepted once more: the response with the new one may be lost."""
     if epoch in (current.epoch, current.previous_epoch):
         return
     is_old = epoch < current.epoch
@@ -166,7 +195,9 @@ def _step(
     aim, epoch = group.target(member.member_id), group.assignment_epoch
     records = []
     if member.current.epoch != epoch or member.current.assigned != aim:
-        records.append(current_record(group.group_id, member, epoch, aim))
+        # The member is known by the epoch before once more, as it may miss the response.
+        following = moved(member.current, STABLE, epoch, assigned=aim)
+        records.append(RECORDS.current_record(group.group_id, member.member_id, following))
 
     def stepped() -> Decision:
         member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one)

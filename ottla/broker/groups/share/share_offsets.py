@@ -13,8 +13,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.modern.assignment import without_empty
 from ottla.broker.groups.share import initialize
-from ottla.broker.groups.share.share_group import ShareGroup, new_share_group
-from ottla.broker.groups.share.share_records import state_partitions_record
+from ottla.broker.groups.state.share_group import ShareGroup, new_share_group, state_partitions_record
 from ottla.broker.share.persister import Persister
 from ottla.broker.share.state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError

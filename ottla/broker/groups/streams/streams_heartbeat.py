@@ -15,24 +15,32 @@ from typing import TypeAlias, TypeVar
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
 from ottla.broker.groups import member_sessions, target
-from ottla.broker.groups.classic.classic_group import ClassicGroup
-from ottla.broker.groups.group import GroupType
 from ottla.broker.groups.group_metadata_manager import Client, GroupMetadataManager
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH
 from ottla.broker.groups.modern_heartbeat import bump_epoch, check_size, fenced
-from ottla.broker.groups.streams import answer
-from ottla.broker.groups.streams.answer import Before, StreamsAnswer
-from ottla.broker.groups.streams.configured import ConfiguredTopology, StatusCode, configured
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.streams_member import NEW_METADATA, CurrentAssignment
+from ottla.broker.groups.state.classic_group import ClassicGroup
+from ottla.broker.groups.state.configured import ConfiguredTopology, StatusCode, configured
+from ottla.broker.groups.state.group import GroupType
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH
+from ottla.broker.groups.state.streams_group import RECORDS, StreamsGroup, group_record
+from ottla.broker.groups.state.streams_member import (
+    NEW_METADATA,
+    CurrentAssignment,
+    Holdings,
+    Tasks,
+    is_subset,
+    task_set,
+)
+from ottla.broker.groups.state.topology import Topology, recorded
+from ottla.broker.groups.streams import streams_response
 from ottla.broker.groups.streams.streams_reconcile import reconciled
-from ottla.broker.groups.streams.streams_records import RECORDS, current_record, group_record, topology_record
 from ottla.broker.groups.streams.streams_request import validate
+from ottla.broker.groups.streams.streams_response import Before, StreamsResult
 from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
-from ottla.broker.groups.streams.tasks import Holdings, Tasks, is_subset, task_set
-from ottla.broker.groups.streams.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMemberMetadataValue
+from ottla.protocol.internal_topics.streams_group_records import (
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupTopologyKey,
+)
 from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds
 from ottla.protocol.messages.streams_group_heartbeat import (
     Status,
@@ -42,7 +50,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 
 log = logging.getLogger(__name__)
 
-Decision: TypeAlias = Outcome[StreamsAnswer]
+Decision: TypeAlias = Outcome[StreamsResult]
 T = TypeVar("T")
 
 
@@ -77,7 +85,7 @@ def _place_for_a_group(shard: GroupMetadataManager, request: StreamsGroupHeartbe
 
 
 def _validate_epoch(current: CurrentAssignment, request: StreamsGroupHeartbeatRequest) -> None:
-    """The previous epoch is accepted once more: the answer with the new one may be lost."""
+    """The previous epoch is accepted once more: the response with the new one may be lost."""
     epoch = request.member_epoch
     if epoch == current.epoch:
         return
@@ -101,13 +109,13 @@ def _leave(shard: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -
     group_id, member_id = request.group_id, request.member_id
     group = shard.group(StreamsGroup, group_id)
     if request.shutdown_application and group.members:
-        # Also of a member whose session has ended meanwhile. A group without members has no application to shut down.
+        # A member whose session has ended meanwhile may request it, too. A group without members has no application to shut down.
         group.request_shutdown(member_id)
     group.member(member_id)
     log.info("[GroupId %s] Member %s left the streams group.", group_id, member_id)
 
     response = StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    return member_sessions.removal(shard, group, [member_id], StreamsAnswer(response))
+    return member_sessions.removal(shard, group, [member_id], StreamsResult(response))
 
 
 # ---- 1: the member, the topology, and the group's epoch
@@ -199,7 +207,7 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, record
         return group.topology
     value = recorded(request.topology)
     if group.topology is None:
-        records.append(topology_record(group.group_id, value))
+        records.append((StreamsGroupTopologyKey(group.group_id), value))
         log.info(
             "[GroupId %s] Member %s initialized the topology with epoch %d",
             group.group_id,
@@ -318,15 +326,15 @@ def _step(
         _owned(request),
     )
     has_moved = current is not member.current
-    records = [current_record(group.group_id, member.member_id, current)] if has_moved else []
+    records = [RECORDS.current_record(group.group_id, member.member_id, current)] if has_moved else []
 
     def stepped() -> Decision:
         member_sessions.keep_alive(shard, group, member.member_id, member_sessions.remove_one, has_moved=has_moved)
-        answered = answer.answer(group, member, request, before, statuses, shard.cluster.topics())
+        found = streams_response.response_to(group, member, request, before, statuses, shard.cluster.topics())
         settings = shard.cluster.settings_of(group)
-        answered.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
+        found.response.heartbeat_interval_ms = shard.config.heartbeat_interval_ms(
             settings.heartbeat_interval_ms, is_waiting=member.current.is_waiting(group.epoch)
         )
-        return Outcome(response=answered)
+        return Outcome(response=found)
 
     return Outcome(records, then=stepped)

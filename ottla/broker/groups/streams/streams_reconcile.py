@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.groups.modern.member_state import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
-from ottla.broker.groups.streams.streams_member import CurrentAssignment
-from ottla.broker.groups.streams.tasks import HeldTasks, Holdings, Tasks, TaskSet
+from ottla.broker.groups.state.member_state import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, moved
+from ottla.broker.groups.state.streams_member import CurrentAssignment, HeldTasks, Holdings, Tasks, TaskSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 IsFree = Callable[[str, int], bool]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.modern.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla.broker.groups.modern_heartbeat import check, check_ids
+from ottla.broker.groups.state.modern_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 

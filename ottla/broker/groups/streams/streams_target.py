@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.state.streams_group import RECORDS, StreamsGroup
+from ottla.broker.groups.state.streams_member import Tasks
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.streams_records import RECORDS, target_record
-from ottla.broker.groups.streams.tasks import Tasks
-from ottla.broker.groups.target import changed_targets
+from ottla.broker.groups.target import target_records
 
 STANDBY_REPLICAS = "num.standby.replicas"
 
@@ -54,6 +53,4 @@ def new_target(group: Input, now_ms: int) -> list[CoordinatorRecord]:
         targets = dict.fromkeys(group.members, Tasks())
     else:
         targets = assign(group.members, group.subtopologies, group.standby_replicas)
-    records = changed_targets(group, targets, target_record, "sticky")
-    records.append(RECORDS.assignment_epoch_record(group.group_id, group.epoch, now_ms))
-    return records
+    return target_records(group, targets, RECORDS, "sticky", now_ms)

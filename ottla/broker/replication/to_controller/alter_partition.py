@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ottla.broker.cluster.controller_channel import ControllerChannel
-from ottla.broker.replication.isr_proposals import ANY_EPOCH
+from ottla.broker.replication.isr import ANY_EPOCH
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.to_controller.until_answered import UntilAnswered
 from ottla.controller.metadata.cluster import ClusterImage

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.replication.to_controller.until_answered import UntilAnswered
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.partitions import LOST_DIR, PartitionRegistration
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -20,6 +22,7 @@ from ottla.protocol.messages.assign_replicas_to_dirs import (
 )
 from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.server.world import World
+from ottla.storage.directories.log_dirs import LogDir
 
 #: The metadata.version from which the controller knows directories.
 MV_DIRECTORIES = 17
@@ -30,6 +33,10 @@ OVERTAKEN = frozenset(
 )
 
 Replica = tuple[bytes, int]
+
+
+def knows_directories(image: MetadataImage) -> bool:
+    return image.features.metadata_version >= MV_DIRECTORIES
 
 
 class DirectoryAssignments:
@@ -50,6 +57,21 @@ class DirectoryAssignments:
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
         self._unreported.enqueue((topic_id, index), directory_id)
+
+    def report(self, topic_id: bytes, index: int, directory: LogDir, registered: bytes) -> None:
+        """Reports a replica whose directory differs from the controller's: it could not lead, and a failure of its directory would not be noticed."""
+        if directory.online and directory.directory_id != registered:
+            self.assign(topic_id, index, directory.directory_id)
+
+    def report_damage(
+        self, topic_id: bytes, index: int, registration: PartitionRegistration, image: MetadataImage
+    ) -> None:
+        """Reports a replica that cannot be opened as one in a lost directory: it is removed from the ISR, and another one leads.
+
+        KIP-858 knows failures of whole directories only. Once the replica has a log again, `report` takes this back.
+        """
+        if knows_directories(image) and registration.directory(self._node_id) != LOST_DIR:
+            self.assign(topic_id, index, LOST_DIR)
 
     def close(self) -> None:
         self._unreported.close()

@@ -119,7 +119,7 @@ def delete(
 def summarize(
     shard: ShareShard, now_ms: int, key: SharePartitionKey, data: ReadStatePartition
 ) -> Outcome[read_share_group_state_summary.PartitionResult]:
-    """Where no state is, the answer says so by its start offset."""
+    """Without a state the response has no start offset."""
     _check_partition(key)
     shard.check_readable(key)
     _check_topic(shard, key)

@@ -6,19 +6,18 @@ result for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.coordinator import Coordinator
 from ottla.broker.coordinator.outcome import Outcome
 from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
-from ottla.broker.share.coordinator import requests, snapshots
-from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
+from ottla.broker.share.coordinator import requests, shard
 from ottla.broker.share.coordinator.records import ShareRecordCodec
-from ottla.broker.share.coordinator.shard import ShareShard
+from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig, ShareShard
 from ottla.broker.share.state import SharePartitionKey
 from ottla.broker.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.controller.metadata.delta import MetadataDelta
@@ -40,26 +39,49 @@ TOPIC = SHARE_GROUP_STATE_TOPIC
 #: The log's beginning: no record is redundant.
 NOTHING = 0
 
-ResultT = TypeVar("ResultT")
-TopicResultT = TypeVar("TopicResultT")
-ResponseT = TypeVar("ResponseT")
+
+class Api(NamedTuple):
+    """The decision about one share partition of a request, and the structs of its result, of a topic's results and of the response."""
+
+    decide: Callable[[ShareShard, int, SharePartitionKey, Any], Outcome[Any]]
+    result: Callable[..., Any]
+    topic_result: Callable[[bytes, list[Any]], object]
+    response: Callable[[list[Any]], Any]
 
 
-class PartitionData(Protocol):
-    """What a request says of a share partition; each API has a struct of its own."""
-
-    partition: int
-
-
-DataT = TypeVar("DataT", bound=PartitionData)
-DataT_co = TypeVar("DataT_co", bound=PartitionData, covariant=True)
-
-
-class TopicData(Protocol[DataT_co]):
-    @property
-    def topic_id(self) -> bytes: ...
-    @property
-    def partitions(self) -> Sequence[DataT_co]: ...
+#: By the class of the request. The five requests have the same shape.
+APIS: Mapping[type, Api] = {
+    initialize_share_group_state.InitializeShareGroupStateRequest: Api(
+        requests.initialize,
+        SharePartitionResult,
+        ShareStateResult,
+        initialize_share_group_state.InitializeShareGroupStateResponse,
+    ),
+    read_share_group_state.ReadShareGroupStateRequest: Api(
+        requests.read,
+        read_share_group_state.PartitionResult,
+        read_share_group_state.ReadStateResult,
+        read_share_group_state.ReadShareGroupStateResponse,
+    ),
+    write_share_group_state.WriteShareGroupStateRequest: Api(
+        requests.write,
+        SharePartitionResult,
+        ShareStateResult,
+        write_share_group_state.WriteShareGroupStateResponse,
+    ),
+    delete_share_group_state.DeleteShareGroupStateRequest: Api(
+        requests.delete,
+        SharePartitionResult,
+        ShareStateResult,
+        delete_share_group_state.DeleteShareGroupStateResponse,
+    ),
+    read_share_group_state_summary.ReadShareGroupStateSummaryRequest: Api(
+        requests.summarize,
+        read_share_group_state_summary.PartitionResult,
+        read_share_group_state_summary.ReadStateSummaryResult,
+        read_share_group_state_summary.ReadShareGroupStateSummaryResponse,
+    ),
+}
 
 
 class ShareCoordinator(Coordinator[ShareShard]):
@@ -106,7 +128,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
 
     def on_topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         if topic_ids:
-            self.runtime.write_all(snapshots.delete_of_topics, frozenset(topic_ids))
+            self.runtime.write_all(shard.delete_of_topics, frozenset(topic_ids))
 
     def close(self) -> None:
         for timer in self._timers.values():
@@ -123,7 +145,7 @@ class ShareCoordinator(Coordinator[ShareShard]):
         self._timers[work] = self._clock.call_later(interval_ms, run)
 
     def _snapshot_cold(self) -> None:
-        self.runtime.write_all(snapshots.snapshot_cold)
+        self.runtime.write_all(shard.snapshot_cold)
 
     def _prune_all(self) -> None:
         """Snapshots count once they are committed: the records before them are all that a new leader may have."""
@@ -137,98 +159,33 @@ class ShareCoordinator(Coordinator[ShareShard]):
 
     # ---- requests
 
-    def initialize(
-        self, request: initialize_share_group_state.InitializeShareGroupStateRequest
-    ) -> Answer[initialize_share_group_state.InitializeShareGroupStateResponse]:
-        return self._each(
-            request.group_id,
-            request.topics,
-            requests.initialize,
-            SharePartitionResult,
-            ShareStateResult,
-            initialize_share_group_state.InitializeShareGroupStateResponse,
-        )
+    def respond(self, request: Any) -> Answer[Any]:
+        """A request without a group gets a response without results, as in Kafka."""
+        api = APIS[request.__class__]
+        self.writes += api.decide is requests.write
+        if not request.group_id:
+            return api.response([])
 
-    def read(
-        self, request: read_share_group_state.ReadShareGroupStateRequest
-    ) -> Answer[read_share_group_state.ReadShareGroupStateResponse]:
-        return self._each(
-            request.group_id,
-            request.topics,
-            requests.read,
-            read_share_group_state.PartitionResult,
-            read_share_group_state.ReadStateResult,
-            read_share_group_state.ReadShareGroupStateResponse,
-        )
+        def ask(topic_id: bytes, data: Any) -> Answer[object]:
+            def on_error(error: KafkaError) -> object:
+                return api.result(data.partition, error.code, error.message)
 
-    def write(
-        self, request: write_share_group_state.WriteShareGroupStateRequest
-    ) -> Answer[write_share_group_state.WriteShareGroupStateResponse]:
-        self.writes += 1
-        return self._each(
-            request.group_id,
-            request.topics,
-            requests.write,
-            SharePartitionResult,
-            ShareStateResult,
-            write_share_group_state.WriteShareGroupStateResponse,
-        )
-
-    def delete(
-        self, request: delete_share_group_state.DeleteShareGroupStateRequest
-    ) -> Answer[delete_share_group_state.DeleteShareGroupStateResponse]:
-        return self._each(
-            request.group_id,
-            request.topics,
-            requests.delete,
-            SharePartitionResult,
-            ShareStateResult,
-            delete_share_group_state.DeleteShareGroupStateResponse,
-        )
-
-    def summarize(
-        self, request: read_share_group_state_summary.ReadShareGroupStateSummaryRequest
-    ) -> Answer[read_share_group_state_summary.ReadShareGroupStateSummaryResponse]:
-        return self._each(
-            request.group_id,
-            request.topics,
-            requests.summarize,
-            read_share_group_state_summary.PartitionResult,
-            read_share_group_state_summary.ReadStateSummaryResult,
-            read_share_group_state_summary.ReadShareGroupStateSummaryResponse,
-        )
-
-    def _each(
-        self,
-        group_id: str,
-        topics: Sequence[TopicData[DataT]],
-        decide: Callable[[ShareShard, int, SharePartitionKey, DataT], Outcome[ResultT]],
-        refused: Callable[[int, int, str], ResultT],
-        topic_result: Callable[[bytes, list[ResultT]], TopicResultT],
-        response: Callable[[list[TopicResultT]], ResponseT],
-    ) -> Answer[ResponseT]:
-        """A request without a group is answered without results, as in Kafka."""
-        if not group_id:
-            return response([])
-
-        def ask(topic_id: bytes, data: DataT) -> Answer[ResultT]:
-            def on_error(error: KafkaError) -> ResultT:
-                return refused(data.partition, error.code, error.message)
-
-            def decide_or_refuse(shard: ShareShard, now_ms: int) -> Outcome[ResultT]:
-                """What is wrong with the request is answered as it is; errors of the runtime are those of a coordinator's clients."""
+            def decide_or_reject(shard: ShareShard, now_ms: int) -> Outcome[object]:
+                """Errors of the request are sent as they are; errors of the runtime are those of a coordinator's clients."""
                 try:
-                    return decide(shard, now_ms, key, data)
+                    return api.decide(shard, now_ms, key, data)
                 except KafkaError as error:
                     return Outcome(response=on_error(error))
 
-            key = SharePartitionKey(group_id, topic_id, data.partition)
-            return self.runtime.write(self.partition_for(key.coordinator_key), decide_or_refuse, on_error)
+            key = SharePartitionKey(request.group_id, topic_id, data.partition)
+            return self.runtime.write(self.partition_for(key.coordinator_key), decide_or_reject, on_error)
 
         return gather(
             [
-                gather([ask(topic.topic_id, data) for data in topic.partitions], partial(topic_result, topic.topic_id))
-                for topic in topics
+                gather(
+                    [ask(topic.topic_id, data) for data in topic.partitions], partial(api.topic_result, topic.topic_id)
+                )
+                for topic in request.topics
             ],
-            response,
+            api.response,
         )

@@ -1,24 +1,34 @@
 """One partition of `__share_group_state` as state: the share partitions whose keys hash to it.
 
-`replay` is where hard state changes. Decisions are functions on the shard in modules of their own (`requests`, `snapshots`).
+`replay` is where hard state changes. Decisions are functions on the shard in `requests`, and those of no request at the end
+of this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
-from ottla.broker.coordinator.sweep import sweep_soon
-from ottla.broker.coordinator.timers import Timers
+from ottla.broker.coordinator.timers import Timers, sweep_soon
 from ottla.broker.share.coordinator.combine import combine
-from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
 from ottla.broker.share.coordinator.records import ShareKey, partition_of, snapshot_record
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateBatch
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue, ShareUpdateValue
 from ottla.protocol.messages import shared_structs
+from ottla.server.config.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCoordinatorConfig:
+    updates_per_snapshot: int = setting("share.coordinator.snapshot.update.records.per.snapshot")
+    write_timeout_ms: int = setting("share.coordinator.write.timeout.ms")
+    prune_interval_ms: int = setting("share.coordinator.state.topic.prune.interval.ms")
+    cold_snapshot_interval_ms: int = setting("share.coordinator.cold.partition.snapshot.interval.ms")
+
 
 UNKNOWN_LEADER_EPOCH = -1
 #: A sweep looks at its items until its time is over; writing a record counts as this many looks.
@@ -150,3 +160,27 @@ def _recorded(value: ShareSnapshotValue, offset: int) -> PartitionState:
 
 def _batch(batch: shared_structs.StateBatch) -> StateBatch:
     return StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+
+
+def delete_of_topics(shard: ShareShard, now_ms: int, topic_ids: frozenset[bytes]) -> Unasked:
+    """Tombstones of the share partitions of deleted topics."""
+    return shard.forget(("topics-deleted", topic_ids), lambda key: key.topic_id in topic_ids)
+
+
+def snapshot_cold(shard: ShareShard, now_ms: int) -> Unasked:
+    """Write snapshots of share partitions that do not change, so that the log can be pruned.
+
+    The log can lose only a prefix, and the snapshot of a share partition that does not change would keep all that other share
+    partitions write after it. Nothing is written while the log holds no more than one record of each share partition.
+    """
+    if shard.newest_offset + 1 - shard.redundant_before() <= len(shard.states):
+        return Outcome()
+
+    def look(key: SharePartitionKey, records: list[CoordinatorRecord]) -> int:
+        state = shard.states.get(key)
+        if state is None or now_ms - state.written_ms < shard.config.cold_snapshot_interval_ms:
+            return 1
+        records.append(snapshot_record(key, state.snapshot(now_ms)))
+        return RECORD_LOOKS
+
+    return sweep_soon(shard.timers, "cold", lambda: [*shard.states], look)

@@ -8,7 +8,6 @@ says (invariants 21, 37, 38 and 42).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from copy import copy
 from random import Random
 from re import fullmatch
@@ -22,13 +21,11 @@ from ottla.broker.groups.consumer import (
     consumer_heartbeat,
     consumer_reconcile,
     regexes,
-    replacement,
     subscribe,
 )
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_records import RECORDS
-from ottla.broker.groups.modern.modern_group import GroupState
-from ottla.broker.groups.modern.modern_records import ModernRecords
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
+from ottla.broker.groups.state.consumer_member import Member
+from ottla.broker.groups.state.modern_group import GroupState
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.consumer.classic_member import ClassicMember
 from tests.broker.groups.consumer.member import ConsumerMember
@@ -203,9 +200,11 @@ def view(group: ConsumerGroup) -> dict[str, Any]:
 NOTICED_LATE = (95,)
 
 
-class WithoutTombstones(ModernRecords):
-    def member_tombstones(self, group_id: str, member_id: str) -> Iterator[CoordinatorRecord]:
-        return iter(())
+_replacement = ConsumerGroup.replacement
+
+
+def replacement_without_tombstones(group: ConsumerGroup, former: Member, member_id: str) -> list[CoordinatorRecord]:
+    return [(key, value) for key, value in _replacement(group, former, member_id) if value is not None]
 
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
@@ -216,7 +215,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "a target is computed once": (subscribe, "_assign", lambda shard, now_ms, group, go_on: go_on()),
     "a regular expression is resolved once": (regexes, "REFRESH_MIN_INTERVAL_MS", 10**9),
     "a classic member is never sent to join again": (classic_members, "_has_to_join", lambda group, member: False),
-    "a static member's former id stays": (replacement, "RECORDS", WithoutTombstones(*RECORDS)),
+    "a static member's former id stays": (ConsumerGroup, "replacement", replacement_without_tombstones),
 }
 
 

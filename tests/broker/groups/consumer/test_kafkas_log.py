@@ -10,8 +10,9 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.describe import CONSUMER_GROUPS
 from ottla.broker.groups.group_metadata_manager import Client
+from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -55,7 +56,7 @@ class KafkasGroups(GroupCoordinatorHarness):
             topics = self.shard.offsets.of_group(group_id).items()
             return [(topic, p, offset.offset) for topic, partitions in topics for p, offset in partitions.items()]
 
-        groups: Any = self.coordinator.describe_consumer_groups(GROUPS)
+        groups: Any = self.coordinator.describe_modern(GROUPS, CONSUMER_GROUPS)
         return described(groups, offsets_of)
 
 

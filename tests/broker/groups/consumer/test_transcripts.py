@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.groups.describe import CONSUMER_GROUPS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey, OffsetCommitKey
 from tests import transcripts
@@ -86,7 +87,7 @@ class ConsumerTranscript(GroupTranscript):
 
     def describe_consumers(self, *groups: str) -> list[str]:
         lines = []
-        for group in self.harness.coordinator.describe_consumer_groups([*groups] or ["g"]):
+        for group in self.harness.coordinator.describe_modern([*groups] or ["g"], CONSUMER_GROUPS):
             text = f"{group.group_id} {ErrorCode(group.error_code).name} {group.group_state}"
             if group.error_code:
                 lines.append(f"{text} {group.error_message}")

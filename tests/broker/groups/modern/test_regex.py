@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.modern.regex import BYTES_MAX, COMPILED_BYTES_MAX, compiled, matching
+from ottla.broker.groups.modern.offload import BYTES_MAX, COMPILED_BYTES_MAX, compiled, matching
 
 #: 0.1 s and more for one name with an engine that backtracks.
 CATASTROPHIC = ("(a+)+$", "(a|aa)+$", "(.*a){20}b", "(a*)*b", "(" * 500 + "a" + ")+" * 500 + "b")

@@ -8,7 +8,7 @@ from typing import Any, Never, TypeVar
 
 import pytest
 
-from ottla.broker.groups.modern.resolution import NAMES_AT_A_TIME, RegexResolver
+from ottla.broker.groups.modern.offload import NAMES_AT_A_TIME, RegexResolver
 from ottla.server.service import Tasks
 
 T = TypeVar("T")

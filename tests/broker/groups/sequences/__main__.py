@@ -2,8 +2,9 @@
 
 .venv/bin/python -m tests.broker.groups.sequences consumer --seeds 0-99 --port 39092
 .venv/bin/python -m tests.broker.groups.sequences record --port 39092
+.venv/bin/python -m tests.broker.groups.sequences requests --port 39092     records those of requests/, one by one
 
-The broker has the properties of sides.py.
+The broker has the properties of sides.py, and for requests/ those of requests.py, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from random import Random
 
 from tests.broker.groups.sequences.compare import Comparison
 from tests.broker.groups.sequences.generators import GENERATORS
-from tests.broker.groups.sequences.recorded import record
+from tests.broker.groups.sequences.recorded import record, record_requests, recorded_requests
+from tests.broker.groups.sequences.requests import PROPERTIES as REQUESTS_PROPERTIES
 from tests.broker.groups.sequences.sides import BIDIRECTIONAL, PLAYERS, POLICY, PROPERTIES
 
 #: The seeds, of each kind, whose answers are in the recorded file.
@@ -27,7 +29,7 @@ RECORDED_COMMITS = range(10)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.broker.groups.sequences", description=__doc__)
-    parser.add_argument("kind", choices=[*GENERATORS, "record"])
+    parser.add_argument("kind", choices=[*GENERATORS, "record", "requests"])
     parser.add_argument("--seeds", default="0-49")
     parser.add_argument("--port", type=int, default=39092)
     parser.add_argument("--shown", type=int, default=5)
@@ -37,6 +39,10 @@ def main() -> int:
     first, last = map(int, args.seeds.split("-"))
     numbers = itertools.count(int(time.time() * 10) % 10**9 * 1000)
     comparison = Comparison(args.port, numbers.__next__, PROPERTIES | {POLICY: args.policy})
+    if args.kind == "requests":
+        comparison.properties = PROPERTIES | REQUESTS_PROPERTIES
+        record_requests(comparison.compared([sequence])[0] for sequence, _ in recorded_requests().values())
+        return 0
     if args.kind == "record":
         record(
             comparison.agreed(

@@ -23,7 +23,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.shared_structs import PartitionIndex
-from tests.broker.groups.sequences.step import Sequence, Step, actual, member_id, rendered
+from tests.broker.groups.sequences.step import Rendering, Sequence, Step, actual, member_id
 
 #: Topics of all sequences, and their numbers of partitions.
 TOPICS = {"t": 4, "u": 2, "s": 1, "r": 2}
@@ -37,6 +37,8 @@ class Side(Protocol):
 
     settle_seconds: float
     topic_names: dict[bytes, str]
+    #: Another connection, of a client with this id.
+    again: Callable[[str], Any]
 
     async def request(self, message: Any, version: int) -> Any: ...
 
@@ -114,7 +116,7 @@ class Player:
             answer = await verb(*([] if step.member == "-" else [self.member(step.member)]), **step.options)
         except NoAnswer as why:
             return f"no answer: {why}"
-        return answer if isinstance(answer, str) else rendered(answer, self.side.topic_names)
+        return answer if isinstance(answer, str) else Rendering(self.side.topic_names)(answer)
 
     async def settle(self) -> None:
         await asyncio.sleep(self.side.settle_seconds)

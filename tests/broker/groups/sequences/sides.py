@@ -17,6 +17,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
@@ -24,6 +25,7 @@ from ottla.server.network.client import Channel
 from ottla.server.world import RealWorld, World
 from tests.broker.groups.sequences.consumer import ConsumerPlayer
 from tests.broker.groups.sequences.player import TOPICS, NoAnswer, Player
+from tests.broker.groups.sequences.requests import RequestsPlayer
 from tests.broker.groups.sequences.share import SharePlayer
 from tests.broker.groups.sequences.step import Sequence as Steps
 from tests.broker.groups.sequences.step import actual, common
@@ -32,7 +34,12 @@ from tests.broker.records import batch
 from tests.sim.cluster import BROKER_PORT, SimCluster
 from tests.sim.world import SimHost
 
-PLAYERS: dict[str, type[Player]] = {"consumer": ConsumerPlayer, "share": SharePlayer, "streams": StreamsPlayer}
+PLAYERS: dict[str, type[Player]] = {
+    "consumer": ConsumerPlayer,
+    "share": SharePlayer,
+    "streams": StreamsPlayer,
+    "requests": RequestsPlayer,
+}
 GROUP_RESOURCE, SET = 32, 0
 PREFILLED = {"s": 4, "r": 2}
 #: Each batch has so many records.
@@ -79,12 +86,20 @@ KAFKAS_DEFAULTS = {
 class Broker:
     """Over one connection; what is known of topics is shared by all connections to it."""
 
-    def __init__(self, world: World, host: str, port: int, settle_seconds: float, known: Broker | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        host: str,
+        port: int,
+        settle_seconds: float,
+        known: Broker | None = None,
+        client_id: str = "wire",
+    ) -> None:
         self.settle_seconds = settle_seconds
-        self.channel = Channel(world, host, port, "wire")
+        self.channel = Channel(world, host, port, client_id)
         self.topic_names: dict[bytes, str] = {} if known is None else known.topic_names
         self.ids: dict[str, bytes] = {} if known is None else known.ids
-        self.again = lambda: Broker(world, host, port, settle_seconds, self)
+        self.again = lambda client_id="wire": Broker(world, host, port, settle_seconds, self, client_id)
 
     async def request(self, message: Any, version: int | None = None) -> Any:
         """NoAnswer if the connection is closed, or nothing comes in time."""
@@ -175,6 +190,10 @@ class Broker:
                 if not answer.coordinators[0].error_code:
                     break
                 await asyncio.sleep(0.1)
+        while True:  # the first block of producer ids is on its way
+            if not (await self.request(InitProducerIdRequest(None), 5)).error_code:
+                break
+            await asyncio.sleep(0.1)
         await asyncio.sleep(4 * self.settle_seconds)
 
     async def _leaders(self, names: list[str]) -> None:
@@ -190,7 +209,7 @@ class Broker:
 
 
 def _uses(sequence: Steps, name: str) -> bool:
-    return (name in "sr") == (sequence.kind == "share")
+    return sequence.kind == "requests" or (name in "sr") == (sequence.kind == "share")
 
 
 async def played(side: Broker, sequences: Sequence[tuple[int, Steps]], at_once: int) -> list[list[str]]:

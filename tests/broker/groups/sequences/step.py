@@ -121,29 +121,44 @@ UNORDERED = frozenset(
 )
 
 
-def rendered(answer: Any, topic_names: Mapping[bytes, str]) -> str:
+class Rendering:
     """All fields of a message that are not at their defaults, without what differs from run to run."""
 
-    def show(value: Any, name: str) -> str:
+    left_out: frozenset[str] = LEFT_OUT
+
+    def __init__(self, topic_names: Mapping[bytes, str]) -> None:
+        self.topic_names = topic_names
+
+    def __call__(self, message: Any) -> str:
+        return self._struct(message)[1:-1]
+
+    def _struct(self, message: Any) -> str:
+        parts = []
+        for each in fields(type(message)):
+            value = getattr(message, each.name)
+            if self.is_shown(value, each.name):
+                parts.append(f"{each.name}={self.shown(value, each.name)}")
+        return "{" + " ".join(parts) + "}"
+
+    def is_shown(self, value: Any, name: str) -> bool:
+        return name not in self.left_out and value not in (None, 0, "", [])
+
+    def shown(self, value: Any, name: str) -> str:
         if isinstance(value, bytes | bytearray | memoryview):
             value = bytes(value)
-            return topic_names.get(value, f"id:{any(value)}") if len(value) == 16 else f"{len(value)}B"
+            return self.topic_names.get(value, f"id:{any(value)}") if len(value) == 16 else self.bytes_shown(value)
         if isinstance(value, list):
-            items = [show(item, name) for item in value] if value and not isinstance(value[0], int) else value
+            items = [self.shown(item, name) for item in value] if value and not isinstance(value[0], int) else value
             items = sorted(items) if name in UNORDERED else items
             return "[" + ",".join(map(str, items)) + "]"
         if name.endswith("error_code"):
             return ErrorCode(value).name
         if isinstance(value, str):
-            return repr(common(value))
-        return str(value) if isinstance(value, bool | int | None) else struct(value)
+            return repr(self.named(value))
+        return str(value) if isinstance(value, bool | int | None) else self._struct(value)
 
-    def struct(message: Any) -> str:
-        parts = []
-        for each in fields(type(message)):
-            value = getattr(message, each.name)
-            if each.name not in LEFT_OUT and value not in (None, 0, "", []):
-                parts.append(f"{each.name}={show(value, each.name)}")
-        return "{" + " ".join(parts) + "}"
+    def bytes_shown(self, value: bytes) -> str:
+        return f"{len(value)}B"
 
-    return struct(answer)[1:-1]
+    def named(self, text: str) -> str:
+        return common(text)

@@ -7,14 +7,11 @@ from typing import Any
 from ottla.broker.groups.config import GroupCoordinatorConfig
 from ottla.broker.groups.deletion import GroupDeletion
 from ottla.broker.groups.group_metadata_manager import Client
-from ottla.broker.groups.share.share_group import ShareGroup
-from ottla.broker.groups.share.share_group_coordinator import Cluster, ShareGroupCoordinator
-from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
+from ottla.broker.groups.share_group_coordinator import Cluster, ShareGroupCoordinator
+from ottla.broker.groups.state.share_group import ShareGroup
 from ottla.broker.share.coordinator.service import ShareCoordinator
+from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig
 from ottla.broker.share.state_persister import StatePersister
-from ottla.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
-from ottla.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest
-from ottla.protocol.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.server.network.reply import Reply
 from tests.broker.groups.harness import GroupCoordinatorHarness
@@ -51,13 +48,8 @@ class ShareGroupHarness(GroupCoordinatorHarness):
         self.share = ShareGroupCoordinator(self.coordinator, persister, Cluster(self.topics_image, self._end_offsets))
 
     def _send(self, node_id: int, request: Any) -> Reply[Any]:
-        verbs = {
-            InitializeShareGroupStateRequest: self.states.initialize,
-            DeleteShareGroupStateRequest: self.states.delete,
-            ReadShareGroupStateSummaryRequest: self.states.summarize,
-        }
         reply: Reply[Any] = Reply()
-        reply.follow(verbs[type(request)](request))
+        reply.follow(self.states.respond(request))
         return reply
 
     def _end_offsets(self, partitions: Any) -> Reply[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.groups.describe import SHARE_GROUPS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (
     alter_share_group_offsets,
@@ -158,7 +159,7 @@ def test_a_description_names_the_members_and_what_they_have(groups: ShareGroupHa
     member = groups.join("m")
     groups.advance()
     member.beat()
-    found, unknown = groups.answered(groups.share.describe(["g", "no"]))
+    found, unknown = groups.answered(groups.coordinator.describe_modern(["g", "no"], SHARE_GROUPS))
     assert (found.group_state, found.group_epoch, found.assignment_epoch) == ("Stable", 3, 3)
     (described,) = found.members
     assert described.subscribed_topic_names == ["orders"]

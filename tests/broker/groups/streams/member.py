@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.groups.group_metadata_manager import Client
-from ottla.broker.groups.streams.tasks import Tasks, structs_of, task_set
+from ottla.broker.groups.state.streams_member import Tasks, structs_of, task_set
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

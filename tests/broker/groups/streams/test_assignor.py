@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from ottla.broker.groups.state.streams_member import Tasks, TaskSet
 from ottla.broker.groups.streams.assignor import SubtopologyTasks, ThreadOfProcess, assign
-from ottla.broker.groups.streams.tasks import Tasks, TaskSet
 
 STATEFUL, STATELESS = True, False
 

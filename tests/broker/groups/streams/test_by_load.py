@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ottla.broker.groups.streams.by_load import ByLoad
+from ottla.broker.groups.streams.assignor import ByLoad
 
 
 def taken_in_turn(names: str, times: int) -> str:

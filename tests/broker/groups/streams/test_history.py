@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.config import GroupSettings
-from ottla.broker.groups.modern.modern_group import GroupState
 from ottla.broker.groups.modern.topics import TopicHashes
+from ottla.broker.groups.state.modern_group import GroupState
+from ottla.broker.groups.state.streams_group import StreamsGroup
+from ottla.broker.groups.state.streams_member import Holdings, Tasks
 from ottla.broker.groups.streams import streams_heartbeat, streams_reconcile
-from ottla.broker.groups.streams.streams_group import StreamsGroup
-from ottla.broker.groups.streams.tasks import Holdings, Tasks
 from ottla.protocol.errors import ErrorCode
 from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, replayed

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.config import GroupSettings
-from ottla.broker.groups.streams.tasks import Tasks, TaskSet
+from ottla.broker.groups.describe import STREAMS_GROUPS
+from ottla.broker.groups.state.streams_member import Tasks, TaskSet
 from ottla.protocol.errors import ErrorCode
 from tests import transcripts
 from tests.broker.groups.streams.member import StreamsMember
@@ -90,7 +91,7 @@ class StreamsTranscript(GroupTranscript):
         self.harness.topics |= self.missing
 
     def streams(self) -> list[str]:
-        (group,) = self.harness.coordinator.describe_streams_groups(["g"])
+        (group,) = self.harness.coordinator.describe_modern(["g"], STREAMS_GROUPS)
         if group.error_code:
             return [f"{ErrorCode(group.error_code).name} {group.error_message}"]
         lines = [f"{group.group_state} epoch={group.group_epoch} assigned={group.assignment_epoch}"]

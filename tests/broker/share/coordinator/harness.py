@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.share.coordinator.config import ShareCoordinatorConfig
 from ottla.broker.share.coordinator.records import ShareRecordCodec
 from ottla.broker.share.coordinator.service import TOPIC, ShareCoordinator
-from ottla.broker.share.coordinator.shard import ShareShard
+from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig, ShareShard
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages import (
     delete_share_group_state,
@@ -61,14 +60,14 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
         """Return the answer, which may be a reply."""
         m = initialize_share_group_state
         data = m.PartitionData(partition, state_epoch, start_offset)
-        return self.coordinator.initialize(
+        return self.coordinator.respond(
             m.InitializeShareGroupStateRequest("g", [m.InitializeStateData(ORDERS, [data])])
         )
 
     def read(self, leader_epoch: int = 0, partition: int = 0) -> Any:
         m = read_share_group_state
         data = ReadStatePartition(partition, leader_epoch)
-        return only(self.coordinator.read(m.ReadShareGroupStateRequest("g", [ReadStateTopic(ORDERS, [data])])))
+        return only(self.coordinator.respond(m.ReadShareGroupStateRequest("g", [ReadStateTopic(ORDERS, [data])])))
 
     def write(
         self,
@@ -81,18 +80,18 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
         m = write_share_group_state
         structs = [m.StateBatch(*batch) for batch in batches]
         data = m.PartitionData(partition, state_epoch, leader_epoch, start_offset, len(batches), structs)
-        return only(self.coordinator.write(m.WriteShareGroupStateRequest("g", [m.WriteStateData(ORDERS, [data])])))
+        return only(self.coordinator.respond(m.WriteShareGroupStateRequest("g", [m.WriteStateData(ORDERS, [data])])))
 
     def delete(self, partition: int = 0) -> Any:
         m = delete_share_group_state
         data = m.PartitionData(partition)
-        return only(self.coordinator.delete(m.DeleteShareGroupStateRequest("g", [m.DeleteStateData(ORDERS, [data])])))
+        return only(self.coordinator.respond(m.DeleteShareGroupStateRequest("g", [m.DeleteStateData(ORDERS, [data])])))
 
     def summary(self, partition: int = 0) -> Any:
         m = read_share_group_state_summary
         data = ReadStatePartition(partition, 0)
         return only(
-            self.coordinator.summarize(m.ReadShareGroupStateSummaryRequest("g", [ReadStateTopic(ORDERS, [data])]))
+            self.coordinator.respond(m.ReadShareGroupStateSummaryRequest("g", [ReadStateTopic(ORDERS, [data])]))
         )
 
 

@@ -1,0 +1,303 @@
+"""What consumer, share and streams groups have in common (KIP-848): epochs, members, targets, and how their records are replayed.
+
+All of it is hard state but what is marked as soft. Replay alone changes it, and takes records in any order, as compaction leaves them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.broker.groups.state.commits import Commit, TopicPartition, check_epoch
+from ottla.broker.groups.state.group import GroupType, OffsetExpiration, commit_time
+from ottla.broker.groups.state.member_state import Progress
+from ottla.controller.metadata.topics import TopicsImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+#: The class of a record's key or value.
+RecordClass: TypeAlias = type[Any]
+
+
+TargetT = TypeVar("TargetT")
+
+
+class ModernRecords(NamedTuple, Generic[TargetT]):
+    """The classes of one kind's keys and values, and how a target and a member's current assignment are written and read."""
+
+    group: RecordClass
+    group_value: RecordClass
+    member: RecordClass
+    assignment_epoch: RecordClass
+    assignment_epoch_value: RecordClass
+    target: RecordClass
+    target_value: Callable[[TargetT], Any]
+    recorded_target: Callable[[Any], TargetT]
+    current: RecordClass
+    recorded_current: Callable[[Any], Progress]
+
+    def group_record(self, group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+        return self.group(group_id), self.group_value(epoch, metadata_hash)
+
+    def member_record(self, group_id: str, member_id: str, value: Any) -> CoordinatorRecord:
+        return self.member(group_id, member_id), value
+
+    def target_record(self, group_id: str, member_id: str, target: TargetT) -> CoordinatorRecord:
+        return self.target(group_id, member_id), self.target_value(target)
+
+    def assignment_epoch_record(self, group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
+        return self.assignment_epoch(group_id), self.assignment_epoch_value(epoch, now_ms)
+
+    def current_record(self, group_id: str, member_id: str, current: Any) -> CoordinatorRecord:
+        return self.current(group_id, member_id), current.value()
+
+    def member_tombstones(self, group_id: str, member_id: str) -> Iterator[CoordinatorRecord]:
+        for key in (self.current, self.target, self.member):
+            yield key(group_id, member_id), None
+
+
+#: Epochs by which a heartbeat says that its member joins, leaves, or leaves for a restart.
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+STATIC_LEAVING_EPOCH = -2
+
+
+class GroupState(Enum):
+    """The state of a group, which follows from the epochs. Values are the names on the wire."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class ModernMember(Protocol):
+    """A member: its metadata, and how far it has come."""
+
+    member_id: str
+    metadata: Any
+    current: Any
+
+    def __init__(self, member_id: str) -> None: ...
+
+
+MemberT = TypeVar("MemberT", bound=ModernMember)
+
+
+class ModernGroup(ABC, Generic[MemberT, TargetT]):
+    """A group whose members heartbeat towards a target; a kind says what a member holds and what the target is of."""
+
+    type: ClassVar[GroupType]
+    should_expire: ClassVar[bool] = True
+    #: The states that a group of the kind may be in.
+    states: ClassVar[Sequence[GroupState]]
+    records: ClassVar[ModernRecords[Any]]
+    #: The keys of the records that this kind alone has (`replay_other`).
+    other_records: ClassVar[Sequence[RecordClass]]
+    #: The assignment epoch of a group whose record of it is gone.
+    no_assignment_epoch: ClassVar[int] = 0
+    #: group.instance.id -> member id; consumer groups alone have static members.
+    static_members: Mapping[str, str] = MappingProxyType({})
+    #: A member without records, and the target of a member without a record of it.
+    new_member: Callable[[str], MemberT]
+    no_target: TargetT
+
+    def __init__(self, group_id: str, epoch: int, assignment_epoch: int) -> None:
+        self.group_id = group_id
+        self.epoch = epoch
+        self.metadata_hash = 0
+        self.assignment_epoch = assignment_epoch
+        self.assignment_timestamp_ms = 0
+        self.members: dict[str, MemberT] = {}
+        self.targets: dict[str, TargetT] = {}
+        # ---- soft
+        # The metadata that the hash was last compared with.
+        self.seen_topics: TopicsImage | None = None
+        # A worker computes a target, or it is being written; the epoch whose target the log has rejected last.
+        self.is_assigning = False
+        self.rejected_epoch = -1
+
+    # ---- replay
+
+    @classmethod
+    def record_keys(cls) -> Sequence[RecordClass]:
+        records = cls.records
+        return [
+            records.group, records.member, records.assignment_epoch, records.target, records.current, *cls.other_records
+        ]  # fmt: skip
+
+    def replay(self, key: Any, value: Any) -> None:
+        """Apply any record of the group but its own tombstone."""
+        kind, records = key.__class__, self.records
+        if kind is records.current:
+            self.replay_current_assignment(key.member_id, value)
+        elif kind is records.target:
+            self.replay_target(key.member_id, value)
+        elif kind is records.member:
+            self.replay_member(key.member_id, value)
+        elif kind is records.group:
+            self.replay_group(value)
+        elif kind is records.assignment_epoch:
+            self.assignment_epoch = self.no_assignment_epoch if value is None else value.assignment_epoch
+            self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+        else:
+            self.replay_other(key, value)
+
+    def replay_group(self, value: Any) -> None:
+        self.epoch = value.epoch
+        self.metadata_hash = value.metadata_hash
+
+    def replay_member(self, member_id: str, value: Any) -> None:
+        if value is None:
+            self.replay_current_assignment(member_id, None)
+            member = self.members.pop(member_id, None)
+            if member is not None:
+                self._count(member, -1)
+            return
+        member = self._member(member_id)
+        self._count(member, -1)
+        member.metadata = value
+        self._count(member, +1)
+
+    def replay_target(self, member_id: str, value: Any) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = self.records.recorded_target(value)
+
+    def replay_current_assignment(self, member_id: str, value: Any) -> None:
+        if value is None and member_id not in self.members:
+            return
+        member = self._member(member_id)
+        self._hold(member, -1)
+        member.current = self.new_member(member_id).current if value is None else self.records.recorded_current(value)
+        self._hold(member, +1)
+
+    def _member(self, member_id: str) -> MemberT:
+        member = self.members.get(member_id)
+        if member is None:
+            member = self.members[member_id] = self.new_member(member_id)
+        return member
+
+    @abstractmethod
+    def replay_other(self, key: Any, value: Any) -> None:
+        """Apply a record that only this kind has."""
+
+    @abstractmethod
+    def _count(self, member: MemberT, by: int) -> None:
+        """A member with this metadata comes (`by` +1) or goes (-1)."""
+
+    @abstractmethod
+    def _hold(self, member: MemberT, by: int) -> None:
+        """The member holds what its current assignment says from now on (`by` +1), or until now (-1)."""
+
+    # ---- the interface `Group`
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if not self.is_ready:
+            return GroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(member.current.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to assign at all: a topology of streams has to be valid for its topics."""
+        return True
+
+    @abstractmethod
+    def is_subscribed_to(self, topic: str) -> bool: ...
+    @abstractmethod
+    def tombstones(self) -> Iterable[CoordinatorRecord]: ...
+
+    @property
+    def generation(self) -> int:
+        return self.epoch
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self.type.value
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def validate_offset_commit(self, commit: Commit) -> None:
+        """Raise KafkaError where the rules of `commits.py` do not let the member commit."""
+        if commit.names_no_member or (commit.epoch < 0 and not self.members):
+            # TxnOffsetCommit needs no member; nor does an admin client, or a consumer that assigns its partitions by itself.
+            return
+        member = self.member(commit.member_id)
+        check_epoch(commit, member.current.epoch, self._is_classic(member), partial(self._held_since, member))
+
+    def _held_since(self, member: MemberT, partition: TopicPartition) -> int | None:
+        """Return the epoch since which the member has the partition; None if it has not."""
+        return None
+
+    def _is_classic(self, member: MemberT) -> bool:
+        return False
+
+    def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if epoch != member.current.epoch:
+            raise KafkaError(
+                ErrorCode.ILLEGAL_GENERATION if self._is_classic(member) else ErrorCode.STALE_MEMBER_EPOCH,
+                f"The received member epoch {epoch} does not match the expected member epoch {member.current.epoch}.",
+            )
+
+    def validate_offset_delete(self) -> None:
+        """A group with members may lose the offsets of topics that no member is subscribed to."""
+
+    def validate_delete(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+
+    def offset_expiration(self) -> OffsetExpiration:
+        return commit_time
+
+    # ---- members and their targets
+
+    def target(self, member_id: str) -> TargetT:
+        return self.targets.get(member_id, self.no_target)
+
+    def member(self, member_id: str) -> MemberT:
+        """Return the member, or raise KafkaError UNKNOWN_MEMBER_ID if there is none."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    # ---- timeouts and the metadata hash
+
+    def session_timeout_ms(self, member: MemberT, default_ms: int) -> int:
+        return default_ms
+
+    def release_timeout_ms(self, member: MemberT) -> int | None:
+        """How long the member may take to release what it was asked for; None if that is nothing."""
+        return None
+
+    def names_without(self, member_ids: Collection[str], topics: TopicsImage) -> set[str] | None:
+        """The topics that the metadata hash is of when these members have left; None if the hash stays as it is."""
+        return None
+
+    def next_epoch(self, metadata_hash: int) -> CoordinatorRecord:
+        """Return the record of the group's next epoch."""
+        return self.records.group_record(self.group_id, self.epoch + 1, metadata_hash)
+
+
+#: A group of any of the three kinds.
+AnyModernGroup: TypeAlias = ModernGroup[Any, Any]

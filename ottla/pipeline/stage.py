@@ -1,0 +1,37 @@
+"""A stage of the pipeline: its streaming queries, and the files that they read.
+
+Executors import this file with the stages: it needs nothing that they may lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.pipeline.config import Config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+
+class Stage(NamedTuple):
+    name: str
+    start: Callable[[SparkSession, Config], list[StreamingQuery]]
+    reads: str = ""  # the stage whose files it reads; empty: Kafka
+
+    def is_ready(self, config: Config) -> bool:
+        """Spark's file sink has finished a batch that the stage can read."""
+        if not self.reads:
+            return True
+        log = Path(config.path(self.reads, "_spark_metadata"))
+        return log.is_dir() and any(not file.name.startswith(".") for file in log.iterdir())
+
+
+def triggered(writer: DataStreamWriter, config: Config, name: str) -> DataStreamWriter:
+    """A streaming query with its name, its checkpoint and its trigger."""
+    named = writer.queryName(name).option("checkpointLocation", config.checkpoint(name))
+    if config.pipeline.trigger == "once":
+        return named.trigger(availableNow=True)
+    return named.trigger(processingTime=config.pipeline.trigger)

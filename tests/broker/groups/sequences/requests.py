@@ -1,0 +1,174 @@
+"""Requests that are written out: what chance does not find, and what all fields of a response say.
+
+The verb of a step is an API, its member a connection and the client's id, an option a field of the request in Python:
+
+    ConsumerGroupHeartbeat a v=1 group_id=g member_id='a' member_epoch=0 subscribed_topic_names=[t]
+
+`g` is the group; `id(t)` the id of topic t; `subscription(t)` what a classic consumer of t sends; any other name that is unknown
+is a topic. A member id that the broker has made is `a_1`, for the first one that was seen, of client a. A request whose response
+does not come has "parked" for its answer, and `receive a` is the step in which it comes. The verbs of player.py are there, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from ottla.protocol.messages import shared_structs
+from ottla.protocol.messages.list_groups import ListGroupsResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsResponse
+from ottla.protocol.messages.produce import ProduceResponse
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import NewRecord
+from tests.broker.groups.harness import subscription
+from tests.broker.groups.sequences.player import NoAnswer, Player
+from tests.broker.groups.sequences.step import Rendering, Step, common
+from tests.broker.groups.streams.topologies import stateless
+
+#: How long a response may take before it counts as parked.
+PATIENCE_S = 1.5
+#: Members that come within this time share one target.
+INTERVAL_MS = 3_000
+PROPERTIES = {
+    **{f"group.{kind}.assignment.interval.ms": str(INTERVAL_MS) for kind in ("consumer", "streams")},
+    "ottla.group.waiting.heartbeat.interval.ms": str(2**31 - 1),
+}
+OFFSETS = "__consumer_offsets"
+TIMESTAMP_MS = 1_700_000_000_000
+#: Fields with a time of the broker's clock.
+MOMENTS = ("transaction_start_time_ms", "last_timestamp", "log_append_time_ms")
+#: Ids of members whose client, or whose group.instance.id, is one of these.
+MADE_ID = re.compile(r"\b(one|two|a|b|c|x)-([0-9a-f]{8}-[0-9a-f-]{27})\b")
+
+
+def batch(
+    producer_id: int, producer_epoch: int, base_sequence: int, *, count: int = 1, is_transactional: bool = True
+) -> bytes:
+    """Records of a producer."""
+    return build_batch(
+        [NewRecord(b"k", b"v", TIMESTAMP_MS)] * count,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=is_transactional,
+    )
+
+
+class AllFields(Rendering):
+    """Also those that random sequences may differ in; ids that the broker has made have names, which steps can use from then on."""
+
+    left_out = frozenset({"throttle_time_ms", "node_endpoints", "client_host"})
+
+    def __init__(self, topic_names: Mapping[bytes, str], names: dict[str, Any]) -> None:
+        super().__init__(topic_names)
+        self._names = names
+        self._made: dict[str, str] = {}
+        self._producers: dict[int, str] = {}
+
+    def is_shown(self, value: Any, name: str) -> bool:
+        return name == "producer_id" or super().is_shown(value, name)
+
+    def shown(self, value: Any, name: str) -> str:
+        if name == "records":
+            return f"{sum(map(len, value)) if isinstance(value, list) else len(value)}B"
+        if name == "producer_id" and value >= 0:
+            producer = self._producers.setdefault(value, f"P{len(self._producers) + 1}")
+            self._names[producer] = value
+            return producer
+        if name in MOMENTS and value > 0:
+            return "then"
+        return super().shown(value, name)
+
+    def bytes_shown(self, value: bytes) -> str:
+        return self.named(repr(value))
+
+    def named(self, text: str) -> str:
+        return MADE_ID.sub(self._number, common(text))
+
+    def _number(self, match: re.Match[str]) -> str:
+        name = self._made.setdefault(match[0], f"{match[1]}_{len(self._made) + 1}")
+        self._names[name] = match[0]
+        return name
+
+
+class Names(dict[str, Any]):
+    """The names in the values of a step's options."""
+
+    def __init__(self, player: Player) -> None:
+        super().__init__(
+            g=player.group, id=player.side.topic_id, subscription=subscription, stateless=stateless, batch=batch
+        )
+        self._player = player
+
+    def __missing__(self, name: str) -> str:
+        if name[0].isupper():
+            raise KeyError(name)  # a struct of the message's file
+        return self._player.topic(name)
+
+
+class RequestsPlayer(Player):
+    protocol = "requests"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._names = Names(self)
+        self._sides: dict[str, Any] = {}
+        self._sent: dict[str, asyncio.Future[Any]] = {}
+        self._rendering = AllFields(self.side.topic_names, self._names)
+
+    async def play(self) -> list[str]:
+        try:
+            return await super().play()
+        finally:
+            for side in self._sides.values():
+                side.channel.close()
+
+    async def _answer(self, step: Step) -> str:
+        if step.verb == "receive":
+            return await self._received(step.member)
+        if step.verb[0].islower():
+            return await super()._answer(step)
+        client_id = step.member.rstrip("'")
+        if step.member not in self._sides:
+            self._sides[step.member] = self.side.again(client_id)
+        module = import_module(f"ottla.protocol.messages.{re.sub(r'(?<!^)(?=[A-Z])', '_', step.verb).lower()}")
+        structs = vars(shared_structs) | vars(module)
+        fields = {name: eval(text, structs, self._names) for name, text in step.options.items() if name != "v"}
+        request = structs[f"{step.verb}Request"](**fields)
+        side = self._sides[step.member]
+        self._sent[step.member] = asyncio.ensure_future(side.request(request, int(step.options["v"])))
+        return await self._received(step.member)
+
+    async def _received(self, connection: str) -> str:
+        sent = self._sent[connection]
+        await asyncio.wait([sent], timeout=PATIENCE_S)
+        if not sent.done():
+            return "parked"
+        try:
+            answer = sent.result()
+        except NoAnswer as why:
+            return f"no answer: {why}"
+        self._leave_out(answer)
+        return self._rendering(answer)
+
+    def _leave_out(self, answer: Any) -> None:
+        """What is of others, or a place."""
+        if isinstance(answer, ListGroupsResponse):
+            answer.groups = [group for group in answer.groups if group.group_id == self.group]
+        if isinstance(answer, ListTransactionsResponse):
+            mine = f"_{self.owner}_"
+            answer.transaction_states = [each for each in answer.transaction_states if mine in each.transactional_id]
+        if isinstance(answer, ProduceResponse):
+            for row in (row for topic in answer.responses for row in topic.partition_responses):
+                row.error_message = None  # in the broker's language
+        for topic in (
+            topic for each in getattr(answer, "transaction_states", ()) for topic in getattr(each, "topics", ())
+        ):
+            if topic.topic == OFFSETS:
+                topic.partitions = []  # as the group is called
+        for each in (answer, *getattr(answer, "coordinators", ())):
+            if hasattr(each, "host"):
+                each.host, each.port, each.node_id = "", 0, 0

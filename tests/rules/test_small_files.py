@@ -1,0 +1,67 @@
+"""A file below 40 lines needs a reason: cut by noun, a module has the state and the verbs of one thing.
+
+A file of that size is rarely one thing; it is a verb of a neighbour's state, and its imports and head are a third of it.
+"""
+
+from __future__ import annotations
+
+from tests.rules.sources import sources
+
+FILE_LINES_MIN = 40
+#: Folders whose small files are not counted, and why.
+REASONS = {
+    "broker/api": "one file for each API that has a body",
+    "controller/handlers": "one file for each API that has a body",
+    "server/handlers": "one file for each API that has a body",
+    "protocol/messages": "one file for each API: its request and its response",
+}
+#: How many small files each other folder has, those below it included. A number may only fall; a new small file belongs into
+#: the file of the thing that it is about.
+SMALL_FILES_MAX = {
+    "broker": 1,
+    "broker/coordinator": 1,
+    "broker/groups": 10,
+    "broker/metrics": 2,
+    "broker/replication": 4,
+    "broker/share": 2,
+    "broker/transactions": 1,
+    "controller": 2,
+    "controller/decisions": 1,
+    "controller/metadata": 6,
+    "controller/raft": 3,
+    "ottla/cli": 7,
+    "ottla/container": 4,
+    "ottla/node": 1,
+    "ottla/processes": 3,
+    "ottla/testing": 1,
+    "protocol/internal_topics": 1,
+    "protocol/records": 1,
+    "server": 3,
+    "server/config": 1,
+    "server/network": 2,
+    "server/sasl": 1,
+    "server/tls": 1,
+    "storage/directories": 1,
+    "storage/log": 2,
+}
+
+
+def folder_of(path: str) -> str:
+    """`broker/groups` for broker/groups/classic/join.py: two names at most."""
+    return "/".join(path.split("/")[:-1][:2])
+
+
+def test_a_small_file_has_a_reason() -> None:
+    small: dict[str, list[str]] = {}
+    for source in sources():
+        folder = folder_of(source.path)
+        is_package_head = source.path.endswith("__init__.py")
+        if len(source.lines) < FILE_LINES_MIN and not is_package_head and folder not in REASONS:
+            small.setdefault(folder, []).append(source.path)
+    wrong = {folder: paths for folder, paths in small.items() if len(paths) > SMALL_FILES_MAX.get(folder, 0)}
+    assert not wrong, f"merge these files into what they serve, or name their reason (REASONS): {wrong}"
+
+
+def test_each_folder_of_these_tables_is_there() -> None:
+    folders = {folder_of(source.path) for source in sources()}
+    assert not {*REASONS, *SMALL_FILES_MAX} - folders, "folders that are gone"
