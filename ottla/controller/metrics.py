@@ -1,4 +1,4 @@
-"""Metrics of the whole cluster, reported by each controller as in Kafka, and of each node's raft replica."""
+"""Metrics of the whole cluster, reported by each controller as in Kafka, of a controller's work, and of each node's raft replica."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import RECOVERED, RECOVERING
 from ottla.controller.metadata.topics import TopicImage
+from ottla.controller.node import MetadataNode
 from ottla.controller.raft.driver import RaftNode
-from ottla.controller.runtime import Controller
+from ottla.controller.runtime import MS_PER_UNIT, Controller
 from ottla.server.clock import Clock
-from ottla.server.metrics import GAUGE, Family, Sample, counter, gauge
+from ottla.server.metrics import GAUGE, Family, Histogram, Sample, counter, gauge, histograms
 
 CONTROLLER = "kafka_controller_kafkacontroller"
+QUEUE = "kafka_controller_controllereventmanager"
 RAFT = "kafka_server_raftmetrics"
 OFFLINE = "Partitions without a leader"
 TOPICS_A_TURN = 100
@@ -135,6 +137,60 @@ def _registration_state(broker: BrokerRegistration) -> int:
     if broker.fenced:
         return 10
     return 20 if broker.in_controlled_shutdown else 30
+
+
+@dataclass(slots=True)
+class ControllerWorkMetrics:
+    """A source of the controller's work, under the names of Kafka's QuorumControllerMetrics: what it has applied, how long decisions take.
+
+    Kafka's controller has a queue of events, and an event that has waited in it for too long times out. Here a decision begins
+    in the turn of the loop in which its request is read: nothing waits, nothing times out, and those metrics are 0.
+    """
+
+    controller: Controller
+    metadata: MetadataNode
+
+    def __call__(self) -> Iterator[Family]:
+        controller, operations = self.controller, self.controller.operations
+        applied_ms = self._applied_ms()
+        gauges = (
+            ("lastappliedrecordoffset", "Offset of the newest record applied here", controller.last_applied_offset),
+            ("lastcommittedrecordoffset", "Offset of the newest committed record", controller.loader.last_offset),
+            ("lastappliedrecordtimestamp", "Time of the append of the newest record applied here", applied_ms),
+            (
+                "lastappliedrecordlagms",
+                "Milliseconds since the newest record was appended",
+                controller.clock.wall_ms() - applied_ms,
+            ),
+            ("newactivecontrollerscount", "Active controllers that this node has seen", controller.leaders),
+            ("timedoutbrokerheartbeatcount", "Heartbeats that waited for too long: none", 0),
+            ("eventqueueoperationsstartedcount", "Decisions begun", operations.started),
+            ("eventqueueoperationstimedoutcount", "Decisions that waited for too long: none", 0),
+        )
+        for name, doc, value in gauges:
+            yield gauge(f"{CONTROLLER}_{name}", doc, value)
+        times: list[tuple[dict[str, str], Histogram]] = [({}, operations.times)]
+        yield from histograms(f"{QUEUE}_eventqueuetimems", "Milliseconds that decisions waited: none", times, 0)
+        doc = "Milliseconds that decisions took"
+        yield from histograms(f"{QUEUE}_eventqueueprocessingtimems", doc, times, MS_PER_UNIT)
+        yield self._since_contact()
+
+    def _applied_ms(self) -> int:
+        """Returns the time of the newest record of `image`: the append of an uncommitted one was this controller's own."""
+        controller = self.controller
+        if controller.last_applied_offset == controller.loader.last_offset:
+            return self.metadata.last_append_time_ms
+        clock = controller.clock
+        return clock.wall_ms() - (clock.mono_ms() - controller.last_append_ms)
+
+    def _since_contact(self) -> Family:
+        """The active controller alone has sessions."""
+        since: dict[int, int] = {}
+        if self.controller.is_active:
+            since = self.controller.heartbeats.since_contact_ms(self.controller.clock.mono_ms())
+        samples = [Sample({"broker": str(broker_id)}, ms) for broker_id, ms in since.items()]
+        doc = "Milliseconds since the broker's last heartbeat, at most a session's"
+        return Family(f"{CONTROLLER}_timesincelastheartbeatreceivedms", GAUGE, doc, samples)
 
 
 @dataclass(slots=True)

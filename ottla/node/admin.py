@@ -12,9 +12,8 @@ from ottla.broker.metrics.replicas import IsrChangeCounts
 from ottla.broker.metrics.share import share_metrics
 from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
-from ottla.controller.metrics import ControllerMetrics, RaftMetrics
+from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
 from ottla.controller.node import ControllerNode, MetadataNode
-from ottla.controller.work_metrics import ControllerWorkMetrics
 from ottla.node.in_sync import InSyncOnce
 from ottla.node.state import NodeState
 from ottla.server.admin import AdminServer, Check, read_address

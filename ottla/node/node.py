@@ -19,9 +19,8 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metrics.replicas import broker_metrics
 from ottla.broker.node import BrokerNode
 from ottla.controller.decisions.config_schema import TableSchema
-from ottla.controller.metadata.acl_publisher import AclPublisher
 from ottla.controller.metadata.brokers import RegisteredEndpoint
-from ottla.controller.metadata.quota_publisher import QuotaPublisher
+from ottla.controller.metadata.publisher import AclPublisher, QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_servers

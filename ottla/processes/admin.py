@@ -6,14 +6,51 @@ Each process has an admin listener of its own on a loopback port, which is asked
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ottla.processes.exposition import merge
 from ottla.server.admin import AdminServer, Answer, Check, verdict
 from ottla.server.metrics import Registry
 from ottla.server.prometheus import CONTENT_TYPE
 from ottla.server.world import World
+
+
+class _Family:
+    """One metric: its HELP and TYPE, which may occur only once, and the samples of all nodes."""
+
+    def __init__(self) -> None:
+        self.header: list[str] = []
+        self.samples: list[str] = []
+
+
+def merge(texts: Mapping[int, str]) -> str:
+    """Returns one text of Prometheus from those of several nodes: every sample gets the label `node_id`.
+
+    The families are in the order in which they first occur. A family's samples are the lines after its TYPE.
+    """
+    families: dict[str, _Family] = {}
+    for node_id, text in texts.items():
+        label = f'node_id="{node_id}"'
+        family = families.setdefault("", _Family())
+        for line in text.splitlines():
+            if line.startswith("#"):
+                words = line.split(" ", 3)
+                family = families.setdefault(words[2], _Family())
+                if not any(known.startswith(f"# {words[1]} ") for known in family.header):
+                    family.header.append(line)
+            elif line:
+                family.samples.append(_labelled(line, label))
+    lines = [line for family in families.values() for line in (*family.header, *family.samples)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _labelled(sample: str, label: str) -> str:
+    name, brace, rest = sample.partition("{")
+    if brace:
+        return f"{name}{{{label},{rest}"
+    name, _, value = sample.partition(" ")
+    return f"{name}{{{label}}} {value}"
+
 
 #: Less than the timeouts of orchestrators' probes with some retries, more than a busy event loop's lateness.
 ANSWER_TIMEOUT_S = 2.0

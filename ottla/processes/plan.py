@@ -23,6 +23,20 @@ from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig
 from ottla.server.config.validators import PORT_MAX
 
+#: The brokers of the controller I have the ids I * 1000 + 1 and up: with 1000 of them the last would be the next machine's.
+COUNT_MAX = 999
+
+
+def process_count(text: str) -> int:
+    """Returns the number of brokers of `--processes` and OTTLA_PROCESSES.
+
+    Raises ValueError, whose text says what is expected, for anything but a number of brokers.
+    """
+    if text.strip().isascii() and text.strip().isdigit() and 1 <= int(text) <= COUNT_MAX:
+        return int(text)
+    raise ValueError(f"{text!r} is not a number of brokers between 1 and {COUNT_MAX}")
+
+
 #: Ids of brokers: unique in the cluster as long as the controllers' are, and apart from these.
 IDS_PER_MACHINE = 1000
 #: Listeners of one node usually have neighbouring ports (9092, 9093, 9094), so the brokers' are further apart.

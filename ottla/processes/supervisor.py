@@ -20,7 +20,6 @@ from typing import IO
 
 from ottla.node.child import inherited_pipes, spawn
 from ottla.processes.admin import MachineAdmin
-from ottla.processes.backoff import Backoff
 from ottla.processes.directories import check_directories, cluster_id_of
 from ottla.processes.one_log import OneLog
 from ottla.processes.plan import ADMIN_LISTENER, PlannedProcess, plan
@@ -41,6 +40,26 @@ KILL_TIMEOUT_S = 10.0
 LOG_TIMEOUT_S = 2.0
 #: The exit code of a process that the kernel refused to make: EX_OSERR of sysexits.h.
 NOT_STARTED = 71
+#: The pauses before a process that has died is started again.
+FIRST_S = 0.5
+#: A crash loop of one broker must not take the processors from the others.
+LONGEST_S = 30.0
+#: A process that has run for this long has not died of its start.
+QUIET_S = 60.0
+
+
+class Backoff:
+    """The pause before a process that has died is started again: it doubles from death to death, and is the first again after a quiet minute."""
+
+    def __init__(self) -> None:
+        self._deaths = 0
+
+    def after(self, ran_s: float) -> float:
+        """Returns the pause after a death of a process that ran for `ran_s`."""
+        if ran_s >= QUIET_S:
+            self._deaths = 0
+        self._deaths += 1
+        return min(LONGEST_S, FIRST_S * 2.0 ** min(self._deaths - 1, 16))
 
 
 class Supervised:

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.controller.decisions.outcome import Outcome
-from ottla.controller.metrics import CONTROLLER
-from ottla.controller.operations import MS_PER_UNIT
-from ottla.controller.work_metrics import QUEUE, ControllerWorkMetrics
+from ottla.controller.metrics import CONTROLLER, QUEUE, ControllerWorkMetrics
+from ottla.controller.runtime import MS_PER_UNIT
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.controller.test_runtime import Quorum, active, topic
 

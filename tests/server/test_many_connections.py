@@ -8,9 +8,8 @@ import struct
 
 import pytest
 
-from ottla.server.network.connection_rate import HELD_MS_MAX, ConnectionRate
 from ottla.server.network.frames import GROWTH, POOLED_BYTES, FrameProtocol, ReceiveBuffer
-from ottla.server.network.limits import ConnectionLimits
+from ottla.server.network.limits import HELD_MS_MAX, ConnectionLimits, ConnectionRate
 from ottla.server.transport import ACCEPTS_PER_TURN
 from tests.server.tiny_node import heartbeat, tiny_node, until
 

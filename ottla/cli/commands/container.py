@@ -13,7 +13,7 @@ import sys
 from typing import NamedTuple
 
 from ottla.cli.errors import FAILED
-from ottla.processes.count import process_count
+from ottla.processes.plan import process_count
 
 PROGRAM = "ottla container"
 #: The brokers of this container, each a process, as `ottla start --processes`.

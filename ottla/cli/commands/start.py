@@ -10,7 +10,7 @@ import argparse
 import sys
 
 from ottla.cli.default_node import PROGRAM, default_properties
-from ottla.processes.count import process_count
+from ottla.processes.plan import process_count
 
 
 def parser() -> argparse.ArgumentParser:

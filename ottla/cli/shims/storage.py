@@ -9,7 +9,7 @@ from random import SystemRandom
 from typing import NoReturn
 
 from ottla.cli.shims.tool import client_properties
-from ottla.processes.count import process_count
+from ottla.processes.plan import process_count
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 from ottla.server.config.errors import ConfigError
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties

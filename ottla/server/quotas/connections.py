@@ -1,6 +1,6 @@
 """New connections a second from one address (KIP-612): one that is too many is closed after the time that it should have waited.
 
-The limit of a listener, and of the whole node, is kept by not accepting (server/network/connection_rate.py). That of one address cannot
+The limit of a listener, and of the whole node, is kept by not accepting (server/network/limits.py). That of one address cannot
 be: the others would wait with it.
 """
 

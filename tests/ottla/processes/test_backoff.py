@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.processes.backoff import LONGEST_S, QUIET_S, Backoff
+from ottla.processes.supervisor import LONGEST_S, QUIET_S, Backoff
 
 
 def test_a_process_that_dies_at_once_waits_twice_as_long_each_time_up_to_a_limit() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.processes.count import process_count
+from ottla.processes.plan import process_count
 
 
 @pytest.mark.parametrize("text, count", [("1", 1), ("16", 16), ("999", 999)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.processes.exposition import merge
+from ottla.processes.admin import merge
 
 ONE = """# HELP up Is it up.
 # TYPE up gauge
