@@ -35,7 +35,8 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupMemberMetadataValue,
 )
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import TopicIdPartitions
 
 HEARTBEAT, DESCRIBE, VERSION = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, 1
 WAIT_SECONDS_MAX = 180
@@ -62,7 +63,7 @@ class Member(Connection):
     def __init__(self, group_id: str, member_id: str, topic: str) -> None:
         self.group_id, self.member_id, self.topic = group_id, member_id, topic
         self.epoch = 0
-        self.owned: list[TopicPartitions] = []
+        self.owned: list[TopicIdPartitions] = []
         self.joined_at = 0.0
         self.heartbeats = 0
 
@@ -86,7 +87,7 @@ class Member(Connection):
             self.joined_at = self.joined_at or time.perf_counter()
             has_changed = answer.assignment is not None
             if has_changed:
-                self.owned = [TopicPartitions(t.topic_id, t.partitions) for t in answer.assignment.topic_partitions]
+                self.owned = [TopicIdPartitions(t.topic_id, t.partitions) for t in answer.assignment.topic_partitions]
             else:
                 await asyncio.sleep(sent_at + answer.heartbeat_interval_ms / 1000 - time.perf_counter())
 

@@ -127,7 +127,7 @@ class Answered(NamedTuple):
 
 
 class Forwarded(NamedTuple):
-    """An API of the active controller, which also authorizes the client (controller/handlers/authorization.py)."""
+    """An API of the active controller, which also authorizes the client (controller/handlers/components.py)."""
 
     api_key: ApiKey
     #: Checks a request first, and forwards it.

@@ -23,7 +23,7 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import (
@@ -32,7 +32,7 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from ottla.protocol.messages.shared_structs import EntityData
+from ottla.protocol.messages.shared_structs import EntityData, PartitionIndex
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.wire import Wire
@@ -211,7 +211,7 @@ def test_time_of_the_broker_is_a_quota_too(node: Node, quota: SetQuota) -> None:
 
 def test_a_client_of_the_controllers_listener_has_its_quotas_too(node: Node, quota: SetQuota) -> None:
     quota(client_id="operator", request_percentage=0.01)
-    metadata = [TopicDataRequest("__cluster_metadata", [PartitionDataRequest(0)])]
+    metadata = [TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])]
     with node.wire() as wire:
         port = wire.request(DescribeQuorumRequest(metadata), 2).nodes[0].listeners[0].port
     with Wire(port, client_id="operator") as wire:

@@ -16,7 +16,8 @@ from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
+from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from ottla.protocol.schema import fields
 from tests.broker.counted_node import CountedNode
 from tests.broker.test_files_off_the_loop import create
@@ -171,7 +172,7 @@ def test_groups_that_are_asked_for_many_topics_are_answered_whole(node: CountedN
 
 
 def test_many_markers_are_written_in_turns_and_a_producer_is_answered_once(node: CountedNode) -> None:
-    topics = [WritableTxnMarkerTopic(name="unknown", partition_indexes=[0])]
+    topics = [TopicPartitionIndexes(name="unknown", partition_indexes=[0])]
     markers = [WritableTxnMarker(producer_id=number % 2, topics=topics) for number in range(2 * MARKERS_A_TURN)]
     request = WriteTxnMarkersRequest(markers=markers)
     with node.wire() as wire:

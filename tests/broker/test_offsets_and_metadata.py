@@ -12,9 +12,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest
-from ottla.protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from ottla.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -26,6 +25,8 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes as ProducersTopic
 from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest
 from tests.broker.conftest import Node
 from tests.broker.records import batch
@@ -282,7 +283,7 @@ def test_producers_of_a_partition(wire: Wire) -> None:
 
 
 def test_log_directories_and_what_is_in_them(wire: Wire) -> None:
-    asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=TOPIC, partitions=[0])])
+    asked = DescribeLogDirsRequest(topics=[TopicNamePartitions(topic=TOPIC, partitions=[0])])
     (result,) = wire.request(asked).results
     ((topic,), total) = (result.topics, result.total_bytes)
     assert (topic.name, topic.partitions[0].partition_index) == (TOPIC, 0)

@@ -26,12 +26,9 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -106,7 +103,7 @@ def test_an_offset_of_a_partition_that_is_not_there_is_not_deleted(wire: Wire) -
     kept = [OffsetCommitRequestTopic(name=TOPIC, partitions=[OffsetCommitRequestPartition(partition_index=0)])]
     committed = wire.request(OffsetCommitRequest(group_id="deleting", topics=kept), 9)
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
-    rows = [OffsetDeleteRequestPartition(partition_index=index) for index in (0, 7)]
+    rows = [PartitionIndex(partition_index=index) for index in (0, 7)]
     request = OffsetDeleteRequest(group_id="deleting", topics=[OffsetDeleteRequestTopic(name=TOPIC, partitions=rows)])
     answer = wire.request(request)
     codes = {p.partition_index: p.error_code for topic in answer.topics for p in topic.partitions}

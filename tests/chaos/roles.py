@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.testing import Cluster
 from tests.broker.wire import Wire
 
@@ -39,7 +40,7 @@ def active_controller(cluster: Cluster) -> int:
 def quorum_leader(host: str, port: int) -> int:
     """As the node there says; -1 if it does not answer, or knows none."""
     asked = DescribeQuorumRequest(
-        topics=[TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionDataRequest()])]
+        topics=[TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionIndex()])]
     )
     try:
         with Wire(port, host) as wire:

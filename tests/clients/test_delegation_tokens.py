@@ -10,18 +10,12 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.create_delegation_token import (
-    CreatableRenewers,
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-)
-from ottla.protocol.messages.describe_delegation_token import (
-    DescribeDelegationTokenOwner,
-    DescribeDelegationTokenRequest,
-)
+from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.shared_structs import TokenPrincipal
 from ottla.server.network.client import Channel, ChannelClosed
 from ottla.server.sasl.delegation_tokens import hmac_of
 from tests.clients.channels import channels
@@ -39,7 +33,7 @@ def sasl_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNode]:
 
 async def create(channel: Channel, lifetime_ms: int = -1, **owner: str) -> CreateDelegationTokenResponse:
     request = CreateDelegationTokenRequest(
-        renewers=[CreatableRenewers("User", "admin")], max_lifetime_ms=lifetime_ms, **owner
+        renewers=[TokenPrincipal("User", "admin")], max_lifetime_ms=lifetime_ms, **owner
     )
     response: CreateDelegationTokenResponse = await channel.request(request)
     return response
@@ -103,9 +97,7 @@ async def test_owners_and_renewers_see_and_renew_a_token(sasl_node: SaslNode) ->
         alice, admin, bob = (to.plain(user) for user in ("alice", "admin", "bob"))
         made = await create(alice)
         for channel in (alice, admin):
-            described = await channel.request(
-                DescribeDelegationTokenRequest(owners=[DescribeDelegationTokenOwner("User", "alice")])
-            )
+            described = await channel.request(DescribeDelegationTokenRequest(owners=[TokenPrincipal("User", "alice")]))
             [token] = [each for each in described.tokens if each.token_id == made.token_id]
             assert (token.hmac, token.max_timestamp, token.renewers[0].principal_name) == (
                 made.hmac,
@@ -119,7 +111,7 @@ async def test_owners_and_renewers_see_and_renew_a_token(sasl_node: SaslNode) ->
         )
         assert (await alice.request(DescribeDelegationTokenRequest(owners=[]))).tokens == []
         for_bob = await create(alice, owner_principal_type="User", owner_principal_name="bob")
-        described = await alice.request(DescribeDelegationTokenRequest([DescribeDelegationTokenOwner("User", "alice")]))
+        described = await alice.request(DescribeDelegationTokenRequest([TokenPrincipal("User", "alice")]))
         assert for_bob.token_id in [token.token_id for token in described.tokens], "the requester finds it as its own"
         nobodys = await alice.request(RenewDelegationTokenRequest(b"x", -1))
         assert (nobodys.error_code, nobodys.expiry_timestamp_ms) == (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, -1)

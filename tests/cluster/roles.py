@@ -10,12 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ottla.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    PartitionDataRequest,
-    PartitionDataResponse,
-    TopicDataRequest,
-)
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataResponse, TopicDataRequest
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.protocol.primitives import uuid_from_str
 from tests.broker.conftest import ROOT, eventually
 from tests.broker.wire import Wire
@@ -28,7 +24,7 @@ STOP_SECONDS_MAX = 30
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 FIRST_BROKER = 11
 DESCRIBE_QUORUM = DescribeQuorumRequest(
-    topics=[TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionDataRequest()])]
+    topics=[TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionIndex()])]
 )
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
@@ -38,7 +39,7 @@ def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
     """It has to be the preferred one."""
     cluster.wait_isr(topic)
     with Wire(cluster.nodes[node_id].port) as wire:
-        asked = [TopicPartitions(topic=topic, partitions=[0])]
+        asked = [TopicNamePartitions(topic=topic, partitions=[0])]
         wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=10_000))
     eventually(lambda: cluster.leaders(topic)[0] == node_id, f"{node_id} to lead")
 

@@ -13,8 +13,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.primitives import uuid_to_str
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
@@ -153,7 +154,7 @@ def test_a_broker_killed_in_the_middle_of_a_transaction_takes_none_of_it_away(
 def test_every_replica_describes_the_producers_that_it_knows(cluster: Cluster, topic: str) -> None:
     transactor = Transactor(cluster, transactional_id_at(cluster, 1, topic))
     transactor.produce(topic, 0, b"first")
-    request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
+    request = DescribeProducersRequest(topics=[TopicPartitionIndexes(name=topic, partition_indexes=[0])])
 
     def producers(node_id: int) -> list[tuple[int, int, bool]]:
         with Wire(cluster.nodes[node_id].port) as wire:

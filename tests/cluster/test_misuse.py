@@ -20,11 +20,12 @@ from ottla.protocol.messages.alter_partition import AlterPartitionRequest
 from ottla.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from ottla.protocol.messages.envelope import EnvelopeRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.protocol.messages.vote import VoteRequest
 from ottla.testing import Cluster
 from tests.broker.conftest import ROOT, eventually
@@ -340,7 +341,7 @@ def test_a_wiped_directory_gets_a_new_id_and_its_replicas_again(own_cluster: Clu
     judge(cluster, writer)
     # Able to lead again, too, from its new directory.
     with Wire(cluster.nodes[leader].port) as wire:
-        asked = [TopicPartitions(topic="wiped", partitions=[0])]
+        asked = [TopicNamePartitions(topic="wiped", partitions=[0])]
         wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=10_000))
     eventually(lambda: cluster.leaders("wiped")[0] == leader, "the preferred leader")
     judge(cluster, writer)

@@ -41,6 +41,7 @@ from ottla.protocol.messages import (
     vote,
     write_txn_markers,
 )
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from tests.broker.conftest import eventually
 from tests.broker.wire import TIMEOUT_S, Wire
 from tests.cluster.roles import CLUSTER_ID, HOST, Roles, separate_roles
@@ -122,7 +123,7 @@ def test_a_broker_rejects_requests_for_nodes_from_another_address(roles: Roles, 
 
 
 def test_a_client_that_is_no_node_ends_no_transaction(roles: Roles) -> None:
-    topic = write_txn_markers.WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+    topic = TopicPartitionIndexes(name="t", partition_indexes=[0])
     marker = write_txn_markers.WritableTxnMarker(producer_id=1, producer_epoch=0, topics=[topic])
     with ClientElsewhere(roles.a_broker.port) as wire:
         answer = wire.request(write_txn_markers.WriteTxnMarkersRequest([marker]))

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
@@ -48,7 +49,7 @@ def flip_last_byte(path: Path) -> bytes:
 
 def prefer(cluster: Cluster, topic: str) -> None:
     with Wire(cluster.nodes[1].port) as wire:
-        asked = [TopicPartitions(topic=topic, partitions=list(range(6)))]
+        asked = [TopicNamePartitions(topic=topic, partitions=list(range(6)))]
         wire.request(ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=10_000))
 
 

@@ -20,8 +20,9 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.storage.files import OsFiles
 from ottla.testing import Cluster
@@ -89,7 +90,7 @@ def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
 
 def elect(cluster: Cluster, topic: str, kind: int) -> int:
     with Wire(next(n.port for n in cluster.nodes.values() if cluster.is_running(n.id))) as wire:
-        asked = [TopicPartitions(topic=topic, partitions=[0])]
+        asked = [TopicNamePartitions(topic=topic, partitions=[0])]
         answer = wire.request(ElectLeadersRequest(election_type=kind, topic_partitions=asked, timeout_ms=10_000))
     return int(answer.replica_election_results[0].partition_result[0].error_code)
 

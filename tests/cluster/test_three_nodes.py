@@ -19,8 +19,9 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
@@ -277,7 +278,7 @@ def test_leadership_returns_to_the_preferred_replica_when_asked(cluster: Cluster
         answer = wire.request(
             ElectLeadersRequest(
                 election_type=0,
-                topic_partitions=[TopicPartitions(topic="preferred", partitions=[0])],
+                topic_partitions=[TopicNamePartitions(topic="preferred", partitions=[0])],
                 timeout_ms=10_000,
             )
         )

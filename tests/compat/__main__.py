@@ -42,9 +42,10 @@ PORT = 27092
 WORLDS = 150
 #: By the number of nodes: each has its own allow-list, because some tests want three replicas and some a super user less.
 ALLOWED = {1: "librdkafka_allow.txt", 3: "librdkafka_three_nodes_allow.txt"}
-#: Tests of kafka-python that are about the set-up of the one node: one assigns a replica to broker 0, one wants to see
-#: advertised.listeners in its properties.
+#: Tests of kafka-python that are about the set-up of the one node: one moves a replica of the first broker, which has one of three
+#: partitions, one assigns a replica to broker 0, one wants to see advertised.listeners in its properties.
 FOR_ONE_NODE = {
+    "test_admin_integration::test_alter_replica_log_dirs",
     "test_admin_integration::test_create_partitions",
     "test_admin_integration::test_describe_configs_broker_resource_returns_configs",
 }

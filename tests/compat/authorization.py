@@ -34,7 +34,8 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from ottla.protocol.messages.shared_structs import ReadStatePartition, ReadStateTopic, Subtopology
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Struct
 from ottla.server.authorization.operations import (
@@ -192,8 +193,8 @@ class Server:
         [group] = self.admin.request(ShareGroupDescribeRequest(group_ids=[SHARE]), 1).groups
         if not group.members or not all(member.assignment.topic_partitions for member in group.members):
             return False
-        partitions = [share_state.PartitionData(0)]
-        topics = [share_state.ReadStateSummaryData(self.own[f"uuid:{SHARED}"], partitions)]
+        partitions = [ReadStatePartition(0)]
+        topics = [ReadStateTopic(self.own[f"uuid:{SHARED}"], partitions)]
         answer = self.admin.request(share_state.ReadShareGroupStateSummaryRequest(SHARE, topics), 0)
         return not answer.results[0].partitions[0].error_code
 

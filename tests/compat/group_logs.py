@@ -16,19 +16,20 @@ from typing import Any
 
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, TopicPartition
+from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.shared_structs import ClassicProtocol, TopicIdPartitions, TopicNamePartitions
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.groups.consumer.described import described
 from tests.broker.groups.harness import subscription
@@ -55,7 +56,7 @@ class Member:
             rack,
         )
         self.epoch = 0
-        self.owned: list[TopicPartitions] = []
+        self.owned: list[TopicIdPartitions] = []
 
     def beat(self, wire: Wire) -> Any:
         request = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, self.epoch, topic_partitions=self.owned)
@@ -66,7 +67,7 @@ class Member:
         assert not answer.error_code, answer
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
-            self.owned = [TopicPartitions(t.topic_id, t.partitions) for t in answer.assignment.topic_partitions]
+            self.owned = [TopicIdPartitions(t.topic_id, t.partitions) for t in answer.assignment.topic_partitions]
         return answer
 
 
@@ -78,12 +79,12 @@ class ClassicMember:
     def join(self, wire: Wire) -> None:
         request = JoinGroupRequest(
             self.group_id, 45_000, 300_000, self.member_id, None, "consumer",
-            [JoinGroupRequestProtocol("range", subscription("t"))],
+            [ClassicProtocol("range", subscription("t"))],
         )  # fmt: skip
         answer = wire.request(request, 3)
         assert not answer.error_code, answer
         self.member_id, self.generation = answer.member_id, answer.generation_id
-        everything = b"\0\0" + encode(ConsumerProtocolAssignment([TopicPartition("t", [0, 1, 2, 3])]), 0)
+        everything = b"\0\0" + encode(ConsumerProtocolAssignment([TopicNamePartitions("t", [0, 1, 2, 3])]), 0)
         assignments = (
             [SyncGroupRequestAssignment(self.member_id, everything)] if answer.leader == self.member_id else []
         )

@@ -26,14 +26,13 @@ from ottla.controller.metadata.image import EMPTY, MetadataImage
 from ottla.controller.metadata.partitions import PartitionRegistration
 from ottla.protocol.features import default_levels, supported_levels
 from ottla.protocol.internal_topics.metadata_records import (
-    BrokerEndpoint,
-    BrokerFeature,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.server.config.broker import BROKER_CONFIGS
 
 CLUSTER_ID = "harness--cluster-id-0"
@@ -120,9 +119,9 @@ class DecisionHarness:
                     broker_id=broker_id,
                     broker_epoch=100 + broker_id if epoch is None else epoch,
                     incarnation_id=bytes((broker_id,)) * 16,
-                    end_points=[BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9000 + broker_id)],
+                    end_points=[Listener(name="PLAINTEXT", host="localhost", port=9000 + broker_id)],
                     features=[
-                        BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                        Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
                         for name, (lowest, highest) in supported_levels().items()
                     ],
                     rack=rack,

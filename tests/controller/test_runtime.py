@@ -21,12 +21,12 @@ from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import (
     BeginTransactionRecord,
-    BrokerFeature,
     NoOpRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
+from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.work import do_now
 from ottla.server.network.reply import Reply
 from tests.controller.harness import CLUSTER_ID
@@ -300,7 +300,7 @@ def test_more_records_than_a_batch_may_hold_are_several_batches() -> None:
 
 
 def register(quorum: Quorum, broker_id: int) -> None:
-    features = [BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=30)]
+    features = [Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)]
     quorum.write(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_id, fenced=False, features=features))
     quorum.commit()
 

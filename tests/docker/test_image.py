@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -74,6 +75,23 @@ def test_what_it_copies_is_there_and_not_ignored(path: Path) -> None:
             for source in text.split()[:-1]:
                 assert (ROOT / source).exists(), source
                 assert source.rstrip("/") in allowed, source
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docker").glob("*requirements.txt")), ids=lambda path: path.name)
+def test_each_pinned_package_has_a_hash(path: Path) -> None:
+    pins = re.split(r"(?m)^(?=[a-z])", path.read_text())[1:]
+    assert pins and all(" \\\n    --hash=sha256:" in pin for pin in pins)
+    assert f"--require-hashes -r {path.name}" in DOCKERFILE.read_text()
+
+
+def test_the_pinned_packages_are_what_the_project_asks_for() -> None:
+    names = r"(?m)^([a-z0-9][a-z0-9.-]*)==(\S+)"
+    pinned = dict(re.findall(names, (ROOT / "docker" / "requirements.txt").read_text()))
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    for requirement in asked:
+        name, _, least = requirement.partition(";")[0].partition(">=")
+        version = pinned[name.lower().replace("_", "-")]
+        assert [int(n) for n in re.findall(r"\d+", version)] >= [int(n) for n in least.split(".")], requirement
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataValue,
 )
-from ottla.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -34,6 +34,7 @@ from ottla.protocol.messages.fetch_snapshot import (
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
 from ottla.protocol.primitives import STRING_BYTES_MAX
 from ottla.protocol.schema import info_of
 from tests.protocol.arbitrary import message_strategy, random_message
@@ -142,7 +143,11 @@ def test_record_batches_are_read_where_they_lie() -> None:
 
 
 def test_nullable_struct() -> None:
-    for assignment in (None, Assignment(), Assignment(topic_partitions=[TopicPartitions(partitions=[1, 2])])):
+    for assignment in (
+        None,
+        TopicIdAssignment(),
+        TopicIdAssignment(topic_partitions=[TopicIdPartitions(partitions=[1, 2])]),
+    ):
         response = ConsumerGroupHeartbeatResponse(assignment=assignment)
         assert decode(ConsumerGroupHeartbeatResponse, encode(response, 0), 0) == response
 

@@ -77,7 +77,7 @@ def check_struct(cls: type[Any], specified: list[Fact], present: set[int], commo
     for own, fact in zip(fields(cls), specified, strict=True):
         where = f"{cls.__name__}.{own.name}"
         versions = fact.versions("versions") & present
-        assert wire_name(own.type) == fact.words[1], where
+        assert fact.words[1] in wire_names(own.type), where
         assert {version for version in present if version in own.versions} == versions, where
         assert nullable(own) & versions == fact.versions("nullable") & versions, where
         assert own.tag == (None if fact.get("tag") is None else int(fact.get("tag") or 0)), where
@@ -93,14 +93,16 @@ def nullable(own: Field) -> set[int]:
     return {version for version in range(100) if version in own.nullable}
 
 
-def wire_name(wire_type: WireType) -> str:
+def wire_names(wire_type: WireType) -> set[str]:
+    """Kafka's names of the type: one, or that of each message that shares the struct."""
     if wire_type.item:
-        return f"[]{wire_name(wire_type.item)}"
+        return {f"[]{name}" for name in wire_names(wire_type.item)}
     if wire_type.struct:
         # a struct name that request and response use for different things has Request or Response at its end, and
         # records that share a file distinguish their structs by other names
-        return RENAMED.get(wire_type.struct.__name__, wire_type.struct.__name__)
-    return {own: kafka for kafka, own in WIRE_NAMES.items()}.get(wire_type.name, wire_type.name)
+        own = wire_type.struct.__name__
+        return {RENAMED.get(own, own), *SHARED.get(own, "").split()}
+    return {{own: kafka for kafka, own in WIRE_NAMES.items()}.get(wire_type.name, wire_type.name)}
 
 
 RENAMED = {
@@ -114,10 +116,34 @@ RENAMED = {
     "CurrentTaskIds": "TaskIds",
     "LeaderChangeVoter": "Voter",
     "QuorumVoter": "Voter",
-    "ShareGroupTopicPartitions": "TopicPartitions",
     "ShareTopicInfo": "TopicInfo",
-    "TargetTaskIds": "TaskIds",
-    "TopologyTopicInfo": "TopicInfo",
+}  # fmt: skip
+
+
+#: Kafka has these structs once in each message, under these names.
+SHARED = {
+    "AcknowledgePartition": "FetchPartition",
+    "AcknowledgeTopic": "FetchTopic",
+    "ClassicProtocol": "JoinGroupRequestProtocol",
+    "CurrentLeader": "LeaderIdAndEpoch",
+    "Feature": "BrokerFeature ControllerFeature",
+    "KeyValue": "LastAssignmentConfig TopicConfig",
+    "Listener": "BrokerEndpoint ControllerEndpoint Endpoint LeaderEndpoint",
+    "PartitionErrorCode": "AlterReplicaLogDirPartitionResult OffsetCommitResponsePartition OffsetDeleteResponsePartition "
+    "PartitionData TxnOffsetCommitResponsePartition WritableTxnMarkerPartitionResult",
+    "PartitionIndex": "OffsetDeleteRequestPartition PartitionData",
+    "ReadStatePartition": "PartitionData",
+    "ReadStateTopic": "ReadStateData ReadStateSummaryData",
+    "SharePartitionResult": "PartitionResult",
+    "ShareStateResult": "DeleteStateResult InitializeStateResult WriteStateResult",
+    "TokenPrincipal": "CreatableRenewers DescribeDelegationTokenOwner DescribedDelegationTokenRenewer",
+    "TopicIdAssignment": "Assignment",
+    "TopicIdPartitions": "ForgottenTopic TopicPartition TopicPartitions",
+    "TopicNamePartitions": "DescribableLogDirTopic TopicData TopicPartition TopicPartitions",
+    "TopicPartitionErrors": "OffsetDeleteResponseTopic WritableTxnMarkerTopicResult",
+    "TopicPartitionIndexes": "ListPartitionReassignmentsTopics OffsetFetchRequestTopic "
+    "TopicRequest WritableTxnMarkerTopic",
+    "TopicPartitions": "TopicPartitionsInfo",
 }  # fmt: skip
 
 

@@ -118,7 +118,7 @@ class Invariants:
         raft = node.server.metadata.raft
         if raft.failure is not None:
             return
-        core, log = raft._core, raft._log.log
+        core, log = raft.core, raft._log.log
         role = core.role
         if isinstance(role, Leader):
             self._once.check("18 one leader", ("leads the quorum in", role.epoch), (node.number, node.life))

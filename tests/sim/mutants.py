@@ -20,6 +20,7 @@ from ottla.broker.groups.consumer import subscribe
 from ottla.broker.groups.group_metadata_manager import GroupMetadataManager
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.broker.node import BrokerNode
+from ottla.broker.produce import handler as produce_handler
 from ottla.broker.replication import isr_proposals, partition
 from ottla.broker.replication.log_moves import LogMoves
 from ottla.broker.replication.partition import Partition
@@ -32,6 +33,7 @@ from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.leader import Leader
 from ottla.node import formatting
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.network.reply import then
 from ottla.storage.directories import future_copy
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import replay
@@ -152,7 +154,7 @@ def commit_leaders_log(self: Leader) -> bool:
 
 async def flush_nothing(self: driver.RaftNode) -> None:
     self._flush_wanted = self._flushing = False
-    self._step(driver.Flushed(self._core.log.generation, self._core.log.end_offset))
+    self._step(driver.Flushed(self.core.log.generation, self.core.log.end_offset))
 
 
 def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:
@@ -220,6 +222,10 @@ async def publish_from_the_start(self: Any, introduce_publisher: Callable[[], Aw
 
     await introduce_publisher()
     await _start_broker(self, caught_up)
+
+
+def append_without_a_pause(context: Any, verdicts: Any, append: Callable[[Any], Any]) -> Any:
+    return then(verdicts, append)
 
 
 def copy_all_but_the_last(current: Log, future: Log, *args: Any, **kwargs: Any) -> Any:
@@ -293,6 +299,11 @@ REPLICATION = {
     ),
     "directory-not-synced": _mutant(
         "the directory of a new partition is not synced", (Durability, "entry_synced", ALWAYS)
+    ),
+    "verified-out-of-order": Mutant(
+        "a producer's next batch overtakes one that waited for the coordinator's verification",
+        ((produce_handler, "in_order", append_without_a_pause),),
+        frozenset({"26"}),
     ),
     "flush-does-nothing": _mutant("a flush before the acknowledgement syncs no log", (Segment, "sync_log", nothing)),
 }

@@ -1,6 +1,7 @@
 """What must hold of replication at every moment, looked at from outside of all nodes, beside invariants.py.
 
-6, 5    the moment a producer is answered, every member of the ISR that the controller has committed holds the records
+6, 5    the moment a producer is answered, every member of the ISR that the controller has committed holds the records, and with
+        flush.messages=1 on its disk: an awaited flush is rarely cut off by a power loss, and so histories alone do not show it
 32      the last stable offset is a function of the log and the high watermark: neither above the first open transaction, nor
         below; of markers at or above the high watermark those that a log begins with may count as replicated
         (see `stable_offsets`)
@@ -71,11 +72,18 @@ class ReplicationChecks:
                 continue
             if replica.offline or replica.log.failure is not None:
                 continue
-            if replica.log.log_end_offset <= last_offset:
+            log = replica.log
+            if log.log_end_offset <= last_offset:
                 raise Violation(
                     "6",
                     f"{where} is acknowledged up to {last_offset}; {node} is in the ISR {registration} "
-                    f"and ends at {replica.log.log_end_offset}",
+                    f"and ends at {log.log_end_offset}",
+                )
+            if log.config.flush_messages == 1 and log.recovery_point <= last_offset:
+                raise Violation(
+                    "6",
+                    f"{where} is acknowledged up to {last_offset}; {node} is in the ISR {registration} "
+                    f"and has flushed up to {log.recovery_point}",
                 )
 
 

@@ -20,9 +20,10 @@ from ottla.broker.replication.partition import Partition
 from ottla.controller.raft.leader import Leader
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.shared_structs import ClassicProtocol
 from ottla.server.network.client import Channel
 from tests.broker.records import batch
 from tests.rules.sources import ROOT
@@ -187,7 +188,7 @@ async def write(walks: Walks) -> Channel:
 
 async def join_group(walks: Walks) -> list[hops.Turn]:
     walks.asked = walks.cluster.by_number[await walks.admin.coordinator(GROUP, 0)]
-    supported = [JoinGroupRequestProtocol(name="range", metadata=b"x")]
+    supported = [ClassicProtocol(name="range", metadata=b"x")]
     requests = [
         JoinGroupRequest(
             group_id=group, group_instance_id="i", protocol_type="consumer", protocols=supported,

@@ -17,11 +17,11 @@ from __future__ import annotations
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.server.network.context import RequestContext
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.log.partition_dir import has_future_name
@@ -31,13 +31,12 @@ def handle(
     broker: BrokerComponents, request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     directories = {directory.path: directory for directory in broker.replicas.logs.directories}
-    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    results: dict[str, list[PartitionErrorCode]] = {}
     for wanted in request.dirs:
         target = directories.get(wanted.path.rstrip("/"))
         for topic in wanted.topics:
             results.setdefault(topic.name, []).extend(
-                AlterReplicaLogDirPartitionResult(index, _move(broker, target, topic.name, index))
-                for index in topic.partitions
+                PartitionErrorCode(index, _move(broker, target, topic.name, index)) for index in topic.partitions
             )
     return AlterReplicaLogDirsResponse(
         results=[AlterReplicaLogDirTopicResult(name, partitions) for name, partitions in results.items()]

@@ -14,10 +14,10 @@ from ottla.controller.metadata.delegation_tokens import DelegationToken
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
-    DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from ottla.protocol.messages.shared_structs import TokenPrincipal
 from ottla.server.authorization.operations import DELEGATION_TOKEN, DESCRIBE, DESCRIBE_TOKENS, USER
 from ottla.server.network.context import RequestContext
 from ottla.server.sasl.delegation_tokens import hmac_of, may_handle_tokens, principal_of
@@ -71,5 +71,5 @@ def _described(token: DelegationToken, key: str) -> DescribedDelegationToken:
         token.max_timestamp_ms,
         token.token_id,
         hmac_of(key, token.token_id),
-        [DescribedDelegationTokenRenewer(*principal_of(renewer)[:2]) for renewer in token.renewers],
+        [TokenPrincipal(*principal_of(renewer)[:2]) for renewer in token.renewers],
     )

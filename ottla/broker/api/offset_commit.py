@@ -19,9 +19,9 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 
@@ -41,5 +41,5 @@ def handle(
 
 
 def _failed(topic: OffsetCommitRequestTopic, partitions: Sequence[int], error: ErrorCode) -> OffsetCommitResponseTopic:
-    answers = [OffsetCommitResponsePartition(partition, error) for partition in partitions]
+    answers = [PartitionErrorCode(partition, error) for partition in partitions]
     return OffsetCommitResponseTopic(topic.name, topic.topic_id, answers)

@@ -11,13 +11,8 @@ from __future__ import annotations
 from ottla.broker.authorization.checks import require, split
 from ottla.broker.components import BrokerComponents
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic, OffsetDeleteResponse
+from ottla.protocol.messages.shared_structs import PartitionErrorCode, TopicPartitionErrors
 from ottla.server.authorization.operations import DELETE, GROUP, READ, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
@@ -27,11 +22,11 @@ def handle(
     broker: BrokerComponents, request: OffsetDeleteRequest, context: RequestContext
 ) -> Answer[OffsetDeleteResponse]:
     require(broker, context, DELETE, GROUP, request.group_id)
-    failed: dict[str, OffsetDeleteResponseTopic] = {}
+    failed: dict[str, TopicPartitionErrors] = {}
 
     def fail(name: str, indexes: list[int], error: ErrorCode) -> None:
-        answers = [OffsetDeleteResponsePartition(index, error) for index in indexes]
-        failed.setdefault(name, OffsetDeleteResponseTopic(name)).partitions.extend(answers)
+        answers = [PartitionErrorCode(index, error) for index in indexes]
+        failed.setdefault(name, TopicPartitionErrors(name)).partitions.extend(answers)
 
     kept: list[OffsetDeleteRequestTopic] = []
     allowed, denied = split(broker, context, READ, TOPIC, request.topics, lambda topic: topic.name)

@@ -20,13 +20,12 @@ from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_acknowledge import (
-    LeaderIdAndEpoch,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from ottla.protocol.messages.shared_structs import NodeEndpoint
+from ottla.protocol.messages.shared_structs import CurrentLeader, NodeEndpoint
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
 
@@ -75,7 +74,7 @@ def _response(
         found = leader_of(broker, context, at.topic_id, at.partition, code)
         if found is not None:
             leader_id, epoch, address = found
-            data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
+            data.current_leader = CurrentLeader(leader_id, epoch)
             if address is not None:
                 endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
         if at.topic_id not in topics:

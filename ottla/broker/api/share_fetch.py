@@ -24,13 +24,12 @@ from ottla.broker.share.record_state import AcknowledgeType
 from ottla.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_fetch import (
-    LeaderIdAndEpoch,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from ottla.protocol.messages.shared_structs import NodeEndpoint
+from ottla.protocol.messages.shared_structs import CurrentLeader, NodeEndpoint
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply, gather
 
@@ -223,7 +222,7 @@ def _name_leaders(broker: BrokerComponents, context: RequestContext, response: S
             found = leader_of(broker, context, topic.topic_id, data.partition_index, data.error_code)
             if found is not None:
                 leader_id, epoch, address = found
-                data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
+                data.current_leader = CurrentLeader(leader_id, epoch)
                 if address is not None:
                     endpoints[address.node_id] = NodeEndpoint(address.node_id, address.host, address.port, address.rack)
     response.node_endpoints = list(endpoints.values())

@@ -19,13 +19,13 @@ from ottla.broker.api._committed_topics import merged, take_out_unknown
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.group_coordinator_service import TOPIC as GROUP_METADATA_TOPIC
 from ottla.broker.groups.group_coordinator_service import txn_commit_error
-from ottla.broker.transactions.verify import Expectation, Operation, Verdicts
+from ottla.broker.transactions.verify import Expectation, Operation, Verdicts, in_order
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from ottla.server.network.context import RequestContext
@@ -48,10 +48,12 @@ def handle(
     request.topics = [topic for topic in request.topics if topic.partitions]
     if unknown and not request.topics:
         return TxnOffsetCommitResponse(topics=unknown)
-    return then(_commit(broker, request, version), lambda answer: _shaped(answer, unknown, version))
+    return then(_commit(broker, request, context), lambda answer: _shaped(answer, unknown, version))
 
 
-def _commit(broker: BrokerComponents, request: TxnOffsetCommitRequest, version: int) -> Answer[TxnOffsetCommitResponse]:
+def _commit(
+    broker: BrokerComponents, request: TxnOffsetCommitRequest, context: RequestContext
+) -> Answer[TxnOffsetCommitResponse]:
     """The partition of the offsets is part of the transaction, so its leader verifies it with the coordinator like any other."""
     tp = (GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
     partition = broker.replicas.get(*tp)
@@ -61,7 +63,7 @@ def _commit(broker: BrokerComponents, request: TxnOffsetCommitRequest, version: 
     producer_id, epoch = request.producer_id, request.producer_epoch
     if log.producers.has_open_transaction(producer_id, epoch):
         return broker.groups.commit_transactional_offsets(request)
-    operation = _operation(version)
+    operation = _operation(context.api_version)
     expected = {tp: Expectation(log.producers, producer_id, epoch, 0, operation is Operation.ADDED)}
     timeout_ms = broker.groups.config.offsets_commit_timeout_ms
     verdicts = broker.transactions.verifier.admit(
@@ -74,7 +76,7 @@ def _commit(broker: BrokerComponents, request: TxnOffsetCommitRequest, version: 
             return txn_commit_error(request, VERIFICATION_ERRORS.get(error, error))
         return broker.groups.commit_transactional_offsets(request)
 
-    return then(verdicts, go_on)
+    return in_order(context, verdicts, go_on)
 
 
 def _operation(version: int) -> Operation:
@@ -86,7 +88,7 @@ def _operation(version: int) -> Operation:
 def _failed(
     topic: TxnOffsetCommitRequestTopic, partitions: Sequence[int], error: ErrorCode
 ) -> TxnOffsetCommitResponseTopic:
-    answers = [TxnOffsetCommitResponsePartition(partition, error) for partition in partitions]
+    answers = [PartitionErrorCode(partition, error) for partition in partitions]
     return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
 
 

@@ -9,10 +9,9 @@ from functools import partial
 
 from ottla.broker.components import BrokerComponents
 from ottla.broker.transactions.write_markers import Results
+from ottla.protocol.messages.shared_structs import PartitionErrorCode, TopicPartitionErrors
 from ottla.protocol.messages.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -55,8 +54,8 @@ def _write(broker: BrokerComponents, request: WriteTxnMarkersRequest) -> Work[An
 
 
 def _result(producer_id: int, results: Results) -> WritableTxnMarkerResult:
-    topics: dict[str, WritableTxnMarkerTopicResult] = {}
+    topics: dict[str, TopicPartitionErrors] = {}
     for (name, index), error in results.items():
-        topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name))
-        topic.partitions.append(WritableTxnMarkerPartitionResult(index, error))
+        topic = topics.setdefault(name, TopicPartitionErrors(name=name))
+        topic.partitions.append(PartitionErrorCode(index, error))
     return WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))

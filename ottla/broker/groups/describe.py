@@ -20,14 +20,13 @@ from ottla.broker.groups.state.streams_group import StreamsGroup
 from ottla.broker.groups.state.streams_member import Tasks, structs_of
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import Subtopology, TopologyTopicInfo
 from ottla.protocol.messages import consumer_group_describe as consumer
 from ottla.protocol.messages import share_group_describe as share
 from ottla.protocol.messages import streams_group_describe as streams
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
 from ottla.protocol.messages.shared_structs import Assignment as TopicAssignment
-from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds, TopicInfo, TopicPartitions
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, Subtopology, TaskIds, TopicInfo, TopicPartitions
 
 G = TypeVar("G", bound=AnyModernGroup)
 T = TypeVar("T")
@@ -218,7 +217,7 @@ def _topology(group: StreamsGroup) -> streams.Topology | None:
 
 
 def _subtopology(subtopology: Subtopology, counts: Mapping[str, int]) -> streams.Subtopology:
-    def topics(infos: Iterable[TopologyTopicInfo]) -> Iterator[TopicInfo]:
+    def topics(infos: Iterable[TopicInfo]) -> Iterator[TopicInfo]:
         for info in sorted(infos, key=lambda info: info.name):
             configs = [KeyValue(config.key, config.value) for config in info.topic_configs]
             yield TopicInfo(info.name, counts.get(info.name, info.partitions), info.replication_factor, configs)

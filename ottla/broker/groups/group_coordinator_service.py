@@ -40,20 +40,15 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespons
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.protocol.messages.list_groups import ListedGroup
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponseTopic
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from ottla.server.clock import Clock
@@ -276,7 +271,7 @@ def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOf
             TxnOffsetCommitResponseTopic(
                 topic.name,
                 topic.topic_id,
-                [TxnOffsetCommitResponsePartition(partition.partition_index, error) for partition in topic.partitions],
+                [PartitionErrorCode(partition.partition_index, error) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -290,7 +285,7 @@ def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommit
             OffsetCommitResponseTopic(
                 topic.name,
                 topic.topic_id,
-                [OffsetCommitResponsePartition(partition.partition_index, error) for partition in topic.partitions],
+                [PartitionErrorCode(partition.partition_index, error) for partition in topic.partitions],
             )
             for topic in request.topics
         ]

@@ -19,28 +19,18 @@ from ottla.broker.groups.state.committed import NO_TIMESTAMP, CommittedOffset, T
 from ottla.broker.groups.state.group_records import offset_commit_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.group_records import OffsetCommitValue
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponseTopic
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from ottla.protocol.messages.shared_structs import PartitionErrorCode, TopicPartitionErrors
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from ottla.protocol.primitives import ZERO_UUID
@@ -64,9 +54,7 @@ def commit(
         # A commit is as good as a heartbeat; members of other groups send heartbeats anyway.
         rebalance.restart_session(shard, group, group.members[request.member_id])
     expire_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-    records, topics = _committed(
-        shard, now_ms, request, OffsetCommitResponsePartition, OffsetCommitResponseTopic, expire_ms
-    )
+    records, topics = _committed(shard, now_ms, request, PartitionErrorCode, OffsetCommitResponseTopic, expire_ms)
     shard.counts.offset_commits += len(records)
     return Outcome(records, OffsetCommitResponse(topics=topics))
 
@@ -82,9 +70,7 @@ def commit_transactional(
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     else:
         shard.check_room(request.group_id)
-    records, topics = _committed(
-        shard, now_ms, request, TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic, NO_TIMESTAMP
-    )
+    records, topics = _committed(shard, now_ms, request, PartitionErrorCode, TxnOffsetCommitResponseTopic, NO_TIMESTAMP)
     producer = Producer(request.producer_id, request.producer_epoch)
     return Outcome(records, TxnOffsetCommitResponse(topics=topics), producer=producer)
 
@@ -212,8 +198,8 @@ def delete(shard: GroupMetadataManager, now_ms: int, request: OffsetDeleteReques
                 for index in indexes
                 if _has_any(shard, request.group_id, topic.name, index)
             )
-        rows = [OffsetDeleteResponsePartition(index, error) for index in indexes]
-        topics.append(OffsetDeleteResponseTopic(topic.name, rows))
+        rows = [PartitionErrorCode(index, error) for index in indexes]
+        topics.append(TopicPartitionErrors(topic.name, rows))
     shard.counts.offset_deletions += len(records)
     return Outcome(records, OffsetDeleteResponse(topics=topics))
 

@@ -44,7 +44,7 @@ from ottla.broker.transactions.admission import (
     is_transactional,
     keep_records,
 )
-from ottla.broker.transactions.verify import Verdicts
+from ottla.broker.transactions.verify import Verdicts, in_order
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (
@@ -147,22 +147,16 @@ def _append_admitted(
         return _append(broker, request, context, admission.rejections(verdicts), prepared)
     verdicts.kept_bytes = keep_records(request)
     asked_ms = broker.world.clock.mono_ms()
-    # The append may need a worker, which makes the files of a new partition. The producer's next request must not overtake it meanwhile,
-    # so the connection is paused from here on, and such work pauses it again before this pause ends.
-    pause = context.connection.pause()
 
     def admitted(known: Verdicts) -> ProduceAnswer:
-        try:
-            if verdicts.cancelled:
-                return None
-            request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
-            answer = _append(broker, request, context, admission.rejections(known), prepared)
-            drop_records(request)
-            return answer
-        finally:
-            pause.end()
+        if verdicts.cancelled:
+            return None
+        request.timeout_ms -= broker.world.clock.mono_ms() - asked_ms
+        answer = _append(broker, request, context, admission.rejections(known), prepared)
+        drop_records(request)
+        return answer
 
-    return verdicts.then(admitted)
+    return in_order(context, verdicts, admitted)
 
 
 def _append(

@@ -99,6 +99,7 @@ class LeaderFetcher:
 
     def follow(self, partition: Partition) -> None:
         self.session.add(partition)
+        self._flush_first(partition)
         self._schedule(NEWS_DELAY_MS)
 
     def unfollow(self, partition: Partition) -> None:
@@ -332,9 +333,8 @@ class LeaderFetcher:
                     self._world.clock.wall_ms(),
                 )
                 pause_ms = partition.fetched_as_follower(len(data.records or b""))
-                if data.records and partition.flush_messages == EVERY_RECORD:
-                    self._delay(key, self._settings.timeout_ms)
-                    self._world.spawn(self._flush(key, own_log), f"flush {partition}")
+                if self._flush_first(partition):
+                    pass
                 elif pause_ms:
                     self._delay(key, pause_ms)
                     self._schedule(pause_ms)
@@ -344,21 +344,38 @@ class LeaderFetcher:
             log.error("Records of %s from broker %d were not appended: %s", partition, self.leader_id, failure)
             self._delay(key, self._settings.backoff_ms)
 
+    def _flush_first(self, partition: Partition) -> bool:
+        """Returns True if the partition is not fetched before its log has been flushed.
+
+        With flush.messages=1 a record counts at the leader when it is on this disk. The next fetch acknowledges it, to this leader or, after
+        an election, to the next one, and so it comes after the flush.
+        """
+        own_log = partition.log
+        if (
+            partition.flush_messages != EVERY_RECORD
+            or own_log is None
+            or own_log.recovery_point >= own_log.log_end_offset
+        ):
+            return False
+        key = (partition.topic_id, partition.index)
+        if self.session.await_flush(key, own_log):
+            self._world.spawn(self._flush(key, own_log), f"flush {partition}")
+        return True
+
     async def _flush(self, key: Key, own_log: Log) -> None:
-        """With flush.messages=1 a record counts at the leader when it is on this disk: the next fetch, which acknowledges it, comes after the flush."""
         while True:
             try:
                 if await flush_log(self._world, own_log) or own_log.closed:
                     break  # if not, what a truncation has left is not synced yet
             except OutOfResources as shortage:
                 log.error("flush of %s is tried again: %s", own_log, shortage)
-                self._delay(key, self._settings.timeout_ms)
                 await pause(self._world.clock, self._settings.backoff_ms)
             except StorageFailure as failure:
                 log.error("flush of %s: %s", own_log, failure)
                 return
-        self._delay(key, 0)
-        self._schedule(0)
+        partition = self.session.flushed(key, own_log)
+        if partition is not None and not self._flush_first(partition):
+            self._schedule(0)
 
     def _handle_error(self, key: Key, partition: Partition, code: ErrorCode) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -378,7 +395,8 @@ class LeaderFetcher:
         errand = own_log.truncation_errand(offset)
         if errand is None:
             partition.truncate_as_follower(offset)
-            self.session.changed(key)
+            if not self._flush_first(partition):
+                self.session.changed(key)
             return
         # The partition is not fetched until then, so nothing is appended.
         self._delay(key, self._settings.timeout_ms)
@@ -393,8 +411,13 @@ class LeaderFetcher:
         except StorageFailure as failure:
             log.error("%s was not truncated as broker %d asks: %s", partition, self.leader_id, failure)
             delay_ms = self._settings.backoff_ms
-        self._delay(key, delay_ms)
-        self._schedule(delay_ms)
+        self._go_on(key, partition, delay_ms)
+
+    def _go_on(self, key: Key, partition: Partition, delay_ms: int) -> None:
+        """Fetches the partition again after the delay, and after the flush of what its log has got meanwhile."""
+        if delay_ms or not self._flush_first(partition):
+            self._delay(key, delay_ms)
+            self._schedule(delay_ms)
 
     async def _find_offset(self, key: Key, partition: Partition) -> None:
         try:
@@ -404,10 +427,9 @@ class LeaderFetcher:
             await go_to_leaders_range(self._world, channel, self._settings.timeout_ms, partition)
         except (KafkaError, ChannelClosed, StorageFailure) as failure:
             log.info("%s could not find where to go on: %s", partition, failure)
-            self._delay(key, self._settings.backoff_ms)
+            self._go_on(key, partition, self._settings.backoff_ms)
         else:
-            self._delay(key, 0)
-        self._schedule(NEWS_DELAY_MS)
+            self._go_on(key, partition, 0)
 
 
 def kept(data: PartitionData) -> PartitionData:

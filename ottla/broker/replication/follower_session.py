@@ -7,6 +7,7 @@ newer position of that partition has been sent meanwhile.
     add, remove     the metadata says to follow, or not to
     changed         the log has changed: the new offset must be sent to the leader
     delay           leave the partition out until a time
+    await_flush     leave it out until `flushed`, whatever the metadata says meanwhile
     reset           the connection or the session is gone: begin with a full request
 """
 
@@ -19,6 +20,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.schema import maker
+from ottla.storage.log.log import Log
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -68,6 +70,8 @@ class Followed:
     sent: Position | None = None
     sent_in: int = -1
     delayed_until_ms: int = NOT_DELAYED
+    #: The log whose flush is awaited.
+    flushing: Log | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +95,9 @@ class FollowerSession:
         else:
             if followed.sent is not None and followed.sent.leader_epoch == partition.leader_epoch:
                 return  # only the ISR has changed: a request for it would interrupt the one that waits at the leader
-            followed.delayed_until_ms = NOT_DELAYED
+            if followed.flushing is not None and followed.flushing is partition.log:
+                return  # `flushed` sends the new position
+            followed.delayed_until_ms, followed.flushing = NOT_DELAYED, None
             self._delayed.pop(key, None)
         self._changed[key] = None
 
@@ -109,7 +115,7 @@ class FollowerSession:
 
     def delay(self, key: Key, until_ms: int) -> None:
         followed = self.followed.get(key)
-        if followed is None:
+        if followed is None or followed.flushing is not None:
             return
         followed.delayed_until_ms = until_ms
         self._delayed[key] = None
@@ -118,11 +124,35 @@ class FollowerSession:
             followed.sent = None
             self._forgotten[key] = None
 
+    def await_flush(self, key: Key, log: Log) -> bool:
+        """Leave the partition out until `flushed`: its position would acknowledge records that a power loss can take back.
+
+        Returns False if that flush is awaited already.
+        """
+        followed = self.followed.get(key)
+        if followed is None or followed.flushing is log:
+            return False
+        followed.flushing = None
+        self.delay(key, NOT_DELAYED)
+        followed.flushing = log
+        return True
+
+    def flushed(self, key: Key, log: Log) -> Partition | None:
+        """The flush of the log has ended. Returns the partition if it was awaited: its position is sent next."""
+        followed = self.followed.get(key)
+        if followed is None or followed.flushing is not log:
+            return None
+        followed.flushing = None
+        self.delay(key, 0)
+        return followed.partition
+
     def resume(self, now_ms: int) -> int:
         """End the delays that are over; when the next one will be, or NOT_DELAYED."""
         next_ms = NOT_DELAYED
         for key in list(self._delayed):
             due_ms = self.followed[key].delayed_until_ms
+            if due_ms == NOT_DELAYED:
+                continue  # a flush is awaited
             if due_ms <= now_ms:
                 del self._delayed[key]
                 self._changed[key] = None

@@ -33,6 +33,7 @@ from ottla.protocol.messages import (
     shared_structs,
     write_share_group_state,
 )
+from ottla.protocol.messages.shared_structs import ReadStatePartition, ReadStateTopic
 from ottla.server.clock import Clock
 from ottla.server.isolation import isolated
 from ottla.server.network.reply import Reply
@@ -70,7 +71,7 @@ INITIALIZE = Api(
 )
 READ = Api(
     read_share_group_state.ReadShareGroupStateRequest,
-    read_share_group_state.ReadStateData,
+    ReadStateTopic,
     lambda result: ShareState(
         result.state_epoch,
         result.start_offset,
@@ -89,7 +90,7 @@ DELETE = Api(
 )
 SUMMARIZE = Api(
     read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
-    read_share_group_state_summary.ReadStateSummaryData,
+    ReadStateTopic,
     lambda result: StateSummary(
         result.state_epoch, result.leader_epoch, result.start_offset, result.delivery_complete_count
     ),
@@ -120,7 +121,7 @@ class StatePersister:
     _ready: list[SharePartitionKey] = field(default_factory=list)
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Reply[ShareState]:
-        return self._call(READ, key, read_share_group_state.PartitionData(key.partition, leader_epoch))
+        return self._call(READ, key, ReadStatePartition(key.partition, leader_epoch))
 
     def write(self, key: SharePartitionKey, update: StateUpdate) -> Reply[None]:
         data = write_share_group_state.PartitionData(
@@ -147,7 +148,7 @@ class StatePersister:
         return self._call(DELETE, key, delete_share_group_state.PartitionData(key.partition))
 
     def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> Reply[StateSummary]:
-        return self._call(SUMMARIZE, key, read_share_group_state_summary.PartitionData(key.partition, leader_epoch))
+        return self._call(SUMMARIZE, key, ReadStatePartition(key.partition, leader_epoch))
 
     def _call(self, api: Api, key: SharePartitionKey, data: object) -> Reply[Any]:
         reply: Reply[Any] = Reply()

@@ -11,6 +11,7 @@ from ottla.broker.transactions.transaction import NO_PARTITIONS, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import describe_transactions, list_transactions
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 
 
 def describe(shard: TransactionShard, transactional_id: str) -> describe_transactions.TransactionState:
@@ -24,9 +25,9 @@ def describe(shard: TransactionShard, transactional_id: str) -> describe_transac
     if transaction.state in PREPARED:
         left = shard.coordinating.unwritten_markers(transactional_id)
         partitions = NO_PARTITIONS if left is None else left
-    topics: dict[str, describe_transactions.TopicData] = {}
+    topics: dict[str, TopicNamePartitions] = {}
     for topic, index in sorted(partitions):
-        topics.setdefault(topic, describe_transactions.TopicData(topic=topic)).partitions.append(index)
+        topics.setdefault(topic, TopicNamePartitions(topic=topic)).partitions.append(index)
     return describe_transactions.TransactionState(
         transactional_id=transactional_id,
         transaction_state=transaction.state.kafka_name,

@@ -19,12 +19,8 @@ from ottla.broker.transactions.state import State
 from ottla.broker.transactions.transaction import Transaction
 from ottla.broker.transactions.write_markers import Results
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
+from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.service import Spawn
 
@@ -168,7 +164,7 @@ class MarkerSending:
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             transaction_result=transaction.state is State.PREPARE_COMMIT,
-            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+            topics=[TopicPartitionIndexes(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
             coordinator_epoch=self._coordinator_epoch,
             transaction_version=transaction.client_transaction_version,
         )

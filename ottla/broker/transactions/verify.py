@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.broker.coordinator.partition_log import TopicPartition
 from ottla.broker.transactions.markers import MarkerRoutes
@@ -35,9 +35,11 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.server.clock import Clock, TimerHandle
+from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply, then
 from ottla.storage.producers.producer_states import ProducerStates, Verification
 
+T = TypeVar("T")
 Verdicts = dict[TopicPartition, ErrorCode]
 
 # The limit of a producer's requests that wait behind another; a client has at most five in flight.
@@ -175,6 +177,25 @@ class AppendVerifier:
         """Returns (delay between retries, total time) while the previous transaction still completes."""
         config = self._coordinator.config
         return config.add_partitions_retry_backoff_ms, config.add_partitions_retry_backoff_max_ms
+
+
+def in_order(context: RequestContext, verdicts: Answer[Verdicts], append: Callable[[Verdicts], Answer[T]]) -> Answer[T]:
+    """Returns the response of `append(verdicts)`. The client's next request does not overtake it while the verdicts are waited for.
+
+    An append may need a worker, for example to make the files of a new partition. So the connection is paused meanwhile, and
+    such work pauses it again before this pause ends.
+    """
+    if not isinstance(verdicts, Reply):
+        return append(verdicts)
+    pause = context.connection.pause()
+
+    def go_on(known: Verdicts) -> Answer[T]:
+        try:
+            return append(known)
+        finally:
+            pause.end()
+
+    return verdicts.then(go_on)
 
 
 class _Question:

@@ -8,7 +8,8 @@ from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
+from ottla.protocol.messages.shared_structs import PartitionIndex
 
 #: A directory with less is full: a broker needs more for the next index of a segment, and says so at /readyz.
 FULL_BYTES = 1 << 20
@@ -43,7 +44,7 @@ async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
 
 async def describe_quorum(cluster: ClusterClient) -> Quorum:
     cluster.doing = "describing the quorum"
-    topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionDataRequest(partition_index=0)])
+    topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionIndex(partition_index=0)])
     response = await cluster.request(DescribeQuorumRequest(topics=[topic]))
     check("quorum", response.error_code, response.error_message)
     part = response.topics[0].partitions[0]

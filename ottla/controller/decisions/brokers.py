@@ -15,11 +15,7 @@ from ottla.controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import METADATA_VERSION_MIN
 from ottla.protocol.internal_topics.metadata_records import (
-    BrokerEndpoint,
-    BrokerFeature,
     BrokerRegistrationChangeRecord,
-    ControllerEndpoint,
-    ControllerFeature,
     FenceBrokerRecord,
     MetadataRecord,
     RegisterBrokerRecord,
@@ -33,6 +29,7 @@ from ottla.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.primitives import uuid_to_str
 
@@ -84,7 +81,7 @@ def register_broker(
         incarnation_id=request.incarnation_id,
         broker_epoch=new_epoch,
         end_points=[
-            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
             for each in request.listeners
         ],
         features=_checked_features(state.image.features.levels, request),
@@ -179,7 +176,7 @@ def _check_directories(state: ControlState, broker_id: int, directories: Sequenc
                 )
 
 
-def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequest) -> list[BrokerFeature]:
+def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequest) -> list[Feature]:
     """Returns the broker's feature ranges; raises if a finalized level is outside of them."""
     ranges = {
         feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
@@ -195,7 +192,7 @@ def _checked_features(levels: Mapping[str, int], request: BrokerRegistrationRequ
                 f" broker wants a version between {lowest} and {highest}, inclusive.",
             )
     return [
-        BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+        Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
         for name, (lowest, highest) in ranges.items()
     ]
 
@@ -213,11 +210,11 @@ def register_controller(
         incarnation_id=request.incarnation_id,
         zk_migration_ready=False,
         end_points=[
-            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            Listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
             for each in request.listeners
         ],
         features=[
-            ControllerFeature(
+            Feature(
                 name=each.name,
                 min_supported_version=each.min_supported_version,
                 max_supported_version=each.max_supported_version,

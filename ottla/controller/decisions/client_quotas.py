@@ -9,13 +9,14 @@ from ottla.controller.decisions.outcome import Outcome, check_records_max
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.metadata.client_quotas import quota_entity
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData, MetadataRecord
+from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, MetadataRecord
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntryDataRequest,
     EntryDataResponse,
 )
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.protocol.messages.shared_structs import EntityData as RequestEntity
 
 USER = "user"

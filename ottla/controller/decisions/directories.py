@@ -20,9 +20,9 @@ from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryDataResponse,
-    PartitionDataResponse,
     TopicDataResponse,
 )
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 
 MV_DIRECTORIES = 17
 
@@ -47,7 +47,7 @@ def assign_replicas_to_directories(
                     yield records
                     state.check_broker_epoch(request.broker_id, request.broker_epoch)
                     records, decided = [], 0
-                result = PartitionDataResponse(partition_index=each.partition_index)
+                result = PartitionErrorCode(partition_index=each.partition_index)
                 topic_answer.partitions.append(result)
                 decided += 1
                 try:

@@ -1,26 +1,36 @@
-"""AlterConfigs: replace the whole dynamic configuration of resources. IncrementalAlterConfigs is its successor."""
+"""AlterConfigs: replace the whole dynamic configuration of resources. IncrementalAlterConfigs: set, delete, append to, subtract
+from single configs (KIP-339). Resources that the client may not change, or that are named twice, get errors; the others are decided.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ottla.controller.decisions.configs import ConfigOp
 from ottla.controller.decisions.eligible import after_elrs
 from ottla.controller.decisions.outcome import Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
-from ottla.controller.handlers.config_requests import sort_out
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
+from ottla.controller.metadata.configs import ResourceType
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from ottla.protocol.messages.shared_structs import AlterConfigsResourceResponse
+from ottla.server.authorization.operations import ALTER_CONFIGS, GROUP, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 
+T = TypeVar("T")
 
-def handle(
+
+def handle_whole(
     components: ControllerComponents, request: AlterConfigsRequest, context: RequestContext
 ) -> Reply[AlterConfigsResponse]:
-    wanted, rejected = sort_out(components, context, request.resources)
+    wanted, rejected = _sort_out(components, context, request.resources)
     changes = [
         (each.resource_type, each.resource_name, {config.name: config.value for config in each.configs})
         for each in wanted
@@ -28,17 +38,110 @@ def handle(
 
     def decide(state: ControlState) -> Outcome[AlterConfigsResponse]:
         records, results = components.configs.legacy_alter(state, changes, validate_only=request.validate_only)
-        response = AlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(
-                    error_code=ErrorCode.NONE if error is None else error.code,
-                    error_message=None if error is None else error.own_words,
-                    resource_type=resource_type,
-                    resource_name=resource,
-                )
-                for resource_type, resource, error in [*rejected, *results]
-            ]
-        )
-        return Outcome(records, response)
+        return Outcome(records, AlterConfigsResponse(responses=_responses([*rejected, *results])))
 
+    return _written(components, decide)
+
+
+def handle_incremental(
+    components: ControllerComponents, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> Reply[IncrementalAlterConfigsResponse]:
+    wanted, rejected = _sort_out(components, context, request.resources)
+    changes = [
+        (
+            each.resource_type,
+            each.resource_name,
+            {config.name: (config.config_operation, config.value) for config in each.configs},
+        )
+        for each in wanted
+    ]
+
+    def decide(state: ControlState) -> Outcome[IncrementalAlterConfigsResponse]:
+        records, results = components.configs.incremental_alter(state, changes, validate_only=request.validate_only)
+        return Outcome(records, IncrementalAlterConfigsResponse(responses=_responses([*rejected, *results])))
+
+    return _written(components, decide)
+
+
+def _written(components: ControllerComponents, decide: Callable[[ControlState], Outcome[T]]) -> Reply[T]:
     return components.controller.write_in_turns(in_turns(lambda state: after_elrs(state, decide)))
+
+
+def _responses(results: Iterable[tuple[int, str, KafkaError | None]]) -> list[AlterConfigsResourceResponse]:
+    return [
+        AlterConfigsResourceResponse(
+            error_code=ErrorCode.NONE if error is None else error.code,
+            error_message=None if error is None else error.own_words,
+            resource_type=resource_type,
+            resource_name=resource,
+        )
+        for resource_type, resource, error in results
+    ]
+
+
+class RejectedResource(NamedTuple):
+    resource_type: int
+    resource_name: str
+    error: KafkaError
+
+
+def _sort_out(
+    components: ControllerComponents, context: RequestContext, resources: Sequence[Any]
+) -> tuple[list[Any], list[RejectedResource]]:
+    """Splits the resources into valid ones, and errors for the others: unknown, named twice, not authorized."""
+    seen: set[tuple[int, str]] = set()
+    duplicate: set[tuple[int, str]] = set()
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        (duplicate if key in seen else seen).add(key)
+    wanted: list[Any] = []
+    rejected = [
+        RejectedResource(*key, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate resource."))
+        for key in sorted(duplicate)
+    ]
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        if key in duplicate:
+            continue
+        error = _authorization_error(components, context, *key) or _senseless(resource.configs)
+        if error is None:
+            wanted.append(resource)
+        else:
+            rejected.append(RejectedResource(*key, error))
+    return wanted, rejected
+
+
+def _senseless(configs: Sequence[Any]) -> KafkaError | None:
+    """Returns the error of a resource's changes that is independent of the resource, or None."""
+    names = [config.name for config in configs]
+    if len(set(names)) < len(names):
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [
+        config.name
+        for config in configs
+        if config.value is None and getattr(config, "config_operation", ConfigOp.SET) != ConfigOp.DELETE
+    ]
+    if nulls:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    return None
+
+
+def _authorization_error(
+    components: ControllerComponents, context: RequestContext, resource_type: int, name: str
+) -> KafkaError | None:
+    match resource_type:
+        case ResourceType.BROKER | ResourceType.CLIENT_METRICS:
+            if not components.allows_on_cluster(context, ALTER_CONFIGS):
+                return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        case ResourceType.TOPIC:
+            if not components.authorizer.allows(context, ALTER_CONFIGS, TOPIC, name):
+                return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        case ResourceType.GROUP:
+            if not components.authorizer.allows(context, ALTER_CONFIGS, GROUP, name):
+                return KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        case ResourceType.BROKER_LOGGER:
+            # Loggers belong to the broker that the request names, and that broker responds.
+            return KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
+        case _:
+            return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    return None

@@ -9,7 +9,6 @@ from ottla.controller.decisions.broker_heartbeat import process_heartbeat
 from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.server.authorization.operations import CLUSTER_ACTION
@@ -20,7 +19,7 @@ from ottla.server.network.reply import Reply
 def handle(
     components: ControllerComponents, request: BrokerHeartbeatRequest, context: RequestContext
 ) -> Reply[BrokerHeartbeatResponse]:
-    require_on_cluster(components, context, CLUSTER_ACTION)
+    components.require_on_cluster(context, CLUSTER_ACTION)
     controller = components.controller
 
     leaving = Leaving()

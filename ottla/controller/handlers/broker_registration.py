@@ -6,7 +6,6 @@ from ottla.controller.decisions.brokers import register_broker
 from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -18,7 +17,7 @@ from ottla.server.network.reply import Reply
 def handle(
     components: ControllerComponents, request: BrokerRegistrationRequest, context: RequestContext
 ) -> Reply[BrokerRegistrationResponse]:
-    require_on_cluster(components, context, CLUSTER_ACTION)
+    components.require_on_cluster(context, CLUSTER_ACTION)
     controller = components.controller
 
     leaving = Leaving()

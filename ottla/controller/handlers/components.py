@@ -1,17 +1,20 @@
-"""The dependencies of the controller's handlers."""
+"""The dependencies of the controller's handlers: by them a handler authorizes its client and finds its quota."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.controller.decisions.configs import ConfigDecisions
 from ottla.controller.periodic import ScheduledTasks
 from ottla.controller.runtime import Controller
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
-from ottla.server.network.context import Peer
+from ottla.server.authorization.operations import CLUSTER, CLUSTER_NAME, TOPIC
+from ottla.server.network.context import Peer, RequestContext
 from ottla.server.quotas.clients import ClientQuotas
+from ottla.server.quotas.mutations import MutationQuota
 from ottla.server.sasl.delegation_tokens import TokensByHmac
 from ottla.server.world import World
 
@@ -44,3 +47,18 @@ class ControllerComponents:
     tokens: TokensByHmac | None = None
     #: By broker id, the newest connection that heartbeats came on and that is open.
     heartbeat_connections: dict[int, Peer] = field(default_factory=dict)
+
+    def allows_on_cluster(self, context: RequestContext, operation: int) -> bool:
+        return self.authorizer.allows(context, operation, CLUSTER, CLUSTER_NAME)
+
+    def require_on_cluster(self, context: RequestContext, operation: int) -> None:
+        if not self.allows_on_cluster(context, operation):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def allowed_topics(self, context: RequestContext, operation: int, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(name for name in names if self.authorizer.allows(context, operation, TOPIC, name))
+
+    def mutation_quota(self, context: RequestContext, *, strict_since: int) -> MutationQuota:
+        """The quota of a request; `strict_since` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+        principal = context.connection.principal
+        return self.quotas.mutations(principal.name, context.client_id, strict=context.api_version >= strict_since)

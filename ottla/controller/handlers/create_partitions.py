@@ -8,10 +8,7 @@ from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import create_partitions
-from ottla.controller.handlers.authorization import allowed_topics
 from ottla.controller.handlers.components import ControllerComponents
-from ottla.controller.handlers.deadlines import reject_timed_out
-from ottla.controller.handlers.quota import mutation_quota
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -26,10 +23,9 @@ from ottla.server.network.reply import Reply
 def handle(
     components: ControllerComponents, request: CreatePartitionsRequest, context: RequestContext
 ) -> Reply[CreatePartitionsResponse]:
-    reject_timed_out(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1]
-    alterable = allowed_topics(components, context, ALTER, names)
+    alterable = components.allowed_topics(context, ALTER, names)
     rejected = [
         CreatePartitionsTopicResult(
             name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
@@ -44,7 +40,7 @@ def handle(
     ]
     wanted = [topic for topic in request.topics if topic.name in alterable]
 
-    quota = mutation_quota(components, context, strict_since=3)
+    quota = components.mutation_quota(context, strict_since=3)
     progress: Progress[CreatePartitionsTopicResult] = Progress()
 
     def decide(state: ControlState) -> Outcome[CreatePartitionsResponse | None]:

@@ -12,10 +12,7 @@ from ottla.controller.decisions.one_by_one import Progress
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import create_topics
-from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from ottla.controller.handlers.components import ControllerComponents
-from ottla.controller.handlers.deadlines import reject_timed_out
-from ottla.controller.handlers.quota import mutation_quota
 from ottla.controller.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -27,14 +24,13 @@ from ottla.server.network.reply import Reply
 def handle(
     components: ControllerComponents, request: CreateTopicsRequest, context: RequestContext
 ) -> Reply[CreateTopicsResponse]:
-    reject_timed_out(request.timeout_ms)
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA_TOPIC]
-    if allowed_on_cluster(components, context, CREATE):
+    if components.allows_on_cluster(context, CREATE):
         creatable = frozenset(names)
     else:
-        creatable = allowed_topics(components, context, CREATE, names)
-    describable = allowed_topics(components, context, DESCRIBE_CONFIGS, names)
+        creatable = components.allowed_topics(context, CREATE, names)
+    describable = components.allowed_topics(context, DESCRIBE_CONFIGS, names)
     rejected = []
     for name, count in counts.items():
         if count > 1:
@@ -46,7 +42,7 @@ def handle(
             rejected.append(_rejected(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
     wanted = [topic for topic in request.topics if topic.name in creatable]
 
-    quota = mutation_quota(components, context, strict_since=6)
+    quota = components.mutation_quota(context, strict_since=6)
     progress: Progress[CreatableTopicResult] = Progress()
 
     def decide(state: ControlState) -> Outcome[CreateTopicsResponse | None]:

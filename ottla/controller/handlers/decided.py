@@ -8,9 +8,8 @@ from typing import Any
 
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
-from ottla.controller.handlers.deadlines import reject_timed_out
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 
@@ -22,8 +21,19 @@ def decided(operation: int, decide: Callable[[ControlState, Any], Outcome[Any]])
 
     @wraps(decide)
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Reply[Any]:
-        require_on_cluster(components, context, operation)
+        components.require_on_cluster(context, operation)
         return components.controller.write(lambda state: decide(state, request))
+
+    return handle
+
+
+def described(operation: int, describe: Callable[[ControllerComponents, Any], Any]) -> ControllerHandler:
+    """Returns the handler of a request that changes nothing. The client must be authorized for `operation` on the cluster."""
+
+    @wraps(describe)
+    def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Any:
+        components.require_on_cluster(context, operation)
+        return describe(components, request)
 
     return handle
 
@@ -33,18 +43,19 @@ def decided_in_turns(operation: int, decide: Callable[[ControlState, Any], Decis
 
     @wraps(decide)
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Reply[Any]:
-        require_on_cluster(components, context, operation)
+        components.require_on_cluster(context, operation)
         return components.controller.write_in_turns(in_turns(lambda state: decide(state, request)))
 
     return handle
 
 
 def in_time(handler: ControllerHandler) -> ControllerHandler:
-    """Wraps the handler of a request with a `timeout_ms`: see deadlines.py."""
+    """Wraps the handler of a request with a `timeout_ms`: 0 times out, as in Kafka's event queue; others are decided at once."""
 
     @wraps(handler)
     def handle(components: ControllerComponents, request: Any, context: RequestContext) -> Any:
-        reject_timed_out(request.timeout_ms)
+        if request.timeout_ms <= 0:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return handler(components, request, context)
 
     return handle

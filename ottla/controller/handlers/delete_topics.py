@@ -7,10 +7,7 @@ from collections import Counter
 from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.decisions.topics import delete_topics, not_found
-from ottla.controller.handlers.authorization import allowed_on_cluster, allowed_topics
 from ottla.controller.handlers.components import ControllerComponents
-from ottla.controller.handlers.deadlines import reject_timed_out
-from ottla.controller.handlers.quota import mutation_quota
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.primitives import ZERO_UUID
@@ -22,14 +19,13 @@ from ottla.server.network.reply import Reply
 def handle(
     components: ControllerComponents, request: DeleteTopicsRequest, context: RequestContext
 ) -> Reply[DeleteTopicsResponse]:
-    reject_timed_out(request.timeout_ms)
     if not components.controller.settings.delete_topic_enable:
         if context.api_version < 3:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     results: list[DeletableTopicResult] = []
     names, ids = _named(request, results)
-    quota = mutation_quota(components, context, strict_since=5)
+    quota = components.mutation_quota(context, strict_since=5)
 
     def decide(state: ControlState) -> Decision[DeleteTopicsResponse]:
         found = _found(components, context, state, names, ids, results)
@@ -70,11 +66,11 @@ def _found(
     topics = state.image.topics
     by_id = {topic_id: topics.by_id(topic_id) for topic_id in ids}
     asked = [*names, *(topic.name for topic in by_id.values() if topic is not None)]
-    if allowed_on_cluster(components, context, DELETE):
+    if components.allows_on_cluster(context, DELETE):
         describable = deletable = frozenset(asked)
     else:
-        describable = allowed_topics(components, context, DESCRIBE, asked)
-        deletable = allowed_topics(components, context, DELETE, asked)
+        describable = components.allowed_topics(context, DESCRIBE, asked)
+        deletable = components.allowed_topics(context, DELETE, asked)
     found: dict[bytes, str] = {}
     for topic_id, topic in by_id.items():
         if topic is None:

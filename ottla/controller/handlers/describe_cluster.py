@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_cluster import (
@@ -28,7 +27,7 @@ def handle(
             ErrorCode.UNSUPPORTED_VERSION,
             "Direct-to-controller communication is not supported with the current MetadataVersion.",
         )
-    require_on_cluster(components, context, ALTER)
+    components.require_on_cluster(context, ALTER)
     if request.endpoint_type != ENDPOINT_CONTROLLER:
         # Clients of version 0 do not know the other error.
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if context.api_version else ErrorCode.INVALID_REQUEST

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.api import ApiKey
 from ottla.protocol.compile import decoder
@@ -80,7 +79,7 @@ class ForwardedPeer:
 def handle(
     components: ControllerComponents, routes: RouteTable, request: EnvelopeRequest, context: RequestContext
 ) -> Answer[EnvelopeResponse]:
-    require_on_cluster(components, context, CLUSTER_ACTION)
+    components.require_on_cluster(context, CLUSTER_ACTION)
     peer = ForwardedPeer(context.connection, _principal(request.request_principal), _host(request.client_host_address))
     data = request.request_data
     try:

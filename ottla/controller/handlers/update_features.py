@@ -6,7 +6,6 @@ from ottla.controller.decisions.eligible import after_elrs
 from ottla.controller.decisions.features import QuorumFeatures, raised_kraft_version, response_to, update_features
 from ottla.controller.decisions.outcome import Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -18,7 +17,7 @@ from ottla.server.network.reply import Reply
 def handle(
     components: ControllerComponents, request: UpdateFeaturesRequest, context: RequestContext
 ) -> Reply[UpdateFeaturesResponse]:
-    require_on_cluster(components, context, ALTER)
+    components.require_on_cluster(context, ALTER)
     quorum = QuorumFeatures(components.quorum.voter_ids, components.quorum.kraft_version)
 
     def decide(state: ControlState) -> Outcome[UpdateFeaturesResponse]:

@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ottla.protocol.internal_topics.metadata_records import (
-    BrokerEndpoint,
-    BrokerFeature,
-    BrokerRegistrationChangeRecord,
-    RegisterBrokerRecord,
-)
+from ottla.protocol.internal_topics.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from ottla.protocol.messages.shared_structs import Feature, Listener
 
 # BrokerRegistrationChangeRecord.fenced and .in_controlled_shutdown; 0 is no change.
 FENCE = 1
@@ -79,11 +75,11 @@ class BrokerRegistration:
             incarnation_id=self.incarnation_id,
             broker_epoch=self.epoch,
             end_points=[
-                BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
                 for e in self.endpoints.values()
             ],
             features=[
-                BrokerFeature(name=name, min_supported_version=span.min_version, max_supported_version=span.max_version)
+                Feature(name=name, min_supported_version=span.min_version, max_supported_version=span.max_version)
                 for name, span in self.features.items()
             ],
             rack=self.rack,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
-from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData, MetadataRecord
+from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, MetadataRecord
+from ottla.protocol.messages.shared_structs import EntityData
 
 # ((entity type, entity name or None), ...) sorted by type, so that equal entities are equal keys.
 QuotaEntity = tuple[tuple[str, str | None], ...]

@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.controller.metadata.brokers import FeatureRange, RegisteredEndpoint
-from ottla.protocol.internal_topics.metadata_records import (
-    ControllerEndpoint,
-    ControllerFeature,
-    RegisterControllerRecord,
-)
+from ottla.protocol.internal_topics.metadata_records import RegisterControllerRecord
+from ottla.protocol.messages.shared_structs import Feature, Listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +36,11 @@ class ControllerRegistration:
             incarnation_id=self.incarnation_id,
             zk_migration_ready=self.zk_migration_ready,
             end_points=[
-                ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
                 for e in self.endpoints.values()
             ],
             features=[
-                ControllerFeature(
-                    name=name, min_supported_version=span.min_version, max_supported_version=span.max_version
-                )
+                Feature(name=name, min_supported_version=span.min_version, max_supported_version=span.max_version)
                 for name, span in self.features.items()
             ],
         )

@@ -11,6 +11,7 @@ from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, Vote
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.internal_topics import control_messages as wire
+from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
 from ottla.protocol.primitives import Buffer, Pieces
 from ottla.protocol.records.batch import HEADER_BYTES, BatchView, iter_batches
 from ottla.protocol.records.builder import build_batch
@@ -162,8 +163,8 @@ def _wire_voter(voter: Voter) -> wire.Voter:
     return wire.Voter(
         voter.key.id,
         voter.key.directory_id,
-        [wire.Endpoint(*endpoint) for endpoint in voter.endpoints],
-        wire.KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
+        [Listener(*endpoint) for endpoint in voter.endpoints],
+        KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
     )
 
 

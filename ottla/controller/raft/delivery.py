@@ -18,6 +18,7 @@ from ottla.controller.raft.snapshots import SnapshotReader, SnapshotReplaced
 from ottla.controller.raft.state import RaftState
 from ottla.protocol.work import Work
 from ottla.server.clock import Clock
+from ottla.server.turns import begin_in_turns
 
 #: The size of committed batches that are delivered in one turn of the event loop: about 10 ms of decoding.
 DELIVERY_BYTES_MAX = 256 * 1024
@@ -62,7 +63,6 @@ class Delivery:
         #: The snapshot that the running work reads.
         self._loading: SnapshotReader | None = None
         self._running = False
-        self._turn_is_due = False
 
     @property
     def is_idle(self) -> bool:
@@ -76,22 +76,24 @@ class Delivery:
 
     def run(self) -> None:
         """Delivers everything committed. The listener may append meanwhile, but calls of this method do not nest."""
-        if self._running or self._turn_is_due or self.is_over:
-            return
-        if self.is_idle and self.leader_to_notify is None:
+        if self._running or self.is_over or (self.is_idle and self.leader_to_notify is None):
             return
         self._running = True
+        begin_in_turns(self._clock, self._deliver())
+
+    def _deliver(self) -> Work[None]:
         try:
             size = 0
             while not self.is_idle:
-                if size > DELIVERY_BYTES_MAX:
-                    self._go_on_later()
+                if size <= DELIVERY_BYTES_MAX:
+                    if self._work is None:
+                        size += self._begin()
+                    if self._advance():
+                        continue
+                yield None
+                if self.is_over:
                     return
-                if self._work is None:
-                    size += self._begin()
-                if not self._advance():
-                    self._go_on_later()
-                    return
+                size = 0
             self._notify_leader()
         except Exception as failure:
             # The listener's state differs from the log now, so the node must stop.
@@ -99,14 +101,6 @@ class Delivery:
             raise
         finally:
             self._running = False
-
-    def _go_on_later(self) -> None:
-        self._turn_is_due = True
-        self._clock.call_later(0, self._next_turn)
-
-    def _next_turn(self) -> None:
-        self._turn_is_due = False
-        self.run()
 
     def _begin(self) -> int:
         """Begins the next delivery, which must exist; returns its size in bytes of the log."""

@@ -24,23 +24,25 @@ from ottla.controller.raft.channels import Channels
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.core import NotLeader, RaftCore
 from ottla.controller.raft.delivery import Delivery, RaftListener
-from ottla.controller.raft.downloads import check_and_store
-from ottla.controller.raft.effects import Effects, Reply, Request
+from ottla.controller.raft.describe import describe_quorum
+from ottla.controller.raft.effects import Effects, LeaderAndEpoch, Reply, Request
 from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.log_state import OffsetAndEpoch
-from ottla.controller.raft.messages import ControlRecords, Flushed, Message, Received, RequestBody
+from ottla.controller.raft.messages import ControlRecords, Flushed, Message, Received, RequestBody, SnapshotReceived
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.reminder import Reminder
-from ottla.controller.raft.reply_contents import with_contents
-from ottla.controller.raft.roles import Resigned
-from ottla.controller.raft.status import RaftStatus
+from ottla.controller.raft.roles import Follower, Resigned
+from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
+from ottla.controller.raft.voters import QuorumEndpoint
 from ottla.controller.raft.wire.requests_in import PendingResponse, reply_to_wire
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from ottla.protocol.work import Work
 from ottla.server.clock import pause
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
-from ottla.storage.errors import OutOfResources, StorageFailure
+from ottla.server.turns import run_in_turns
+from ottla.storage.errors import CorruptFile, OutOfResources, StorageFailure
 
 if TYPE_CHECKING:
     from ottla.server.clock import TimerHandle
@@ -54,7 +56,7 @@ RESIGN_WAIT_MS = 1000
 FLUSH_RETRY_MS = 100
 
 
-class RaftNode(RaftStatus):
+class RaftNode:
     def __init__(
         self,
         world: World,
@@ -78,9 +80,66 @@ class RaftNode(RaftStatus):
         self._flush_wanted = self._flushing = self._storing = False
         self._stopped = True  # until it is opened
         self._last_note = ""
-        self._reminder = Reminder(world.clock, config, self)
         self._log: MetadataLog
+        #: For others to read only: stepping it from outside would break the order of effects.
+        self.core: RaftCore
         self._delivery: Delivery
+        self._reminder: Reminder
+
+    # Status
+
+    @property
+    def is_leader(self) -> bool:
+        return self.core.is_leader
+
+    @property
+    def leader_id(self) -> int:
+        return self.core.leader_id
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Returns True if the quorum is reachable: this replica leads, or has a recent response of the leader."""
+        role = self.core.role
+        return self.is_leader or (isinstance(role, Follower) and self._world.clock.mono_ms() < role.fetch_deadline_ms)
+
+    @property
+    def epoch(self) -> int:
+        return self.core.epoch
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        return LeaderAndEpoch(self.core.leader_id, self.core.epoch)
+
+    @property
+    def leader_endpoint(self) -> QuorumEndpoint | None:
+        """The endpoint for requests that only the leader serves."""
+        endpoints = self.core.leader_endpoints
+        return self.core.quorum_endpoint(endpoints) if endpoints else None
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which everything is committed; -1 if unknown."""
+        return self.core.high_watermark
+
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        return frozenset(self.core.voters.last.ids)
+
+    @property
+    def kraft_version(self) -> int:
+        return self.core.voters.kraft_version
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.core.log.end_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.core.log.start_offset
+
+    def describe_quorum(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
+        clock = self._world.clock
+        return describe_quorum(self.core, request, version, clock.mono_ms(), clock.wall_ms())
 
     # Life cycle
 
@@ -98,14 +157,15 @@ class RaftNode(RaftStatus):
         now_ms = world.clock.mono_ms()
         election = self._log.election.read()
         check_changed_voters(self._log.election.voter_ids, self._log.voters)
-        self._core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
-        self._delivery = Delivery(self._core, self._log, self._listener, world.clock, self._fail)
+        self.core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
+        self._reminder = Reminder(world.clock, self.core)
+        self._delivery = Delivery(self.core, self._log, self._listener, world.clock, self._fail)
         self._stopped = False
 
     async def begin(self) -> None:
         self._reminder.begin()
         self._tick()
-        if self._core.is_only_voter and self._flush_wanted:
+        if self.core.is_only_voter and self._flush_wanted:
             await self._flush()
             while not (self._delivery.is_idle or self._delivery.is_over):
                 await pause(self._world.clock, 0)
@@ -118,7 +178,7 @@ class RaftNode(RaftStatus):
         """Resigns, if this replica leads, and closes the files."""
         if self._stopped:
             return
-        if self.failure is None and not self._core.is_only_voter:
+        if self.failure is None and not self.core.is_only_voter:
             await self._resign()
         self._stopped = self._delivery.is_over = True
         if self._timer is not None:
@@ -131,10 +191,10 @@ class RaftNode(RaftStatus):
 
     async def _resign(self) -> None:
         clock = self._world.clock
-        self._turn(self._core.resign)
+        self._turn(self.core.resign)
         deadline_ms = clock.mono_ms() + RESIGN_WAIT_MS
-        while isinstance(self._core.role, Resigned) and self._core.role.unacknowledged:
-            if not self._core.peers.any_waiting or clock.mono_ms() >= deadline_ms:
+        while isinstance(self.core.role, Resigned) and self.core.role.unacknowledged:
+            if not self.core.peers.any_waiting or clock.mono_ms() >= deadline_ms:
                 return
             await pause(clock, 5)
 
@@ -165,18 +225,18 @@ class RaftNode(RaftStatus):
 
     def _append(self, batches: Sequence[tuple[int, list[bytes] | ControlRecords]], epoch: int | None) -> int:
         assert batches, "nothing to append"
-        if self.failure is not None or self._stopped or epoch not in (None, self._core.epoch):
-            raise NotLeader(self._core.leader_id, self._core.epoch)
+        if self.failure is not None or self._stopped or epoch not in (None, self.core.epoch):
+            raise NotLeader(self.core.leader_id, self.core.epoch)
         try:
-            last_offset, effects = self._core.append(batches, self._world.clock.mono_ms())
+            last_offset, effects = self.core.append(batches, self._world.clock.mono_ms())
         except NotLeader:
             raise
         except Exception as mistake:
             self._fail(mistake)
-            raise NotLeader(-1, self._core.epoch) from mistake
+            raise NotLeader(-1, self.core.epoch) from mistake
         self._apply(effects)
         if self.failure is not None:
-            raise NotLeader(-1, self._core.epoch)
+            raise NotLeader(-1, self.core.epoch)
         return last_offset
 
     def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
@@ -185,29 +245,54 @@ class RaftNode(RaftStatus):
         Raises:
             KafkaError: this replica does not lead, or a voter's directory is not known. Nothing was appended.
         """
-        if not self._core.is_leader:
+        if not self.core.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        voters = voters_with_directories(self._core)
+        voters = voters_with_directories(self.core)
         if not dry_run:
             # Both records are in one batch, so that every replica has both or none.
-            self._append([(2, ControlRecords(kraft_version=level, voters=voters))], self._core.epoch)
+            self._append([(2, ControlRecords(kraft_version=level, voters=voters))], self.core.epoch)
 
     def resign(self, epoch: int | None = None) -> None:
         """Resigns the leadership of this epoch; without effect if it has ended already."""
-        if epoch in (None, self._core.epoch) and self._core.is_leader:
-            self._turn(self._core.resign)
+        if epoch in (None, self.core.epoch) and self.core.is_leader:
+            self._turn(self.core.resign)
 
-    # Snapshots.
+    # Snapshots
+
+    def create_snapshot(self, snapshot: OffsetAndEpoch, last_contained_log_timestamp: int) -> SnapshotWriter | None:
+        """Begins a snapshot of the state at a committed offset, the end of a batch; returns None if it exists already.
+
+        Append the records, call `freeze()` (it fsyncs: on a worker if the snapshot is large), then call `snapshot_created`.
+        """
+        core = self.core
+        if not 0 < snapshot.offset <= core.high_watermark or core.log.epoch_at(snapshot.offset) != snapshot.epoch:
+            raise ValueError(f"no snapshot at {snapshot}: the log is {core.log.start_offset} to {core.high_watermark}")
+        latest = core.log.latest_snapshot
+        if latest is not None and latest >= snapshot:
+            return None
+        return SnapshotWriter(
+            self._world.files,
+            self._log.snapshots.path(snapshot),
+            snapshot,
+            last_contained_log_timestamp=last_contained_log_timestamp,
+            kraft_version=core.voters.kraft_version_at(snapshot.offset),
+            voters=core.voters.at(snapshot.offset),
+            now_ms=self._world.clock.wall_ms(),
+        )
+
+    def latest_snapshot(self) -> SnapshotReader | None:
+        latest = self.core.log.latest_snapshot
+        return self._log.snapshots.reader(latest) if latest is not None else None
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
         """Registers a frozen snapshot. Retention deletes older ones and the log before them."""
         if self._stopped or self.failure is not None:
             return  # it was frozen while this replica stopped; the next start loads it
-        if snapshot.offset < self._core.log.start_offset:
+        if snapshot.offset < self.core.log.start_offset:
             # While it was written, the log was reset to a newer snapshot from the leader.
             self._log.snapshots.remove(snapshot)
             return
-        self._core.snapshot_created(snapshot)
+        self.core.snapshot_created(snapshot)
         try:
             self._log.snapshot_created(self._world.clock.wall_ms())
         except StorageFailure as failure:
@@ -221,9 +306,9 @@ class RaftNode(RaftStatus):
         oldest = self._log.oldest_to_keep(wall_ms)
         if oldest is None:
             return
-        before = list(self._core.log.snapshots)
-        self._core.start_log_at(oldest)
-        removed = [snapshot for snapshot in before if snapshot not in self._core.log.snapshots]
+        before = list(self.core.log.snapshots)
+        self.core.start_log_at(oldest)
+        removed = [snapshot for snapshot in before if snapshot not in self.core.log.snapshots]
         try:
             self._log.start_at(oldest, removed, wall_ms)
         except StorageFailure as failure:
@@ -242,7 +327,7 @@ class RaftNode(RaftStatus):
 
     def _step(self, message: Message) -> None:
         if self.failure is None and not self._stopped:
-            self._turn(lambda now_ms: self._core.step(message, now_ms))
+            self._turn(lambda now_ms: self.core.step(message, now_ms))
 
     def _turn(self, transition: Callable[[int], Effects]) -> None:
         """Runs a step of the core. An exception leaves the core, or the disk, partly changed, so the replica stops."""
@@ -257,7 +342,7 @@ class RaftNode(RaftStatus):
         self._timer = None
         self._timer_ms = NEVER
         if self.failure is None and not self._stopped:
-            self._turn(self._core.tick)
+            self._turn(self.core.tick)
 
     def _apply(self, effects: Effects) -> None:
         """Executes the fields in the order in which Effects declares them."""
@@ -293,7 +378,7 @@ class RaftNode(RaftStatus):
             logger.log(level, "[raft %d] %s", self.config.node_id, note)
 
     def _write(self, effects: Effects) -> None:
-        log, core = self._log, self._core
+        log, core = self._log, self.core
         if effects.election is not None:
             log.election.write(effects.election, core.voters.kraft_version, core.voters.last.ids)
         if effects.reset_to_snapshot is not None:
@@ -322,7 +407,7 @@ class RaftNode(RaftStatus):
             self._on_failure(failure)
 
     def _arm_timer(self) -> None:
-        deadline_ms = self._core.deadline_ms
+        deadline_ms = self.core.deadline_ms
         if deadline_ms == self._timer_ms or self._stopped:
             return
         if self._timer is not None:
@@ -340,7 +425,7 @@ class RaftNode(RaftStatus):
         if self._flushing:
             return
         self._flushing = True
-        if self.config.append_linger_ms > 0 and self._core.is_leader:
+        if self.config.append_linger_ms > 0 and self.core.is_leader:
             self._world.clock.call_later(self.config.append_linger_ms, self._spawn_flush)
         else:
             self._spawn_flush()
@@ -353,7 +438,7 @@ class RaftNode(RaftStatus):
         try:
             while self._flush_wanted and self.failure is None:
                 self._flush_wanted = False
-                generation, offset = self._core.log.generation, self._core.log.end_offset
+                generation, offset = self.core.log.generation, self.core.log.end_offset
                 try:
                     if (job := self._log.begin_flush()) is not None:
                         await self._world.workers.run(job.run)
@@ -380,18 +465,24 @@ class RaftNode(RaftStatus):
     def _reply(self, reply: Reply) -> None:
         pending = reply.reply_to
         assert isinstance(pending, PendingResponse)
-        body, records = with_contents(reply.body, self._log, self.config.snapshot_fetch_bytes_max)
+        body, records = self._log.with_contents(reply.body)
         pending.reply.complete(reply_to_wire(body, pending, records))
 
     async def _finish_download(self, snapshot: OffsetAndEpoch) -> None:
+        """Checks the whole downloaded snapshot, a slice in each turn, and makes it durable on a worker before the core may use it."""
+        snapshots = self._log.snapshots
         try:
-            message = await check_and_store(self._world, self._log.snapshots, snapshot, self.config.node_id)
+            control = await run_in_turns(self._world.clock, snapshots.checking(snapshot))
+            await self._world.workers.run(snapshots.finish, snapshot)
+        except CorruptFile as fault:
+            logger.error("[raft %d] downloaded snapshot is damaged: %s", self.config.node_id, fault)
+            control = None
         except Exception as failure:
             self._fail(failure)
             return
         finally:
             self._storing = False
-        if message is not None:
-            self._step(message)
+        if control is not None:
+            self._step(SnapshotReceived(snapshot, control.voters, control.kraft_version))
         elif self.failure is None and not self._stopped:
-            self._turn(self._core.abandon_download)
+            self._turn(self.core.abandon_download)

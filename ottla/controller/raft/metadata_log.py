@@ -11,16 +11,17 @@ contains it; for the log below, epochs and voters are in the snapshot and in lea
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.controller.raft.batches import CommittedBatch, committed_batches, control_bytes, data_batch, read_control
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
-from ottla.controller.raft.messages import Batch, ControlRecords
+from ottla.controller.raft.messages import Batch, ControlRecords, FetchReply, FetchSnapshotReply, ReplyBody
 from ottla.controller.raft.snapshots import Snapshots
 from ottla.controller.raft.voters import VoterHistory
-from ottla.protocol.errors import KafkaError, ProtocolError
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.primitives import uuid_to_str
 from ottla.protocol.records.batch import BatchView
 from ottla.storage.checkpoint import RECOVERY_POINT, read_offsets, write_offsets
@@ -243,14 +244,24 @@ class MetadataLog:
     def committed(self, offset: int, high_watermark: int, bytes_max: int) -> list[CommittedBatch]:
         return committed_batches(self.log.read(offset, max_bytes=bytes_max, up_to_offset=high_watermark).records)
 
-    def snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, bytes_max: int) -> tuple[int, bytes] | None:
-        """Returns (size of the file, bytes from `position` on); None if the snapshot is missing."""
-        size = self.snapshots.size(snapshot)
-        if size is None:
-            return None
-        return size, self.snapshots.read(snapshot, position, bytes_max) if position < size else b""
+    def with_contents(self, body: ReplyBody) -> tuple[ReplyBody, memoryview | None]:
+        """Returns a reply of the core with the chunk of the snapshot in it, and the records of a Fetch, which are not copied."""
+        if isinstance(body, FetchReply) and body.records_from is not None:
+            return body, self.read(body.records_from, body.bytes_max)
+        if isinstance(body, FetchSnapshotReply) and body.error is ErrorCode.NONE:
+            return self._with_chunk(body), None
+        return body, None
 
-    # Retention.
+    def _with_chunk(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
+        assert reply.snapshot is not None
+        size = self.snapshots.size(reply.snapshot)
+        if size is None:
+            return replace(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        if reply.position >= size:
+            return replace(reply, error=ErrorCode.POSITION_OUT_OF_RANGE)
+        bytes_max = min(reply.bytes_max, self._config.snapshot_fetch_bytes_max)
+        data = self.snapshots.read(reply.snapshot, reply.position, bytes_max)
+        return replace(reply, size=size, data=data)
 
     def oldest_to_keep(self, wall_ms: int) -> OffsetAndEpoch | None:
         """Returns the snapshot at which the log may start from now on, or None if nothing would be deleted (Kafka's rule).

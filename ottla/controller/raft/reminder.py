@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.controller.raft.config import RaftConfig
-from ottla.controller.raft.status import RaftStatus
+from ottla.controller.raft.state import RaftState
 
 if TYPE_CHECKING:
     from ottla.server.clock import Clock, TimerHandle
@@ -18,10 +17,9 @@ REMIND_MS = 5_000
 
 
 class Reminder:
-    def __init__(self, clock: Clock, config: RaftConfig, raft: RaftStatus) -> None:
+    def __init__(self, clock: Clock, state: RaftState) -> None:
         self._clock = clock
-        self._config = config
-        self._raft = raft
+        self._state = state
         self._without_leader_ms = 0
         self._timer: TimerHandle | None = None
 
@@ -34,19 +32,19 @@ class Reminder:
 
     def _look(self) -> None:
         self.begin()
-        self._without_leader_ms = 0 if self._raft.leader_id >= 0 else self._without_leader_ms + REMIND_MS
+        self._without_leader_ms = 0 if self._state.leader_id >= 0 else self._without_leader_ms + REMIND_MS
         if self._without_leader_ms:
             logger.warning(
                 "[raft %d] No leader of the quorum is known for %d s: %s",
-                self._config.node_id,
+                self._state.config.node_id,
                 self._without_leader_ms // 1000,
                 self._awaited(),
             )
 
     def _awaited(self) -> str:
-        if voters := sorted(self._raft.voter_ids):
+        if voters := sorted(self._state.voters.last.ids):
             return f"a majority of the voters {', '.join(map(str, voters))} has to run and to be reachable"
-        servers = ", ".join(f"{each.host}:{each.port}" for each in self._config.bootstrap_servers)
+        servers = ", ".join(f"{each.host}:{each.port}" for each in self._state.config.bootstrap_servers)
         return (
             f"no voter is known either, and controller.quorum.bootstrap.servers={servers} has not named any. Was the first "
             "controller formatted with --standalone or --initial-controllers?"

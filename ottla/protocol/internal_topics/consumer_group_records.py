@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import ClassicProtocol, TopicIdPartitions
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int8, int32, int64, message, struct, uuid, v
 
@@ -48,12 +49,6 @@ class ConsumerGroupMemberMetadataKey:
 
 
 @struct
-class ClassicProtocol:
-    name: str = ""
-    metadata: bytes = b""
-
-
-@struct
 class ClassicMemberMetadata:
     session_timeout_ms: int32 = 0
     supported_protocols: list[ClassicProtocol] = v(default=[])
@@ -89,15 +84,9 @@ class ConsumerGroupTargetAssignmentMemberKey:
     member_id: str = ""
 
 
-@struct
-class TopicPartition:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[int32] = v(default=[])
-
-
 @message(key=7, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    topic_partitions: list[TopicPartition] = v(default=[])
+    topic_partitions: list[TopicIdPartitions] = v(default=[])
 
 
 @message(key=8, versions="0", flexible="none")

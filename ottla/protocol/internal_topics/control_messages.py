@@ -15,8 +15,10 @@ from typing import TypeVar
 
 from ottla.protocol.compile import decoder
 from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
+from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.protocol.primitives import ZERO_UUID, Buffer
-from ottla.protocol.schema import info_of, int16, int32, int64, message, struct, uint16, uint32, uuid, v
+from ottla.protocol.schema import info_of, int16, int32, int64, message, struct, uint32, uuid, v
 
 T = TypeVar("T")
 
@@ -72,23 +74,10 @@ class KRaftVersionRecord:
 
 
 @struct
-class Endpoint:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
-
-
-@struct
-class KRaftVersionFeature:
-    min_supported_version: int16 = 0
-    max_supported_version: int16 = 0
-
-
-@struct
 class Voter:
     voter_id: int32 = 0
     voter_directory_id: uuid = ZERO_UUID
-    endpoints: list[Endpoint] = v(default=[])
+    endpoints: list[Listener] = v(default=[])
     kraft_version_feature: KRaftVersionFeature = v(factory=KRaftVersionFeature)
 
 
@@ -152,22 +141,16 @@ class DefaultPrincipalData:
     token_authenticated: bool = False
 
 
-@struct
-class TopicPartition:
-    topic: str = ""
-    partitions: list[int32] = v(default=[])
-
-
 @message(versions="0-3", flexible="none")
 class ConsumerProtocolSubscription:
     topics: list[str] = v(default=[])
     user_data: bytes | None = None
-    owned_partitions: list[TopicPartition] = v("1+", default=[], ignorable=True)
+    owned_partitions: list[TopicNamePartitions] = v("1+", default=[], ignorable=True)
     generation_id: int32 = v("2+", default=-1, ignorable=True)
     rack_id: str | None = v("3+", default=None, ignorable=True)
 
 
 @message(versions="0-3", flexible="none")
 class ConsumerProtocolAssignment:
-    assigned_partitions: list[TopicPartition] = v(default=[])
+    assigned_partitions: list[TopicNamePartitions] = v(default=[])
     user_data: bytes | None = None

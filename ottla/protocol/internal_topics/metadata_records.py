@@ -14,23 +14,9 @@ from typing import TypeAlias
 
 from ottla.protocol.compile import decoder, encoder
 from ottla.protocol.errors import MalformedMessage, ProtocolError
+from ottla.protocol.messages.shared_structs import EntityData, Feature, Listener
 from ottla.protocol.primitives import ZERO_UUID, Buffer, Pieces, read_uvarint, uvarint
-from ottla.protocol.schema import float64, info_of, int8, int16, int32, int64, message, struct, uint16, uuid, v
-
-
-@struct
-class BrokerEndpoint:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
-    security_protocol: int16 = 0
-
-
-@struct
-class BrokerFeature:
-    name: str = ""
-    min_supported_version: int16 = 0
-    max_supported_version: int16 = 0
+from ottla.protocol.schema import float64, info_of, int8, int16, int32, int64, message, uuid, v
 
 
 @message(key=0, versions="0-4", flexible="0+")
@@ -39,8 +25,8 @@ class RegisterBrokerRecord:
     is_migrating_zk_broker: bool = v("2+", default=False)
     incarnation_id: uuid = ZERO_UUID
     broker_epoch: int64 = 0
-    end_points: list[BrokerEndpoint] = v(default=[])
-    features: list[BrokerFeature] = v(default=[])
+    end_points: list[Listener] = v(default=[])
+    features: list[Feature] = v(default=[])
     rack: str | None = ""
     fenced: bool = True
     in_controlled_shutdown: bool = v("1+", default=False)
@@ -144,12 +130,6 @@ class FeatureLevelRecord:
     feature_level: int16 = 0
 
 
-@struct
-class EntityData:
-    entity_type: str = ""
-    entity_name: str | None = ""
-
-
 @message(key=14, versions="0", flexible="0+")
 class ClientQuotaRecord:
     entity: list[EntityData] = v(default=[])
@@ -228,28 +208,13 @@ class RemoveDelegationTokenRecord:
     token_id: str = ""
 
 
-@struct
-class ControllerEndpoint:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
-    security_protocol: int16 = 0
-
-
-@struct
-class ControllerFeature:
-    name: str = ""
-    min_supported_version: int16 = 0
-    max_supported_version: int16 = 0
-
-
 @message(key=27, versions="0", flexible="0+")
 class RegisterControllerRecord:
     controller_id: int32 = 0
     incarnation_id: uuid = ZERO_UUID
     zk_migration_ready: bool = False
-    end_points: list[ControllerEndpoint] = v(default=[])
-    features: list[ControllerFeature] = v(default=[])
+    end_points: list[Listener] = v(default=[])
+    features: list[Feature] = v(default=[])
 
 
 @message(key=28, versions="0", flexible="0+")

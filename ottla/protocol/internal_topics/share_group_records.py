@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.internal_topics.consumer_group_records import TopicPartition
+from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicPartitions
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int8, int32, int64, message, struct, uuid, v
 
@@ -51,7 +51,7 @@ class ShareGroupTargetAssignmentMemberKey:
 
 @message(key=13, versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    topic_partitions: list[TopicPartition] = v(default=[])
+    topic_partitions: list[TopicIdPartitions] = v(default=[])
 
 
 @message(key=14, versions="0", flexible="none")
@@ -60,30 +60,17 @@ class ShareGroupCurrentMemberAssignmentKey:
     member_id: str = ""
 
 
-@struct
-class ShareGroupTopicPartitions:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[int32] = v(default=[])
-
-
 @message(key=14, versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
     member_epoch: int32 = 0
     previous_member_epoch: int32 = 0
     state: int8 = 0
-    assigned_partitions: list[ShareGroupTopicPartitions] = v(default=[])
+    assigned_partitions: list[TopicIdPartitions] = v(default=[])
 
 
 @message(key=15, versions="0", flexible="none")
 class ShareGroupStatePartitionMetadataKey:
     group_id: str = ""
-
-
-@struct
-class TopicPartitionsInfo:
-    topic_id: uuid = ZERO_UUID
-    topic_name: str = ""
-    partitions: list[int32] = v(default=[])
 
 
 @struct
@@ -94,6 +81,6 @@ class ShareTopicInfo:
 
 @message(key=15, versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    initializing_topics: list[TopicPartitionsInfo] = v(default=[])
-    initialized_topics: list[TopicPartitionsInfo] = v(default=[])
+    initializing_topics: list[TopicPartitions] = v(default=[])
+    initialized_topics: list[TopicPartitions] = v(default=[])
     deleting_topics: list[ShareTopicInfo] = v(default=[])

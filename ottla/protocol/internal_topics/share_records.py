@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes
+from ottla.protocol.messages.shared_structs import StateBatch
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import int32, int64, message, uuid, v
 
 
 @message(key=0, versions="0", flexible="none")
@@ -12,14 +13,6 @@ class ShareSnapshotKey:
     group_id: str = ""
     topic_id: uuid = ZERO_UUID
     partition: int32 = 0
-
-
-@struct
-class StateBatch:
-    first_offset: int64 = 0
-    last_offset: int64 = 0
-    delivery_state: int8 = 0
-    delivery_count: int16 = 0
 
 
 @message(key=0, versions="0", flexible="0+")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, int64, message, struct, uint16, v
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, Subtopology, TaskIds
+from ottla.protocol.schema import int8, int32, int64, message, struct, v
 
 
 @message(key=17, versions="0", flexible="none")
@@ -10,18 +11,12 @@ class StreamsGroupMetadataKey:
     group_id: str = ""
 
 
-@struct
-class LastAssignmentConfig:
-    key: str = ""
-    value: str = ""
-
-
 @message(key=17, versions="0", flexible="0+")
 class StreamsGroupMetadataValue:
     epoch: int32 = 0
     metadata_hash: int64 = 0
     validated_topology_epoch: int32 = v(tag=0, default=-1)
-    last_assignment_configs: list[LastAssignmentConfig] | None = v(tag=1, default=[])
+    last_assignment_configs: list[KeyValue] | None = v(tag=1, default=[])
     stored_description_topology_epoch: int32 = v(tag=2, default=-1)
     failed_description_topology_epoch: int32 = v(tag=3, default=-1)
 
@@ -30,18 +25,6 @@ class StreamsGroupMetadataValue:
 class StreamsGroupMemberMetadataKey:
     group_id: str = ""
     member_id: str = ""
-
-
-@struct
-class Endpoint:
-    host: str = ""
-    port: uint16 = 0
-
-
-@struct
-class KeyValue:
-    key: str = ""
-    value: str = ""
 
 
 @message(key=19, versions="0", flexible="0+")
@@ -74,17 +57,11 @@ class StreamsGroupTargetAssignmentMemberKey:
     member_id: str = ""
 
 
-@struct
-class TargetTaskIds:
-    subtopology_id: str = ""
-    partitions: list[int32] = v(default=[])
-
-
 @message(key=21, versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMemberValue:
-    active_tasks: list[TargetTaskIds] = v(default=[])
-    standby_tasks: list[TargetTaskIds] = v(default=[])
-    warmup_tasks: list[TargetTaskIds] = v(default=[])
+    active_tasks: list[TaskIds] = v(default=[])
+    standby_tasks: list[TaskIds] = v(default=[])
+    warmup_tasks: list[TaskIds] = v(default=[])
 
 
 @message(key=22, versions="0", flexible="none")
@@ -116,38 +93,6 @@ class StreamsGroupCurrentMemberAssignmentValue:
 @message(key=23, versions="0", flexible="none")
 class StreamsGroupTopologyKey:
     group_id: str = ""
-
-
-@struct
-class TopicConfig:
-    key: str = ""
-    value: str = ""
-
-
-@struct
-class TopologyTopicInfo:
-    name: str = ""
-    partitions: int32 = 0
-    replication_factor: int16 = 0
-    topic_configs: list[TopicConfig] = v(default=[])
-
-
-@struct
-class CopartitionGroup:
-    source_topics: list[int16] = v(default=[])
-    source_topic_regex: list[int16] = v(default=[])
-    repartition_source_topics: list[int16] = v(default=[])
-
-
-@struct
-class Subtopology:
-    subtopology_id: str = ""
-    source_topics: list[str] = v(default=[])
-    source_topic_regex: list[str] = v(default=[])
-    state_changelog_topics: list[TopologyTopicInfo] = v(default=[])
-    repartition_sink_topics: list[str] = v(default=[])
-    repartition_source_topics: list[TopologyTopicInfo] = v(default=[])
-    copartition_groups: list[CopartitionGroup] = v(default=[])
 
 
 @message(key=23, versions="0", flexible="0+")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, message, struct, v
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
+from ottla.protocol.schema import int32, message, struct, v
 
 
 @struct
@@ -23,15 +24,9 @@ class AlterReplicaLogDirsRequest:
 
 
 @struct
-class AlterReplicaLogDirPartitionResult:
-    partition_index: int32 = 0
-    error_code: int16 = 0
-
-
-@struct
 class AlterReplicaLogDirTopicResult:
     topic_name: str = ""
-    partitions: list[AlterReplicaLogDirPartitionResult] = v(default=[])
+    partitions: list[PartitionErrorCode] = v(default=[])
 
 
 @message(key=34, versions="1-2", flexible="2+")

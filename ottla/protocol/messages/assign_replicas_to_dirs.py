@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import PartitionErrorCode, PartitionIndex
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
 
 @struct
-class PartitionDataRequest:
-    partition_index: int32 = 0
-
-
-@struct
 class TopicDataRequest:
     topic_id: uuid = ZERO_UUID
-    partitions: list[PartitionDataRequest] = v(default=[])
+    partitions: list[PartitionIndex] = v(default=[])
 
 
 @struct
@@ -31,15 +27,9 @@ class AssignReplicasToDirsRequest:
 
 
 @struct
-class PartitionDataResponse:
-    partition_index: int32 = 0
-    error_code: int16 = 0
-
-
-@struct
 class TopicDataResponse:
     topic_id: uuid = ZERO_UUID
-    partitions: list[PartitionDataResponse] = v(default=[])
+    partitions: list[PartitionErrorCode] = v(default=[])
 
 
 @struct

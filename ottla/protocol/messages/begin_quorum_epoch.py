@@ -5,7 +5,7 @@ v1 adds the voter key and the leader's endpoints (KIP-853).
 
 from __future__ import annotations
 
-from ottla.protocol.messages.quorum_structs import LeaderEndpoint, NodeEndpoint, TopicDataResponse
+from ottla.protocol.messages.quorum_structs import Listener, NodeEndpoint, TopicDataResponse
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, message, struct, uuid, v
 
@@ -29,7 +29,7 @@ class BeginQuorumEpochRequest:
     cluster_id: str | None = None
     voter_id: int32 = v("1+", default=-1, ignorable=True)
     topics: list[TopicDataRequest] = v(default=[])
-    leader_endpoints: list[LeaderEndpoint] = v("1+", default=[], ignorable=True)
+    leader_endpoints: list[Listener] = v("1+", default=[], ignorable=True)
 
 
 @message(key=53, versions="0-1", flexible="1+")

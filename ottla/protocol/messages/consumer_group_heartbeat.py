@@ -5,14 +5,8 @@ v1 adds regular expressions and member ids made by the client (KIP-1082).
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
-
-
-@struct
-class TopicPartitions:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[int32] = v(default=[])
+from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
+from ottla.protocol.schema import int16, int32, message, v
 
 
 @message(key=68, versions="0-1", flexible="0+")
@@ -26,12 +20,7 @@ class ConsumerGroupHeartbeatRequest:
     subscribed_topic_names: list[str] | None = None
     subscribed_topic_regex: str | None = v("1+", default=None)
     server_assignor: str | None = None
-    topic_partitions: list[TopicPartitions] | None = None
-
-
-@struct
-class Assignment:
-    topic_partitions: list[TopicPartitions] = v(default=[])
+    topic_partitions: list[TopicIdPartitions] | None = None
 
 
 @message(key=68, versions="0-1", flexible="0+")
@@ -42,4 +31,4 @@ class ConsumerGroupHeartbeatResponse:
     member_id: str | None = None
     member_epoch: int32 = 0
     heartbeat_interval_ms: int32 = 0
-    assignment: Assignment | None = None
+    assignment: TopicIdAssignment | None = None

@@ -5,20 +5,15 @@ v3 adds owner and requester (KIP-373).
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int16, int32, int64, message, struct, v
-
-
-@struct
-class CreatableRenewers:
-    principal_type: str = ""
-    principal_name: str = ""
+from ottla.protocol.messages.shared_structs import TokenPrincipal
+from ottla.protocol.schema import int16, int32, int64, message, v
 
 
 @message(key=38, versions="1-3", flexible="2+")
 class CreateDelegationTokenRequest:
     owner_principal_type: str | None = v("3+", default="")
     owner_principal_name: str | None = v("3+", default="")
-    renewers: list[CreatableRenewers] = v(default=[])
+    renewers: list[TokenPrincipal] = v(default=[])
     max_lifetime_ms: int64 = 0
 
 

@@ -5,24 +5,13 @@ v3 adds the requester (KIP-373).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import TokenPrincipal
 from ottla.protocol.schema import int16, int32, int64, message, struct, v
-
-
-@struct
-class DescribeDelegationTokenOwner:
-    principal_type: str = ""
-    principal_name: str = ""
 
 
 @message(key=41, versions="1-3", flexible="2+")
 class DescribeDelegationTokenRequest:
-    owners: list[DescribeDelegationTokenOwner] | None = v(default=[])
-
-
-@struct
-class DescribedDelegationTokenRenewer:
-    principal_type: str = ""
-    principal_name: str = ""
+    owners: list[TokenPrincipal] | None = v(default=[])
 
 
 @struct
@@ -36,7 +25,7 @@ class DescribedDelegationToken:
     max_timestamp: int64 = 0
     token_id: str = ""
     hmac: bytes = b""
-    renewers: list[DescribedDelegationTokenRenewer] = v(default=[])
+    renewers: list[TokenPrincipal] = v(default=[])
 
 
 @message(key=41, versions="1-3", flexible="2+")

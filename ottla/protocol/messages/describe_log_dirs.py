@@ -5,18 +5,13 @@ v3 adds a top-level error; v4 the size of the volumes (KIP-827); v5 cordoned dir
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.protocol.schema import int16, int32, int64, message, struct, v
-
-
-@struct
-class DescribableLogDirTopic:
-    topic: str = ""
-    partitions: list[int32] = v(default=[])
 
 
 @message(key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsRequest:
-    topics: list[DescribableLogDirTopic] | None = v(default=[])
+    topics: list[TopicNamePartitions] | None = v(default=[])
 
 
 @struct

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.schema import int16, int32, int64, message, struct, v
-
-
-@struct
-class TopicRequest:
-    name: str = ""
-    partition_indexes: list[int32] = v(default=[])
 
 
 @message(key=61, versions="0", flexible="0+")
 class DescribeProducersRequest:
-    topics: list[TopicRequest] = v(default=[])
+    topics: list[TopicPartitionIndexes] = v(default=[])
 
 
 @struct

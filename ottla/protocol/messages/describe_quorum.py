@@ -6,19 +6,15 @@ v1 adds fetch times (KIP-836); v2 directory ids, endpoints and error messages (K
 from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import Listener
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
 
 @struct
-class PartitionDataRequest:
-    partition_index: int32 = 0
-
-
-@struct
 class TopicDataRequest:
     topic_name: str = ""
-    partitions: list[PartitionDataRequest] = v(default=[])
+    partitions: list[PartitionIndex] = v(default=[])
 
 
 @message(key=55, versions="0-2", flexible="0+")

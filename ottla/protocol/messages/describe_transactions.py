@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.protocol.schema import int16, int32, int64, message, struct, v
 
 
 @message(key=65, versions="0", flexible="0+")
 class DescribeTransactionsRequest:
     transactional_ids: list[str] = v(default=[])
-
-
-@struct
-class TopicData:
-    topic: str = ""
-    partitions: list[int32] = v(default=[])
 
 
 @struct
@@ -25,7 +20,7 @@ class TransactionState:
     transaction_start_time_ms: int64 = 0
     producer_id: int64 = 0
     producer_epoch: int16 = 0
-    topics: list[TopicData] = v(default=[])
+    topics: list[TopicNamePartitions] = v(default=[])
 
 
 @message(key=65, versions="0", flexible="0+")

@@ -5,19 +5,14 @@ v1 adds the election type (KIP-460).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.protocol.schema import int8, int16, int32, message, struct, v
-
-
-@struct
-class TopicPartitions:
-    topic: str = ""
-    partitions: list[int32] = v(default=[])
 
 
 @message(key=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
     election_type: int8 = v("1+", default=0)
-    topic_partitions: list[TopicPartitions] | None = v(default=[])
+    topic_partitions: list[TopicNamePartitions] | None = v(default=[])
     timeout_ms: int32 = 60000
 
 

@@ -5,7 +5,7 @@ v1 names preferred candidates with directory ids and adds endpoints (KIP-853).
 
 from __future__ import annotations
 
-from ottla.protocol.messages.quorum_structs import LeaderEndpoint, NodeEndpoint, TopicDataResponse
+from ottla.protocol.messages.quorum_structs import Listener, NodeEndpoint, TopicDataResponse
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, message, struct, uuid, v
 
@@ -35,7 +35,7 @@ class TopicDataRequest:
 class EndQuorumEpochRequest:
     cluster_id: str | None = None
     topics: list[TopicDataRequest] = v(default=[])
-    leader_endpoints: list[LeaderEndpoint] = v("1+", default=[], ignorable=True)
+    leader_endpoints: list[Listener] = v("1+", default=[], ignorable=True)
 
 
 @message(key=54, versions="0-1", flexible="1+")

@@ -6,6 +6,7 @@ v1 adds the directory id and the leader's endpoint (KIP-853).
 from __future__ import annotations
 
 from ottla.protocol.messages.quorum_structs import NodeEndpoint
+from ottla.protocol.messages.shared_structs import CurrentLeader
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Records, int16, int32, int64, message, struct, uuid, v
 
@@ -40,17 +41,11 @@ class FetchSnapshotRequest:
 
 
 @struct
-class LeaderIdAndEpoch:
-    leader_id: int32 = 0
-    leader_epoch: int32 = 0
-
-
-@struct
 class PartitionSnapshotResponse:
     index: int32 = 0
     error_code: int16 = 0
     snapshot_id: SnapshotId = v(factory=SnapshotId)
-    current_leader: LeaderIdAndEpoch = v(tag=0, factory=LeaderIdAndEpoch)
+    current_leader: CurrentLeader = v(tag=0, factory=CurrentLeader)
     size: int64 = 0
     position: int64 = 0
     unaligned_records: Records = b""

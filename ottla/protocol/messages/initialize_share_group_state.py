@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import ShareStateResult
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import int32, int64, message, struct, uuid, v
 
 
 @struct
@@ -25,19 +26,6 @@ class InitializeShareGroupStateRequest:
     topics: list[InitializeStateData] = v(default=[])
 
 
-@struct
-class PartitionResult:
-    partition: int32 = 0
-    error_code: int16 = 0
-    error_message: str | None = None
-
-
-@struct
-class InitializeStateResult:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[PartitionResult] = v(default=[])
-
-
 @message(key=83, versions="0", flexible="0+")
 class InitializeShareGroupStateResponse:
-    results: list[InitializeStateResult] = v(default=[])
+    results: list[ShareStateResult] = v(default=[])

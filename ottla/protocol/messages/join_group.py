@@ -6,13 +6,8 @@ v1 adds rebalance timeout; v4 makes members come back with the id they were give
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import ClassicProtocol
 from ottla.protocol.schema import int16, int32, message, struct, v
-
-
-@struct
-class JoinGroupRequestProtocol:
-    name: str = ""
-    metadata: bytes = b""
 
 
 @message(key=11, versions="0-9", flexible="6+")
@@ -23,7 +18,7 @@ class JoinGroupRequest:
     member_id: str = ""
     group_instance_id: str | None = v("5+", default=None)
     protocol_type: str = ""
-    protocols: list[JoinGroupRequestProtocol] = v(default=[])
+    protocols: list[ClassicProtocol] = v(default=[])
     reason: str | None = v("8+", default=None, ignorable=True)
 
 

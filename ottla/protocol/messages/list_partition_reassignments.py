@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.schema import int16, int32, message, struct, v
-
-
-@struct
-class ListPartitionReassignmentsTopics:
-    name: str = ""
-    partition_indexes: list[int32] = v(default=[])
 
 
 @message(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
     timeout_ms: int32 = 60000
-    topics: list[ListPartitionReassignmentsTopics] | None = None
+    topics: list[TopicPartitionIndexes] | None = None
 
 
 @struct

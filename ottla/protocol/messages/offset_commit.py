@@ -6,8 +6,9 @@ v5 drops the retention time; v6 adds leader epoch; v7 group instance id (KIP-345
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import int32, int64, message, struct, uuid, v
 
 
 @struct
@@ -36,16 +37,10 @@ class OffsetCommitRequest:
 
 
 @struct
-class OffsetCommitResponsePartition:
-    partition_index: int32 = 0
-    error_code: int16 = 0
-
-
-@struct
 class OffsetCommitResponseTopic:
     name: str = v("0-9", default="", ignorable=True)
     topic_id: uuid = v("10+", default=ZERO_UUID, ignorable=True)
-    partitions: list[OffsetCommitResponsePartition] = v(default=[])
+    partitions: list[PartitionErrorCode] = v(default=[])
 
 
 @message(key=8, versions="2-10", flexible="8+")

@@ -6,14 +6,9 @@ once (KIP-709); v9 member id and epoch (KIP-848); v10 topic ids instead of names
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
-
-
-@struct
-class OffsetFetchRequestTopic:
-    name: str = ""
-    partition_indexes: list[int32] = v(default=[])
 
 
 @struct
@@ -34,7 +29,7 @@ class OffsetFetchRequestGroup:
 @message(key=9, versions="1-10", flexible="6+")
 class OffsetFetchRequest:
     group_id: str = v("0-7", default="")
-    topics: list[OffsetFetchRequestTopic] | None = v("0-7", default=[], nullable="2-7")
+    topics: list[TopicPartitionIndexes] | None = v("0-7", default=[], nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = v("8+", default=[])
     require_stable: bool = v("7+", default=False)
 

@@ -20,13 +20,6 @@ class Listener:
 
 
 @struct
-class LeaderEndpoint:
-    name: str = ""
-    host: str = ""
-    port: uint16 = 0
-
-
-@struct
 class PartitionDataResponse:
     partition_index: int32 = 0
     error_code: int16 = 0
@@ -38,3 +31,9 @@ class PartitionDataResponse:
 class TopicDataResponse:
     topic_name: str = ""
     partitions: list[PartitionDataResponse] = v(default=[])
+
+
+@struct
+class KRaftVersionFeature:
+    min_supported_version: int16 = 0
+    max_supported_version: int16 = 0

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.protocol.messages.shared_structs import StateBatch
+from ottla.protocol.messages.shared_structs import ReadStateTopic, StateBatch
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
-
-
-@struct
-class PartitionData:
-    partition: int32 = 0
-    leader_epoch: int32 = 0
-
-
-@struct
-class ReadStateData:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[PartitionData] = v(default=[])
 
 
 @message(key=84, versions="0", flexible="0+")
 class ReadShareGroupStateRequest:
     group_id: str = ""
-    topics: list[ReadStateData] = v(default=[])
+    topics: list[ReadStateTopic] = v(default=[])
 
 
 @struct

@@ -5,26 +5,15 @@ v1 adds the number of finished deliveries (KIP-1226).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import ReadStateTopic
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
-
-
-@struct
-class PartitionData:
-    partition: int32 = 0
-    leader_epoch: int32 = 0
-
-
-@struct
-class ReadStateSummaryData:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[PartitionData] = v(default=[])
 
 
 @message(key=87, versions="0-1", flexible="0+")
 class ReadShareGroupStateSummaryRequest:
     group_id: str = ""
-    topics: list[ReadStateSummaryData] = v(default=[])
+    topics: list[ReadStateTopic] = v(default=[])
 
 
 @struct

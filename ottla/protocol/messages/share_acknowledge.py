@@ -5,21 +5,13 @@ v2 adds renewing (KIP-1222).
 
 from __future__ import annotations
 
-from ottla.protocol.messages.shared_structs import AcknowledgementBatch, NodeEndpoint
+from ottla.protocol.messages.shared_structs import (
+    AcknowledgeTopic,
+    CurrentLeader,
+    NodeEndpoint,
+)
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, message, struct, uuid, v
-
-
-@struct
-class AcknowledgePartition:
-    partition_index: int32 = 0
-    acknowledgement_batches: list[AcknowledgementBatch] = v(default=[])
-
-
-@struct
-class AcknowledgeTopic:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[AcknowledgePartition] = v(default=[])
 
 
 @message(key=79, versions="1-2", flexible="0+")
@@ -32,17 +24,11 @@ class ShareAcknowledgeRequest:
 
 
 @struct
-class LeaderIdAndEpoch:
-    leader_id: int32 = 0
-    leader_epoch: int32 = 0
-
-
-@struct
 class PartitionData:
     partition_index: int32 = 0
     error_code: int16 = 0
     error_message: str | None = None
-    current_leader: LeaderIdAndEpoch = v(factory=LeaderIdAndEpoch)
+    current_leader: CurrentLeader = v(factory=CurrentLeader)
 
 
 @struct

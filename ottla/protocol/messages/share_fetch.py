@@ -5,27 +5,14 @@ v2 adds acquire modes (KIP-1206) and renewing (KIP-1222).
 
 from __future__ import annotations
 
-from ottla.protocol.messages.shared_structs import AcknowledgementBatch, NodeEndpoint
+from ottla.protocol.messages.shared_structs import (
+    AcknowledgeTopic,
+    CurrentLeader,
+    NodeEndpoint,
+    TopicIdPartitions,
+)
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Records, int8, int16, int32, int64, message, struct, uuid, v
-
-
-@struct
-class FetchPartition:
-    partition_index: int32 = 0
-    acknowledgement_batches: list[AcknowledgementBatch] = v(default=[])
-
-
-@struct
-class FetchTopic:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[FetchPartition] = v(default=[])
-
-
-@struct
-class ForgottenTopic:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[int32] = v(default=[])
 
 
 @message(key=78, versions="1-2", flexible="0+")
@@ -40,14 +27,8 @@ class ShareFetchRequest:
     batch_size: int32 = 0
     share_acquire_mode: int8 = v("2+", default=0, ignorable=True)
     is_renew_ack: bool = v("2+", default=False)
-    topics: list[FetchTopic] = v(default=[])
-    forgotten_topics_data: list[ForgottenTopic] = v(default=[])
-
-
-@struct
-class LeaderIdAndEpoch:
-    leader_id: int32 = 0
-    leader_epoch: int32 = 0
+    topics: list[AcknowledgeTopic] = v(default=[])
+    forgotten_topics_data: list[TopicIdPartitions] = v(default=[])
 
 
 @struct
@@ -64,7 +45,7 @@ class PartitionData:
     error_message: str | None = None
     acknowledge_error_code: int16 = 0
     acknowledge_error_message: str | None = None
-    current_leader: LeaderIdAndEpoch = v(factory=LeaderIdAndEpoch)
+    current_leader: CurrentLeader = v(factory=CurrentLeader)
     records: Records = b""
     acquired_records: list[AcquiredRecords] = v(default=[])
 

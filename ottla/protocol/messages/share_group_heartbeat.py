@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, message, struct, uuid, v
+from ottla.protocol.messages.shared_structs import TopicIdAssignment
+from ottla.protocol.schema import int16, int32, message
 
 
 @message(key=76, versions="1", flexible="0+")
@@ -15,17 +15,6 @@ class ShareGroupHeartbeatRequest:
     subscribed_topic_names: list[str] | None = None
 
 
-@struct
-class TopicPartitions:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[int32] = v(default=[])
-
-
-@struct
-class Assignment:
-    topic_partitions: list[TopicPartitions] = v(default=[])
-
-
 @message(key=76, versions="1", flexible="0+")
 class ShareGroupHeartbeatResponse:
     throttle_time_ms: int32 = 0
@@ -34,4 +23,4 @@ class ShareGroupHeartbeatResponse:
     member_id: str | None = None
     member_epoch: int32 = 0
     heartbeat_interval_ms: int32 = 0
-    assignment: Assignment | None = None
+    assignment: TopicIdAssignment | None = None

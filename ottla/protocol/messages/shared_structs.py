@@ -135,3 +135,116 @@ class Feature:
     name: str = ""
     min_supported_version: int16 = 0
     max_supported_version: int16 = 0
+
+
+@struct
+class PartitionErrorCode:
+    partition_index: int32 = 0
+    error_code: int16 = 0
+
+
+@struct
+class TopicPartitionErrors:
+    name: str = ""
+    partitions: list[PartitionErrorCode] = v(default=[])
+
+
+@struct
+class TopicIdPartitions:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[int32] = v(default=[])
+
+
+@struct
+class TopicIdAssignment:
+    topic_partitions: list[TopicIdPartitions] = v(default=[])
+
+
+@struct
+class TopicNamePartitions:
+    topic: str = ""
+    partitions: list[int32] = v(default=[])
+
+
+@struct
+class TopicPartitionIndexes:
+    name: str = ""
+    partition_indexes: list[int32] = v(default=[])
+
+
+@struct
+class PartitionIndex:
+    partition_index: int32 = 0
+
+
+@struct
+class TokenPrincipal:
+    principal_type: str = ""
+    principal_name: str = ""
+
+
+@struct
+class SharePartitionResult:
+    partition: int32 = 0
+    error_code: int16 = 0
+    error_message: str | None = None
+
+
+@struct
+class ShareStateResult:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[SharePartitionResult] = v(default=[])
+
+
+@struct
+class ReadStatePartition:
+    partition: int32 = 0
+    leader_epoch: int32 = 0
+
+
+@struct
+class ReadStateTopic:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[ReadStatePartition] = v(default=[])
+
+
+@struct
+class CurrentLeader:
+    leader_id: int32 = 0
+    leader_epoch: int32 = 0
+
+
+@struct
+class AcknowledgePartition:
+    partition_index: int32 = 0
+    acknowledgement_batches: list[AcknowledgementBatch] = v(default=[])
+
+
+@struct
+class AcknowledgeTopic:
+    topic_id: uuid = ZERO_UUID
+    partitions: list[AcknowledgePartition] = v(default=[])
+
+
+@struct
+class CopartitionGroup:
+    source_topics: list[int16] = v(default=[])
+    source_topic_regex: list[int16] = v(default=[])
+    repartition_source_topics: list[int16] = v(default=[])
+
+
+@struct
+class Subtopology:
+    subtopology_id: str = ""
+    source_topics: list[str] = v(default=[])
+    source_topic_regex: list[str] = v(default=[])
+    state_changelog_topics: list[TopicInfo] = v(default=[])
+    repartition_sink_topics: list[str] = v(default=[])
+    repartition_source_topics: list[TopicInfo] = v(default=[])
+    copartition_groups: list[CopartitionGroup] = v(default=[])
+
+
+@struct
+class ClassicProtocol:
+    name: str = ""
+    metadata: bytes = b""

@@ -5,26 +5,15 @@ v1 can ask for a description of the topology (KIP-1331).
 
 from __future__ import annotations
 
-from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
+from ottla.protocol.messages.shared_structs import (
+    Endpoint,
+    KeyValue,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    TopicNamePartitions,
+)
 from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
-
-
-@struct
-class CopartitionGroup:
-    source_topics: list[int16] = v(default=[])
-    source_topic_regex: list[int16] = v(default=[])
-    repartition_source_topics: list[int16] = v(default=[])
-
-
-@struct
-class Subtopology:
-    subtopology_id: str = ""
-    source_topics: list[str] = v(default=[])
-    source_topic_regex: list[str] = v(default=[])
-    state_changelog_topics: list[TopicInfo] = v(default=[])
-    repartition_sink_topics: list[str] = v(default=[])
-    repartition_source_topics: list[TopicInfo] = v(default=[])
-    copartition_groups: list[CopartitionGroup] = v(default=[])
 
 
 @struct
@@ -61,16 +50,10 @@ class Status:
 
 
 @struct
-class TopicPartition:
-    topic: str = ""
-    partitions: list[int32] = v(default=[])
-
-
-@struct
 class EndpointToPartitions:
     user_endpoint: Endpoint = v(factory=Endpoint)
-    active_partitions: list[TopicPartition] = v(default=[])
-    standby_partitions: list[TopicPartition] = v(default=[])
+    active_partitions: list[TopicNamePartitions] = v(default=[])
+    standby_partitions: list[TopicNamePartitions] = v(default=[])
 
 
 @message(key=88, versions="0-1", flexible="0+")

@@ -6,6 +6,7 @@ v6 topic ids instead of names (KIP-1319).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import PartitionErrorCode
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
 
@@ -38,16 +39,10 @@ class TxnOffsetCommitRequest:
 
 
 @struct
-class TxnOffsetCommitResponsePartition:
-    partition_index: int32 = 0
-    error_code: int16 = 0
-
-
-@struct
 class TxnOffsetCommitResponseTopic:
     name: str = v("0-5", default="", ignorable=True)
     topic_id: uuid = v("6+", default=ZERO_UUID, ignorable=True)
-    partitions: list[TxnOffsetCommitResponsePartition] = v(default=[])
+    partitions: list[PartitionErrorCode] = v(default=[])
 
 
 @message(key=28, versions="0-6", flexible="3+")

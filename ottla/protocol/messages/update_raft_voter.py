@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.protocol.messages.quorum_structs import Listener
+from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int16, int32, message, struct, uuid, v
-
-
-@struct
-class KRaftVersionFeature:
-    min_supported_version: int16 = 0
-    max_supported_version: int16 = 0
 
 
 @message(key=82, versions="0", flexible="0+")

@@ -5,9 +5,9 @@ v1 adds the number of finished deliveries (KIP-1226).
 
 from __future__ import annotations
 
-from ottla.protocol.messages.shared_structs import StateBatch
+from ottla.protocol.messages.shared_structs import ShareStateResult, StateBatch
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.protocol.schema import int16, int32, int64, message, struct, uuid, v
+from ottla.protocol.schema import int32, int64, message, struct, uuid, v
 
 
 @struct
@@ -32,19 +32,6 @@ class WriteShareGroupStateRequest:
     topics: list[WriteStateData] = v(default=[])
 
 
-@struct
-class PartitionResult:
-    partition: int32 = 0
-    error_code: int16 = 0
-    error_message: str | None = None
-
-
-@struct
-class WriteStateResult:
-    topic_id: uuid = ZERO_UUID
-    partitions: list[PartitionResult] = v(default=[])
-
-
 @message(key=85, versions="0-1", flexible="0+")
 class WriteShareGroupStateResponse:
-    results: list[WriteStateResult] = v(default=[])
+    results: list[ShareStateResult] = v(default=[])

@@ -5,13 +5,8 @@ v2 adds the transaction version (KIP-1228).
 
 from __future__ import annotations
 
+from ottla.protocol.messages.shared_structs import TopicPartitionErrors, TopicPartitionIndexes
 from ottla.protocol.schema import int8, int16, int32, int64, message, struct, v
-
-
-@struct
-class WritableTxnMarkerTopic:
-    name: str = ""
-    partition_indexes: list[int32] = v(default=[])
 
 
 @struct
@@ -19,7 +14,7 @@ class WritableTxnMarker:
     producer_id: int64 = 0
     producer_epoch: int16 = 0
     transaction_result: bool = False
-    topics: list[WritableTxnMarkerTopic] = v(default=[])
+    topics: list[TopicPartitionIndexes] = v(default=[])
     coordinator_epoch: int32 = 0
     transaction_version: int8 = v("2+", default=0, ignorable=True)
 
@@ -30,21 +25,9 @@ class WriteTxnMarkersRequest:
 
 
 @struct
-class WritableTxnMarkerPartitionResult:
-    partition_index: int32 = 0
-    error_code: int16 = 0
-
-
-@struct
-class WritableTxnMarkerTopicResult:
-    name: str = ""
-    partitions: list[WritableTxnMarkerPartitionResult] = v(default=[])
-
-
-@struct
 class WritableTxnMarkerResult:
     producer_id: int64 = 0
-    topics: list[WritableTxnMarkerTopicResult] = v(default=[])
+    topics: list[TopicPartitionErrors] = v(default=[])
 
 
 @message(key=27, versions="1-2", flexible="1+")

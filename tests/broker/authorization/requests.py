@@ -28,17 +28,13 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.share_fetch import FetchPartition as SharePartition
-from ottla.protocol.messages.share_fetch import FetchTopic as ShareTopic
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import AcknowledgePartition as SharePartition
+from ottla.protocol.messages.shared_structs import AcknowledgeTopic as ShareTopic
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -52,7 +48,7 @@ Build = Callable[[str, dict[str, bytes], int], Any]
 
 def offset_fetch(topic: str, group: str, version: int, topic_id: bytes) -> OffsetFetchRequest:
     if version < 8:
-        return OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])])
+        return OffsetFetchRequest(group_id=group, topics=[TopicPartitionIndexes(name=topic, partition_indexes=[0])])
     topics = [OffsetFetchRequestTopics(name=topic, topic_id=topic_id, partition_indexes=[0])]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, member_id=None, topics=topics)])
 

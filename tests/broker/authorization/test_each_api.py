@@ -21,7 +21,6 @@ from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest
-from ottla.protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -37,21 +36,14 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from ottla.protocol.messages.shared_structs import TopicInfo
+from ottla.protocol.messages.shared_structs import PartitionIndex, Subtopology, TopicInfo
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes as ProducersTopic
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-from ottla.protocol.messages.streams_group_heartbeat import (
-    StreamsGroupHeartbeatRequest,
-    Subtopology,
-    Topology,
-)
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.server.authorization.authorizer import STANDARD_AUTHORIZER
@@ -133,7 +125,7 @@ ON_TOPICS: dict[str, tuple[Build, tuple[int, ...]]] = {
     ),
     "OffsetDelete": (
         lambda topic, ids, v: OffsetDeleteRequest(
-            group_id="g", topics=[OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]
+            group_id="g", topics=[OffsetDeleteRequestTopic(topic, [PartitionIndex(0)])]
         ),
         (0,),
     ),

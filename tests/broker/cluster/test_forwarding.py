@@ -24,8 +24,9 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.server.network.route import Route
 from ottla.server.world import RealWorld
 from tests.controller.node import Node, forwarded, running
@@ -212,7 +213,7 @@ async def test_a_follower_of_the_quorum_sends_describe_quorum_on_to_its_leader(t
     channel = ControllerChannel(
         real.world, 9, lambda: ControllerAddress(0, "127.0.0.1", looks.pop(0) if len(looks) > 1 else looks[0])
     )
-    topics = [TopicDataRequest(METADATA_TOPIC, [PartitionDataRequest(0)])]
+    topics = [TopicDataRequest(METADATA_TOPIC, [PartitionIndex(0)])]
     context = RequestContext(ApiKey.DESCRIBE_QUORUM, 2, "tool", Client())
     response = await forwarded(channel, context, DescribeQuorumRequest(topics=topics))
     partition = response.topics[0].partitions[0]

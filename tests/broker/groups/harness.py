@@ -14,19 +14,16 @@ from ottla.broker.groups.state.group_records import GroupRecordCodec
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.shared_structs import ClassicProtocol, PartitionIndex
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.network.reply import Reply
 from tests.broker.coordinator.harness import CoordinatorHarness
@@ -166,9 +163,7 @@ class GroupClient:
             self.generation = response.generation_id
 
     def join(self, on_answer: Any = None, **other: Any) -> Any:
-        protocols = [
-            JoinGroupRequestProtocol(name, subscription(*self.topics.split(","))) for name in self.protocols.split(",")
-        ]
+        protocols = [ClassicProtocol(name, subscription(*self.topics.split(","))) for name in self.protocols.split(",")]
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self.session,
@@ -239,6 +234,6 @@ class GroupClient:
         return self._send(answer, on_answer)
 
     def delete_offsets(self, on_answer: Any = None, *, partitions: list[tuple[str, int]]) -> Any:
-        topics = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(p)]) for topic, p in partitions]
+        topics = [OffsetDeleteRequestTopic(topic, [PartitionIndex(p)]) for topic, p in partitions]
         request = OffsetDeleteRequest(group_id=self.group, topics=topics)
         return self._send(self.harness.coordinator.delete_offsets(request), on_answer)

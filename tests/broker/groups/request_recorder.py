@@ -26,17 +26,12 @@ from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decode, decoder, encode
 from ottla.protocol.headers import request_header_version, response_header_version
-from ottla.protocol.internal_topics.metadata_records import (
-    BrokerEndpoint,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-)
+from ottla.protocol.internal_topics.metadata_records import PartitionRecord, RegisterBrokerRecord, TopicRecord
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -45,17 +40,9 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from ottla.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.shared_structs import ClassicProtocol, Listener, PartitionIndex, TopicPartitionIndexes
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.network.reply import Reply
@@ -134,7 +121,7 @@ class InProcess:
 
     def _image(self) -> Any:
         delta = MetadataDelta(EMPTY)
-        endpoint = BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092)
+        endpoint = Listener(name="PLAINTEXT", host="localhost", port=9092)
         delta.replay(RegisterBrokerRecord(broker_id=1, fenced=False, broker_epoch=1, end_points=[endpoint]))
         for name, count in PARTITIONS.items():
             topic_id = self.topic_ids[name]
@@ -226,7 +213,7 @@ class RequestRecorder:
             member_id=member,
             group_instance_id=instance,
             protocol_type=type,
-            protocols=[JoinGroupRequestProtocol(protocol, subscription(topic)) for protocol, topic in pairs],
+            protocols=[ClassicProtocol(protocol, subscription(topic)) for protocol, topic in pairs],
         )
         return self.ask(name, request, version)
 
@@ -297,7 +284,7 @@ class RequestRecorder:
     ) -> Any:
         group_id = self.group if group is None else group
         if version < 8:
-            old = None if all else [OffsetFetchRequestTopic(str(topic), indexes) for topic, indexes in partitions]
+            old = None if all else [TopicPartitionIndexes(str(topic), indexes) for topic, indexes in partitions]
             return self.ask("x", OffsetFetchRequest(group_id, old, require_stable=stable), version)
         topics = None
         if not all:
@@ -307,7 +294,7 @@ class RequestRecorder:
 
     def forget(self, *partitions: tuple[str, list[int]], group: str | None = None) -> Any:
         topics = [
-            OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(index) for index in indexes])
+            OffsetDeleteRequestTopic(topic, [PartitionIndex(index) for index in indexes])
             for topic, indexes in partitions
         ]
         return self.ask("x", OffsetDeleteRequest(self.group if group is None else group, topics), 0)

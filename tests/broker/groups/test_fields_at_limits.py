@@ -12,9 +12,9 @@ from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.shared_structs import TaskIds, TopicIdPartitions
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from tests.broker.groups.cluster import id_of
 from tests.broker.groups.harness import GroupCoordinatorHarness
@@ -165,12 +165,12 @@ def test_a_member_has_all_partitions_that_any_entry_of_its_request_names() -> No
     assert first < last
     groups.consumer("b", JOIN)
     groups.harness.clock.advance(1_000)
-    entries = [TopicPartitions(id_of("t"), [first, last, INT_MAX, -1]), TopicPartitions(id_of("t"), [first, first])]
+    entries = [TopicIdPartitions(id_of("t"), [first, last, INT_MAX, -1]), TopicIdPartitions(id_of("t"), [first, first])]
     for _ in range(2):
         groups.consumer("a", before.epoch, topic_partitions=entries)
     after = groups.harness.shard.group(ConsumerGroup, "consumer").members["a"].current
     assert after.pending_revocation.get(id_of("t"), {}).keys() == {last}
-    groups.consumer("a", before.epoch, topic_partitions=[TopicPartitions(id_of("t"), [first])])
+    groups.consumer("a", before.epoch, topic_partitions=[TopicIdPartitions(id_of("t"), [first])])
     assert not groups.harness.shard.group(ConsumerGroup, "consumer").members["a"].current.pending_revocation
 
 

@@ -11,18 +11,15 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.shared_structs import ClassicProtocol, PartitionIndex
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.groups.harness import subscription
@@ -47,7 +44,7 @@ class Member:
             rebalance_timeout_ms=30_000,
             member_id=self.member_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name, subscription(*topics)) for name in protocols.split(",")],
+            protocols=[ClassicProtocol(name, subscription(*topics)) for name in protocols.split(",")],
         )
         self._asked = self.wire.send(request)
 
@@ -158,7 +155,7 @@ def test_a_topic_that_a_member_began_to_read_counts_as_read_after_a_restart(node
     restart(nodes, directory)
     member.wire.sock.close()
     with nodes[-1].wire() as wire:
-        topic = OffsetDeleteRequestTopic("u", [OffsetDeleteRequestPartition(0)])
+        topic = OffsetDeleteRequestTopic("u", [PartitionIndex(0)])
         deleted = wire.request(OffsetDeleteRequest(group_id=GROUP, topics=[topic]))
         assert deleted.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         assert committed_offset(wire, "u") == (ErrorCode.NONE, 5)

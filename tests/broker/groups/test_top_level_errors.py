@@ -12,12 +12,13 @@ from ottla.protocol.messages.alter_share_group_offsets import AlterShareGroupOff
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from tests.broker.conftest import Node, start_node, stop_node
@@ -83,7 +84,7 @@ def test_an_offsets_topic_that_cannot_be_created_is_no_coordinator(wire: Wire) -
 
 
 def test_a_message_that_says_more_is_kafkas(wire: Wire) -> None:
-    asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[8])])
+    asked = DescribeProducersRequest(topics=[TopicPartitionIndexes(name="t", partition_indexes=[8])])
     partition = wire.request(asked).topics[0].partitions[0]
     assert (partition.error_code, partition.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     answer = wire.request(DescribeClusterRequest(endpoint_type=2))

@@ -27,8 +27,9 @@ import pytest
 
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, TopicPartition, decode_versioned
+from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, decode_versioned
 from ottla.protocol.internal_topics.group_records import GroupMetadataKey
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from tests import transcripts
 from tests.broker.groups.harness import PARKED, TP, GroupClient, GroupCoordinatorHarness
 
@@ -180,7 +181,7 @@ def assignment_bytes(text: str) -> bytes:
         return text.encode()
     partitions = [tp(each) for each in text.split(",")]
     topics = {topic: [p for other, p in partitions if other == topic] for topic, _ in partitions}
-    return b"\0\0" + encode(ConsumerProtocolAssignment([TopicPartition(*each) for each in topics.items()]), 0)
+    return b"\0\0" + encode(ConsumerProtocolAssignment([TopicNamePartitions(*each) for each in topics.items()]), 0)
 
 
 def assignment_text(assignment: bytes) -> str:

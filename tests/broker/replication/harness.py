@@ -42,9 +42,9 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.fetch import PartitionData
-from ottla.protocol.messages.shared_structs import Feature, Listener
+from ottla.protocol.messages.shared_structs import Feature, Listener, TopicNamePartitions
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
@@ -308,7 +308,9 @@ class ReplicationHarness:
         self._say_decision()
 
     def elect(self) -> None:
-        request = ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])])
+        request = ElectLeadersRequest(
+            election_type=0, topic_partitions=[TopicNamePartitions(topic=TOPIC, partitions=[0])]
+        )
         self.controller.decide(elect_leaders(self.controller.state, request))
         self._say_decision()
 

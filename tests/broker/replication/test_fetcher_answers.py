@@ -159,6 +159,33 @@ def test_records_whose_flush_found_no_descriptor_do_not_count_before_it_has_been
     assert follower.asked[-1] == (SESSION, 2, [1])
 
 
+@pytest.mark.parametrize("leader_epoch", [1, 2])
+def test_metadata_that_comes_during_a_flush_does_not_acknowledge_what_is_flushed(log: Log, leader_epoch: int) -> None:
+    """An ISR that grew was enough: the position was sent, the leader acknowledged, and a power loss took the records back."""
+    log.update_config(LogConfig(flush_messages=1))
+    follower = Follower(log)
+    follower.answer(records(epoch=1))
+    follower.partition.become_follower(log, LEADER, leader_epoch, 2, [1, 2], [1, 2, 3])
+    follower.follow()
+    follower.answer()
+    assert not any(1 in offsets for *_, offsets in follower.asked), "asked before the flush"
+    follower.run_tasks()
+    assert log.recovery_point == 1
+    follower.clock.advance(NEWS_DELAY_MS)
+    assert follower.asked[-1][2] == [1]
+    assert follower.protocol.requests[-1].topics[0].partitions[0].current_leader_epoch == leader_epoch
+
+
+def test_a_new_leader_is_asked_for_nothing_before_the_records_of_the_former_one_are_flushed(log: Log) -> None:
+    log.update_config(LogConfig(flush_messages=1))
+    log.append(batch([b"x"]), leader_epoch=1, now_ms=NOW_MS)
+    follower = Follower(log)
+    assert not any(1 in offsets for *_, offsets in follower.asked), "asked before the flush"
+    follower.run_tasks()
+    follower.clock.advance(NEWS_DELAY_MS)
+    assert follower.asked[-1][2] == [1] and log.recovery_point == 1
+
+
 @pytest.mark.parametrize(
     "error",
     [

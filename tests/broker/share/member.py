@@ -16,22 +16,15 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.protocol.messages.share_acknowledge import (
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from ottla.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import (
+    AcknowledgementBatch,
     AcknowledgePartition,
     AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
+    TopicIdPartitions,
 )
-from ottla.protocol.messages.share_fetch import (
-    FetchPartition,
-    FetchTopic,
-    ForgottenTopic,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
-from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.messages.shared_structs import AcknowledgementBatch
-from ottla.protocol.messages.shared_structs import AcknowledgementBatch as FetchBatch
 from ottla.protocol.records.batch import iter_batches
 from tests.broker.share.state_client import StateClient
 from tests.broker.wire import Wire
@@ -131,10 +124,12 @@ class ShareMember:
             member_id=self.member_id,
             share_session_epoch=self.epoch,
             topics=[
-                FetchTopic(topic_id, [FetchPartition(index, [FetchBatch(*batch) for batch in batches])])
+                AcknowledgeTopic(
+                    topic_id, [AcknowledgePartition(index, [AcknowledgementBatch(*batch) for batch in batches])]
+                )
                 for (topic_id, index), batches in asked.items()
             ],
-            forgotten_topics_data=[ForgottenTopic(topic_id, [index]) for topic_id, index in forget],
+            forgotten_topics_data=[TopicIdPartitions(topic_id, [index]) for topic_id, index in forget],
             **(limits | fields),
         )
         self.epoch += 1

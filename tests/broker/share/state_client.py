@@ -11,6 +11,7 @@ from ottla.protocol.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from ottla.protocol.messages.shared_structs import ReadStatePartition, ReadStateTopic
 from tests.broker.wire import Wire
 
 
@@ -28,7 +29,7 @@ class StateClient:
 
     def read(self, leader_epoch: int = 0) -> Any:
         m = read_share_group_state
-        data = m.ReadStateData(self.topic_id, [m.PartitionData(self.partition, leader_epoch)])
+        data = ReadStateTopic(self.topic_id, [ReadStatePartition(self.partition, leader_epoch)])
         return self._only(m.ReadShareGroupStateRequest(self.group_id, [data]))
 
     def write(
@@ -46,7 +47,7 @@ class StateClient:
 
     def summary(self) -> Any:
         m = read_share_group_state_summary
-        data = m.ReadStateSummaryData(self.topic_id, [m.PartitionData(self.partition, 0)])
+        data = ReadStateTopic(self.topic_id, [ReadStatePartition(self.partition, 0)])
         return self._only(m.ReadShareGroupStateSummaryRequest(self.group_id, [data]))
 
     def _only(self, request: Any) -> Any:

@@ -16,8 +16,9 @@ from ottla.broker.share.session import PARTITIONS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
-from ottla.protocol.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.shared_structs import AcknowledgePartition, AcknowledgeTopic
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.records import batch
 from tests.broker.share.member import ACCEPT, REJECT, RELEASE, RENEW, At, ShareMember, initialize, set_group
@@ -329,7 +330,7 @@ def test_more_partitions_than_a_session_may_have_are_refused_before_any_is_looke
     share.produce(b"a")
     member = share.member()
     assert until(lambda: records_of(member, share.at)) == {0: b"a"}
-    topics = [FetchTopic(share.at[0], [FetchPartition(index) for index in range(PARTITIONS_MAX + 1)])]
+    topics = [AcknowledgeTopic(share.at[0], [AcknowledgePartition(index) for index in range(PARTITIONS_MAX + 1)])]
     fields = {"group_id": share.group, "member_id": member.member_id, "share_session_epoch": member.epoch}
     assert member.wire.request(ShareFetchRequest(**fields, topics=topics)).error_code == ErrorCode.INVALID_REQUEST
     acknowledged = [AcknowledgeTopic(share.at[0], [AcknowledgePartition(index) for index in range(PARTITIONS_MAX + 1)])]

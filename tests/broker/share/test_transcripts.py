@@ -44,7 +44,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.protocol.messages import share_acknowledge, share_fetch
-from ottla.protocol.messages.shared_structs import AcknowledgementBatch
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.authorization.authorizer import AllowAll
 from ottla.server.config.load import NodeConfig
@@ -196,9 +196,7 @@ class ShareTranscript:
     ) -> None:
         batches = [AcknowledgementBatch(*each) for each in batches_of(kinds)]
         says = self._epoch(name, epoch)
-        topics = (
-            [share_fetch.FetchTopic(TOPIC_ID, [share_fetch.FetchPartition(0, batches)])] if batches or not says else []
-        )
+        topics = [AcknowledgeTopic(TOPIC_ID, [AcknowledgePartition(0, batches)])] if batches or not says else []
         is_renew = "renew" in kinds
         request = share_fetch.ShareFetchRequest(
             group_id="g",
@@ -217,13 +215,13 @@ class ShareTranscript:
 
     def ack(self, name: str, epoch: str = "", **kinds: str) -> None:
         batches = [AcknowledgementBatch(*each) for each in batches_of(kinds)]
-        partitions = [share_acknowledge.AcknowledgePartition(0, batches)]
+        partitions = [AcknowledgePartition(0, batches)]
         request = share_acknowledge.ShareAcknowledgeRequest(
             group_id="g",
             member_id=name,
             share_session_epoch=self._epoch(name, epoch),
             is_renew_ack="renew" in kinds,
-            topics=[share_acknowledge.AcknowledgeTopic(TOPIC_ID, partitions)] if batches else [],
+            topics=[AcknowledgeTopic(TOPIC_ID, partitions)] if batches else [],
         )
         self._send(name, "ack", acknowledge_handler.handle, request)
 

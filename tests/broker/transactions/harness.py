@@ -16,11 +16,10 @@ from ottla.broker.transactions.write_markers import Results
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.shared_structs import PartitionErrorCode, TopicPartitionErrors
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -118,10 +117,10 @@ class TransactionCoordinatorHarness(CoordinatorHarness[TransactionCoordinator]):
         if node_id == 9:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "unreachable")
         topics = [
-            WritableTxnMarkerTopicResult(
+            TopicPartitionErrors(
                 name=topic.name,
                 partitions=[
-                    WritableTxnMarkerPartitionResult(index, self._take((topic.name, index), marker))
+                    PartitionErrorCode(index, self._take((topic.name, index), marker))
                     for index in topic.partition_indexes
                 ],
             )

@@ -20,7 +20,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -29,12 +29,13 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import NewRecord
 from tests.broker.wire import Wire
@@ -217,7 +218,7 @@ class RequestRecorder:
     def marker(
         self, pid: int, epoch: int, commit: bool, *, by: int = 0, version: int = 0, topic: str = TOPIC, part: int = 0
     ) -> None:
-        marker = WritableTxnMarker(pid, epoch, commit, [WritableTxnMarkerTopic(topic, [part])], by, version)
+        marker = WritableTxnMarker(pid, epoch, commit, [TopicPartitionIndexes(topic, [part])], by, version)
         answer = self.wire.request(WriteTxnMarkersRequest(markers=[marker]), 2)
         results = [
             (
@@ -238,7 +239,7 @@ class RequestRecorder:
 
     def producers(self, part: int = 0) -> None:
         answer = self.wire.request(
-            DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[part])])
+            DescribeProducersRequest(topics=[TopicPartitionIndexes(name=TOPIC, partition_indexes=[part])])
         )
         found = [
             (

@@ -12,9 +12,10 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from tests.broker.conftest import Node, eventually, start_node, stop_node
 from tests.broker.transactions.test_over_the_wire import end, init, produce
 from tests.broker.wire import Wire
@@ -80,7 +81,7 @@ def described(wire: Wire, name: str) -> ErrorCode:
 
 
 def active_producers(wire: Wire) -> set[int]:
-    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+    request = DescribeProducersRequest(topics=[TopicPartitionIndexes(name="t", partition_indexes=[0])])
     (partition,) = wire.request(request).topics[0].partitions
     return {producer.producer_id for producer in partition.active_producers}
 

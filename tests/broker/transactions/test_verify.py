@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ottla.broker.transactions.markers import MarkerRoutes
-from ottla.broker.transactions.verify import ASKED_AGAIN_MAX, WAITING_MAX, AppendVerifier, Expectation, Operation
+from ottla.broker.transactions.verify import (
+    ASKED_AGAIN_MAX,
+    WAITING_MAX,
+    AppendVerifier,
+    Expectation,
+    Operation,
+    in_order,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -17,6 +25,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 from ottla.storage.producers.producer_state import EndTransaction
 from ottla.storage.producers.producer_states import ProducerStates
@@ -297,3 +306,27 @@ def test_a_ticket_that_was_renewed_for_a_newer_epoch_is_worth_nothing_to_the_old
     assert states.expect_append(7, 0, 1, now_ms=0, supports_epoch_bump=True) is ticket
     assert not states.may_append(7, 0, ticket)
     assert states.may_append(7, 1, ticket)
+
+
+def test_the_connection_is_paused_until_an_append_that_waited_has_begun() -> None:
+    """The append may need a worker, and the producer's next request must not overtake it meanwhile (seed 24 of the simulator)."""
+    steps: list[str] = []
+
+    class Connection:
+        def pause(self) -> SimpleNamespace:
+            steps.append("paused")
+            return SimpleNamespace(end=lambda: steps.append("goes on"))
+
+    def append(verdicts: Any) -> str:
+        steps.append(f"appends after {verdicts[T0].name}")
+        return "response"
+
+    harness = VerifierHarness()
+    harness.coordinator_node = ELSEWHERE
+    harness.elsewhere = coordinator_says(ErrorCode.NONE)
+    context = cast(RequestContext, SimpleNamespace(connection=Connection()))
+    given = when_given(in_order(context, harness.ask(Operation.ADDED, T0), append))
+    assert steps == ["paused"]
+    harness.let_others_answer()
+    assert steps == ["paused", "appends after NONE", "goes on"]
+    assert given == ["response"]

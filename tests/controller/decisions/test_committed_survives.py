@@ -31,7 +31,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
-from ottla.protocol.messages.shared_structs import Feature, Listener
+from ottla.protocol.messages.shared_structs import Feature, Listener, PartitionIndex
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory, topic_id
 from tests.sim.mutants import applied
 
@@ -231,7 +231,7 @@ class Walk:
         p = self.partition
         if broker_id not in p.replicas or p.directory(broker_id) in self.directories[broker_id]:
             return
-        partition = assign.PartitionDataRequest(partition_index=0)
+        partition = PartitionIndex(partition_index=0)
         topic = assign.TopicDataRequest(topic_id=topic_id(TOPIC), partitions=[partition])
         data = assign.DirectoryDataRequest(id=self.directories[broker_id][0], topics=[topic])
         request = assign.AssignReplicasToDirsRequest(

@@ -13,13 +13,10 @@ from ottla.controller.decisions.delegation_tokens import EXPIRED_PER_TURN, creat
 from ottla.controller.decisions.settings import DelegationTokenSettings
 from ottla.controller.metadata.delegation_tokens import DelegationToken, record_of
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.create_delegation_token import (
-    CreatableRenewers,
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-)
+from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.shared_structs import TokenPrincipal
 from ottla.server.principal import ANONYMOUS, Principal
 from ottla.server.sasl.delegation_tokens import TokensByHmac, hmac_of, may_handle_tokens, principal_of
 from tests.controller.harness import DecisionHarness
@@ -42,7 +39,7 @@ class Tokens(DecisionHarness):
         self, lifetime_ms: int = -1, renewers: tuple[str, ...] = ("bob",), kind: str = "User"
     ) -> CreateDelegationTokenResponse:
         request = CreateDelegationTokenRequest(
-            renewers=[CreatableRenewers(kind, name) for name in renewers], max_lifetime_ms=lifetime_ms
+            renewers=[TokenPrincipal(kind, name) for name in renewers], max_lifetime_ms=lifetime_ms
         )
         return self.decide(create(self.state, request, ALICE, ALICE, NOW_MS, self.rng))
 

@@ -10,12 +10,13 @@ from ottla.controller.decisions.elections import (
     return_to_preferred_leaders,
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from tests.controller.harness import DecisionHarness
 
 
 def elect(cluster: DecisionHarness, election_type: int, *topics: str) -> list[tuple[str, int, str]]:
-    asked = [TopicPartitions(topic=name, partitions=[0]) for name in topics] if topics else None
+    asked = [TopicNamePartitions(topic=name, partitions=[0]) for name in topics] if topics else None
     request = ElectLeadersRequest(election_type=election_type, topic_partitions=asked)
     response = cluster.decide(elect_leaders(cluster.state, request))
     return [

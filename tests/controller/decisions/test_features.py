@@ -12,7 +12,8 @@ from ottla.controller.decisions.features import (
 )
 from ottla.controller.decisions.settings import ControlSettings
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
+from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, RegisterBrokerRecord
+from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.releases import KAFKA_4_3, KAFKA_4_4, Advertised, Release
 from tests.controller.harness import CLUSTER_ID, DecisionHarness
@@ -165,7 +166,7 @@ def test_a_level_needs_every_broker_and_every_voter() -> None:
     cluster = DecisionHarness(metadata_version=29)
     message = update(cluster, "metadata.version", 30, voters=frozenset({1, 8}))[1]
     assert message is not None and message.endswith("controller 8 has not registered, and may not support this feature")
-    features = [BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=29)]
+    features = [Feature(name="metadata.version", min_supported_version=7, max_supported_version=29)]
     cluster.replay([RegisterBrokerRecord(broker_id=4, features=features)])
     message = update(cluster, "metadata.version", 30)[1]
     assert message is not None and message.endswith("Broker 4 only supports versions 7-29")

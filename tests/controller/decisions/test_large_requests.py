@@ -41,6 +41,7 @@ from ottla.protocol.messages import alter_partition as alter
 from ottla.protocol.messages import alter_partition_reassignments as reassign
 from ottla.protocol.messages import assign_replicas_to_dirs as assign
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.shared_structs import EntityData, PartitionIndex
 from ottla.protocol.releases import KAFKA_4_4
 from tests.controller.harness import DecisionHarness, directory, topic_id
 from tests.controller.test_runtime import Batch
@@ -118,7 +119,7 @@ def test_directories_are_assigned_in_turns() -> None:
     cluster = DecisionHarness(brokers=2)
     cluster.broker(3, directories=2)
     cluster.topic("orders", "1 2 3", partitions=MANY)
-    wanted = [assign.PartitionDataRequest(partition_index=index) for index in range(MANY)]
+    wanted = [PartitionIndex(partition_index=index) for index in range(MANY)]
     topics = [assign.TopicDataRequest(topic_id=ORDERS, partitions=wanted)]
     request = assign.AssignReplicasToDirsRequest(
         broker_id=3,
@@ -256,7 +257,7 @@ ONE_OF_EACH: dict[type[MetadataRecord], tuple[MetadataRecord, int]] = {
         (r.RemoveTopicRecord(topic_id=FIRST), EACH),
         (r.ConfigRecord(resource_type=2, resource_name="topic-00", name="min.insync.replicas", value="2"), 0),
         (r.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0), 0),
-        (r.ClientQuotaRecord(entity=[r.EntityData(entity_type="user", entity_name="u")], key="p", value=1.0), 0),
+        (r.ClientQuotaRecord(entity=[EntityData(entity_type="user", entity_name="u")], key="p", value=1.0), 0),
         (r.ProducerIdsRecord(broker_id=1, broker_epoch=101, next_producer_id=1_000), 0),
         (r.AccessControlEntryRecord(id=bytes(15) + b"1"), 0),
         (r.RemoveAccessControlEntryRecord(id=bytes(15) + b"1"), 0),

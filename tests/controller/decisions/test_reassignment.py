@@ -9,10 +9,8 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-)
+from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
 from tests.controller.decisions.test_alter_partition import alter
 from tests.controller.harness import DecisionHarness, numbers
 from tests.controller.images import same_content
@@ -31,7 +29,7 @@ def reassign(
 
 
 def ongoing(cluster: DecisionHarness, *names: str) -> dict[str, tuple[list[int], list[int]]]:
-    topics = [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 1]) for name in names] or None
+    topics = [TopicPartitionIndexes(name=name, partition_indexes=[0, 1]) for name in names] or None
     _, response = list_partition_reassignments(cluster.state, ListPartitionReassignmentsRequest(topics=topics))
     return {
         topic.name: (each.adding_replicas, each.removing_replicas)

@@ -31,11 +31,10 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
-    PartitionDataRequest,
     TopicDataRequest,
 )
-from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from ottla.protocol.messages.shared_structs import EntityData
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.shared_structs import EntityData, PartitionIndex, TopicNamePartitions
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.controller.harness import DecisionHarness, directory, topic_id
 
@@ -60,9 +59,7 @@ def assign(cluster: DecisionHarness, broker_id: int, where: bytes, name: str = "
         directories=[
             DirectoryDataRequest(
                 id=where,
-                topics=[
-                    TopicDataRequest(topic_id=topic_id(name), partitions=[PartitionDataRequest(partition_index=index)])
-                ],
+                topics=[TopicDataRequest(topic_id=topic_id(name), partitions=[PartitionIndex(partition_index=index)])],
             )
         ],
     )
@@ -149,7 +146,7 @@ def test_the_last_known_leader_leads_once_its_own_directory_is_back() -> None:
 
 def test_an_unclean_election_takes_no_replica_whose_directory_is_lost() -> None:
     cluster = all_crash_and_1_comes_back_on_an_empty_disk("1 2 3")
-    elect = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=[TopicPartitions("orders", [0])])
+    elect = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=[TopicNamePartitions("orders", [0])])
     (topic,) = cluster.decide(elect_leaders(cluster.state, elect)).replica_election_results
     assert topic.partition_result[0].error_code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     assert cluster.partition("orders").leader == NO_LEADER

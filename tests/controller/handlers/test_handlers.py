@@ -18,7 +18,8 @@ from ottla.protocol.messages import create_topics as ct
 from ottla.protocol.messages import delete_topics as dt
 from ottla.protocol.messages import incremental_alter_configs as iac
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.server.network.client import Channel
 from ottla.server.network.context import RequestContext
 from tests.controller.node import CLUSTER_ID, Node, create, forwarded, running
@@ -195,9 +196,7 @@ async def test_the_quorum_is_described_through_an_envelope_too(tmp_path: Path) -
     from tests.broker.cluster.test_lifecycle import Client
 
     async with connected(tmp_path) as (node, _):
-        topics = [
-            TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionDataRequest(partition_index=0)])
-        ]
+        topics = [TopicDataRequest(topic_name="__cluster_metadata", partitions=[PartitionIndex(partition_index=0)])]
         context = RequestContext(ApiKey.DESCRIBE_QUORUM, 2, "tool", Client())
         response = await forwarded(node.channel, context, DescribeQuorumRequest(topics=topics))
         assert response.topics[0].partitions[0].leader_id == 1

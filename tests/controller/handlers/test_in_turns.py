@@ -9,7 +9,7 @@ import pytest
 from ottla.controller.decisions.elections import LOOKED_AT_MAX
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
-from ottla.controller.handlers import broker_registration, unregister_broker
+from ottla.controller.handlers import broker_registration, unregister
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.periodic import NEXT_PART_MS
 from ottla.controller.routes import ROUTES
@@ -120,7 +120,7 @@ def test_a_broker_is_unregistered_in_bounded_batches() -> None:
     quorum = crowded()
     before = len(quorum.log.batches)
     request = UnregisterBrokerRequest(broker_id=1)
-    answer = unregister_broker.handle(parts_of(quorum), request, context(ApiKey.UNREGISTER_BROKER))
+    answer = unregister.handle_broker(parts_of(quorum), request, context(ApiKey.UNREGISTER_BROKER))
     quorum.clock.advance(quorum.clock.now_ms)
     quorum.commit()
     assert answer.take().error_code == 0

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ottla.protocol.internal_topics import metadata_records as records
+from ottla.protocol.messages.shared_structs import EntityData, Feature, Listener
 
 HERE = Path(__file__).parent
 #: Of metadata.version: the first one that has all types of records, and those at which some got fields.
@@ -150,8 +151,8 @@ class Log:
                 broker_id=broker_id,
                 broker_epoch=self.epoch,
                 incarnation_id=self.draw(IDS),
-                end_points=[records.BrokerEndpoint(name="P", host="h", port=self.draw(st.integers(0, 65535)))],
-                features=[records.BrokerFeature(name="metadata.version", min_supported_version=7)],
+                end_points=[Listener(name="P", host="h", port=self.draw(st.integers(0, 65535)))],
+                features=[Feature(name="metadata.version", min_supported_version=7)],
                 rack=self.draw(st.none() | st.just("r")),
                 log_dirs=self.directories(),
                 cordoned_log_dirs=self.cordoned(),
@@ -204,7 +205,7 @@ class Log:
         )
 
     def quota(self) -> None:
-        entity = [records.EntityData(entity_type="user", entity_name=self.draw(st.none() | st.just("u")))]
+        entity = [EntityData(entity_type="user", entity_name=self.draw(st.none() | st.just("u")))]
         self.add(
             records.ClientQuotaRecord(
                 entity=entity, key=self.draw(st.sampled_from(["p", "c"])), value=1.5, remove=self.draw(st.booleans())

@@ -7,7 +7,8 @@ import asyncio
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import EMPTY
 from ottla.controller.metadata.quota_publisher import QuotaPublisher
-from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, EntityData
+from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord
+from ottla.protocol.messages.shared_structs import EntityData
 from ottla.server.clock import SystemClock
 from ottla.server.quotas.clients import ClientQuotas
 

@@ -23,9 +23,10 @@ from ottla.controller.raft.snapshots import SnapshotReader, write_initial_voters
 from ottla.controller.raft.voters import ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
 from ottla.protocol.messages.quorum_structs import Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.protocol.work import RECORDS_A_TURN
 from ottla.server.network.client import Channel
 from ottla.server.world import RealWorld
@@ -361,7 +362,7 @@ async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_p
     made, ports = await dynamic_quorum(tmp_path)
     try:
         await made.commit_everywhere(b"record")
-        request = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionDataRequest(0)])])
+        request = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])])
         response = await ask(made.nodes[0], ports[0], request)
         partition = response.topics[0].partitions[0]
         assert (partition.leader_id, partition.error_code) == (1, ErrorCode.NONE)

@@ -9,20 +9,22 @@ import pytest
 
 from ottla.controller.raft.config import RaftConfig
 from ottla.controller.raft.reminder import REMIND_MS, Reminder
-from ottla.controller.raft.status import RaftStatus
+from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import QuorumEndpoint
 from tests.manual_clock import ManualClock
 
 
 def test_a_replica_without_a_leader_says_every_five_seconds_for_whom_it_waits(caplog: pytest.LogCaptureFixture) -> None:
     servers = (QuorumEndpoint("CONTROLLER", "localhost", 9093),)
-    raft = SimpleNamespace(leader_id=-1, voter_ids=frozenset())
+    config = RaftConfig(7, b"d" * 16, "c", bootstrap_servers=servers)
+    voters = SimpleNamespace(last=SimpleNamespace(ids=()))
+    raft = SimpleNamespace(config=config, leader_id=-1, voters=voters)
     clock = ManualClock()
-    reminder = Reminder(clock, RaftConfig(7, b"d" * 16, "c", bootstrap_servers=servers), cast(RaftStatus, raft))
+    reminder = Reminder(clock, cast(RaftState, raft))
     reminder.begin()
     clock.advance(REMIND_MS)
     assert "no voter is known either, and controller.quorum.bootstrap.servers=localhost:9093" in caplog.text
-    raft.voter_ids = frozenset({3, 1})
+    voters.last.ids = (3, 1)
     clock.advance(REMIND_MS)
     assert "[raft 7] No leader of the quorum is known for 10 s: a majority of the voters 1, 3 has to run" in caplog.text
     raft.leader_id = 3

@@ -12,13 +12,16 @@ from ottla.protocol.internal_topics.control_messages import (
     EndTxnMarker,
     ProducerEntry,
     ProducerSnapshot,
-    TopicPartition,
     decode_versioned,
 )
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from tests.protocol.catalog import encode_versioned
 
 SUBSCRIPTION = ConsumerProtocolSubscription(
-    topics=["a", "b"], owned_partitions=[TopicPartition(topic="a", partitions=[0, 2])], generation_id=4, rack_id="r"
+    topics=["a", "b"],
+    owned_partitions=[TopicNamePartitions(topic="a", partitions=[0, 2])],
+    generation_id=4,
+    rack_id="r",
 )
 
 

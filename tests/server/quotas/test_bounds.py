@@ -10,13 +10,14 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.shared_structs import ClassicProtocol
 from ottla.server.quotas.bounds import GROUPS, Bound, bound_metrics
 from tests.broker.conftest import eventually, start_node, stop_node
 from tests.broker.records import batch
@@ -60,7 +61,7 @@ def test_groups_and_ids_above_the_bounds_of_a_node_are_refused(tmp_path: Path) -
                     session_timeout_ms=30_000,
                     rebalance_timeout_ms=30_000,
                     protocol_type="consumer",
-                    protocols=[JoinGroupRequestProtocol("range", b"")],
+                    protocols=[ClassicProtocol("range", b"")],
                 )
                 return ErrorCode(wire.request(request, 7).error_code)
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import TopicIdPartitions
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.group import GROUP
 from tests.sim.history import TopicPartition, Violation
@@ -124,11 +125,11 @@ class ConsumerMember(Client):
         self.group.given(self.member_id, self.epoch, self.assigned, sent if self._sent is None else self._sent)
         self._sent = sent
 
-    def _owned(self) -> list[TopicPartitions]:
+    def _owned(self) -> list[TopicIdPartitions]:
         topics: dict[str, list[int]] = {}
         for topic, index in self.assigned:
             topics.setdefault(topic, []).append(index)
-        return [TopicPartitions(self.topic_ids[topic], indexes) for topic, indexes in topics.items()]
+        return [TopicIdPartitions(self.topic_ids[topic], indexes) for topic, indexes in topics.items()]
 
     def _forget(self, *, is_new: bool) -> None:
         self.group.held.pop(self.member_id, None)

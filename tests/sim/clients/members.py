@@ -18,18 +18,15 @@ from typing import Any
 from ottla.broker.groups.state.classic_group import subscription_topics
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from ottla.protocol.messages.shared_structs import ClassicProtocol, PartitionIndex
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.group import GROUP
@@ -115,7 +112,7 @@ class Member(Client):
             member_id=self.member_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=subscription(self.topics))
+                ClassicProtocol(name=name, metadata=subscription(self.topics))
                 for name in ROLLING[self.group.steps[self.name]]
             ],
         )
@@ -197,7 +194,7 @@ class Member(Client):
     async def _delete_offsets(self, node: int) -> None:
         """40: refused for a topic that a member reads, also by a coordinator that knows the members from its log."""
         topic, generation = self.rng.choice(self.topics), self.generation
-        rows = [OffsetDeleteRequestPartition(partition_index=0)]
+        rows = [PartitionIndex(partition_index=0)]
         request = OffsetDeleteRequest(
             group_id=self.group.name, topics=[OffsetDeleteRequestTopic(name=topic, partitions=rows)]
         )

@@ -22,7 +22,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.messages.shared_structs import AcknowledgementBatch
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
 from ottla.protocol.records import iter_batches
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.consumer_members import FENCED, HEARTBEAT_SECONDS, JOINING, LEAVING
@@ -241,9 +241,9 @@ class ShareMember(Client):
             share_session_epoch=session.epoch if epoch is None else epoch,
             is_renew_ack=is_renew,
             topics=[
-                share_acknowledge.AcknowledgeTopic(
+                AcknowledgeTopic(
                     self.topic_ids[topic],
-                    [share_acknowledge.AcknowledgePartition(index, [AcknowledgementBatch(*each) for each in some])],
+                    [AcknowledgePartition(index, [AcknowledgementBatch(*each) for each in some])],
                 )
                 for (topic, index), some in batches.items()
             ],
@@ -268,9 +268,9 @@ class ShareMember(Client):
             batch_size=BATCH_SIZE,
             share_acquire_mode=int(self.rng.random() < 0.3),
             topics=[
-                share_fetch.FetchTopic(
+                AcknowledgeTopic(
                     self.topic_ids[topic],
-                    [share_fetch.FetchPartition(index, [AcknowledgementBatch(*each) for each in some])],
+                    [AcknowledgePartition(index, [AcknowledgementBatch(*each) for each in some])],
                 )
                 for (topic, index), some in asked.items()
             ],

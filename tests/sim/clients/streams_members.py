@@ -12,12 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.shared_structs import KeyValue, TaskIds, TopicInfo
-from ottla.protocol.messages.streams_group_heartbeat import (
-    StreamsGroupHeartbeatRequest,
-    Subtopology,
-    Topology,
-)
+from ottla.protocol.messages.shared_structs import KeyValue, Subtopology, TaskIds, TopicInfo
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.consumer_members import (
     FENCED,

@@ -34,6 +34,8 @@ UNKNOWN = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_
 ABORTABLE = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.TRANSACTION_ABORTABLE}
 )
+#: The leader has the batch.
+WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
 class Transactions(Client):
@@ -77,55 +79,77 @@ class Transactions(Client):
 
     async def _transaction(self) -> None:
         chosen = self.rng.sample(list(self.partitions), self.rng.randint(1, len(self.partitions)))
-        chosen *= self.rng.choice((1, 1, 2))
-        rows = []
+        batches_in_flight = self.rng.choice((1, 1, 2, 5))
+        values: dict[TopicPartition, list[str]] = {}
         for partition in chosen:
-            self._count += 1
-            rows.append((*partition, f"{self.name}/{partition[1]}/{self._count}"))
-        operation = self.history.begin(self.name, TRANSACTION, rows)
+            for _ in range(self.rng.choice((1, batches_in_flight))):
+                self._count += 1
+                values.setdefault(partition, []).append(f"{self.name}/{partition[1]}/{self._count}")
+        operation = self.history.begin(
+            self.name, TRANSACTION, [(*partition, value) for partition in values for value in values[partition]]
+        )
         is_written = True
-        for topic, index, value in rows:
-            is_written = is_written and await self._send((topic, index), value)
+        for partition in values:
+            is_written = is_written and await self._send(partition, values[partition])
         commits = is_written and self.rng.random() < 0.75
         outcome = await self._end(commits)
         if outcome == "ok" and not commits:
             outcome = "fail"
         self.history.end(operation, outcome, "commit" if commits else "abort")
 
-    async def _send(self, partition: TopicPartition, value: str) -> bool:
-        """Whether it is written; False: the transaction has to be aborted."""
+    async def _send(self, partition: TopicPartition, values: list[str]) -> bool:
+        """One batch for each value, all of them in flight at the same time. False: the transaction has to be aborted."""
         loop = asyncio.get_running_loop()
         end = loop.time() + SEND_SECONDS
         sequence = self.sequences.get(partition, 0)
-        data = build_batch(
+        pending = [self._batch(value, sequence + number) for number, value in enumerate(values)]
+        topic, index = partition
+        while loop.time() < end:
+            leader = await self.leader_of(topic, index)
+            if leader is not None and topic in self.topic_ids:
+                codes = await asyncio.gather(
+                    *(self._produce(leader, self._request(partition, data)) for data in pending)
+                )
+                if self._must_abort(partition, codes):
+                    return False
+                pending = [data for data, code in zip(pending, codes, strict=True) if code not in WRITTEN]
+                if not pending:
+                    self.sequences[partition] = sequence + len(values)
+                    return True
+            await asyncio.sleep(BACKOFF_SECONDS)
+            await self.refresh([topic])
+        return False
+
+    def _batch(self, value: str, sequence: int) -> bytes:
+        return build_batch(
             [(None, value.encode(), self.world.clock.wall_ms())],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=sequence,
             transactional=True,
         )
+
+    def _request(self, partition: TopicPartition, batch: bytes) -> ProduceRequest:
         topic, index = partition
-        while loop.time() < end:
-            leader = await self.leader_of(topic, index)
-            code = None
-            if leader is not None and topic in self.topic_ids:
-                rows = [PartitionProduceData(index=index, records=data)]
-                request = ProduceRequest(
-                    transactional_id=self.transactional_id,
-                    acks=-1,
-                    timeout_ms=REQUEST_TIMEOUT_MS - 500,
-                    topic_data=[TopicProduceData(name=topic, topic_id=self.topic_ids[topic], partition_data=rows)],
+        rows = [PartitionProduceData(index=index, records=batch)]
+        return ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=-1,
+            timeout_ms=REQUEST_TIMEOUT_MS - 500,
+            topic_data=[TopicProduceData(name=topic, topic_id=self.topic_ids[topic], partition_data=rows)],
+        )
+
+    def _must_abort(self, partition: TopicPartition, codes: Sequence[ErrorCode | None]) -> bool:
+        """Judges what batches of one connection were answered, in the order in which they were sent."""
+        for before, code in zip((None, *codes), codes, strict=False):
+            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and before is ErrorCode.NONE:
+                raise Violation(
+                    "26", f"{self.name}: batches of one connection to {partition} were appended out of order"
                 )
-                code = await self._produce(leader, request)
-            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self.sequences[partition] = sequence + 1
-                return True
             if code in FENCED or code in ABORTABLE or code is NO_TRANSACTION:
-                return False
-            if code is not None and not code.retriable:
-                raise Violation("13", f"{self.name} was answered {code.name} for {value} to {partition}")
-            await asyncio.sleep(BACKOFF_SECONDS)
-            await self.refresh([topic])
+                return True
+            if code is not None and code not in WRITTEN and not code.retriable:
+                raise Violation("13", f"{self.name} was answered {code.name} for a batch to {partition}")
         return False
 
     async def _produce(self, leader: int, request: ProduceRequest) -> ErrorCode | None:

@@ -26,13 +26,13 @@ from ottla.broker.groups.state.member_state import UNRELEASED, UNREVOKED
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
-    ClassicProtocol,
     ConsumerGroupMemberMetadataValue,
 )
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolSubscription
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.protocol.messages.shared_structs import ClassicProtocol
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 log = logging.getLogger(__name__)

@@ -34,11 +34,11 @@ from ottla.broker.groups.state.group import GroupType
 from ottla.broker.groups.state.modern_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMemberMetadataValue
-from ottla.protocol.messages import consumer_group_heartbeat as messages
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ def _subscribe(
         )
         given = partitions_of(current.assigned)
         if _is_full(request) or given != step.given_before:
-            response.assignment = messages.Assignment(structs_of(given, messages.TopicPartitions))
+            response.assignment = TopicIdAssignment(structs_of(given, TopicIdPartitions))
         return Outcome(response=response)
 
     return subscribe(shard, now_ms, group, wanted, records, respond)

@@ -10,10 +10,9 @@ from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupM
 from ottla.protocol.internal_topics.control_messages import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
     decode_versioned,
 )
-from ottla.protocol.messages.consumer_group_heartbeat import TopicPartitions
+from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicNamePartitions
 from ottla.protocol.schema import info_of
 
 #: The protocol type of consumers.
@@ -29,10 +28,10 @@ def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     return decode_versioned(ConsumerProtocolSubscription, metadata, newer_too=True)[0]
 
 
-def owned(subscribed: ConsumerProtocolSubscription, topics: TopicsImage) -> list[TopicPartitions]:
+def owned(subscribed: ConsumerProtocolSubscription, topics: TopicsImage) -> list[TopicIdPartitions]:
     """What the member says that it has, without topics that are gone."""
     return [
-        TopicPartitions(topic_id, each.partitions)
+        TopicIdPartitions(topic_id, each.partitions)
         for each in subscribed.owned_partitions
         if (topic_id := topics.id_of(each.topic)) is not None
     ]
@@ -58,7 +57,7 @@ def assignment_bytes(assignment: Assignment, topics: TopicsImage, subscription_m
     version = min(int.from_bytes(subscription_metadata[:2], "big", signed=True), versions.high)
     value = ConsumerProtocolAssignment(
         [
-            TopicPartition(topic.name, sorted(partitions))
+            TopicNamePartitions(topic.name, sorted(partitions))
             for topic_id, partitions in sorted(assignment.items())
             if (topic := topics.by_id(topic_id)) is not None
         ]

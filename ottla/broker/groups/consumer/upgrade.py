@@ -26,10 +26,10 @@ from ottla.broker.groups.state.consumer_member import CurrentAssignment
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import (
     ClassicMemberMetadata,
-    ClassicProtocol,
     ConsumerGroupMemberMetadataValue,
 )
 from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.shared_structs import ClassicProtocol
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
 log = logging.getLogger(__name__)

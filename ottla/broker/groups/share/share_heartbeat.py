@@ -33,8 +33,8 @@ from ottla.broker.groups.state.share_group import (
 from ottla.broker.groups.target import target_records
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMemberMetadataValue
-from ottla.protocol.messages import share_group_heartbeat as messages
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
 
 
 class Input(NamedTuple):
@@ -208,7 +208,7 @@ def _step(
         )
         is_full = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
         if is_full or member.current.assigned != held_before:
-            response.assignment = messages.Assignment(structs_of(member.current.assigned, messages.TopicPartitions))
+            response.assignment = TopicIdAssignment(structs_of(member.current.assigned, TopicIdPartitions))
         return _initialize(shard, now_ms, group, response, on_begun)
 
     return Outcome(records, then=stepped)

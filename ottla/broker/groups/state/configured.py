@@ -14,8 +14,8 @@ from ottla.broker.groups.state.partition_counts import IncorrectlyPartitioned, P
 from ottla.broker.groups.state.topology import Topology
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import Subtopology, TopologyTopicInfo
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from ottla.protocol.messages.shared_structs import Subtopology, TopicInfo
 from ottla.protocol.messages.streams_group_heartbeat import Status
 
 #: Texts for people name this many topics.
@@ -92,7 +92,7 @@ def configured(topology: Topology, topics: TopicsImage) -> ConfiguredTopology:
     return ConfiguredTopology(topology.epoch, subtopologies, status, internal)
 
 
-def internal_topics(subtopology: Subtopology) -> Iterator[TopologyTopicInfo]:
+def internal_topics(subtopology: Subtopology) -> Iterator[TopicInfo]:
     yield from subtopology.repartition_source_topics
     yield from subtopology.state_changelog_topics
 

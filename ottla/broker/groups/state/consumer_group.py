@@ -38,8 +38,8 @@ from ottla.protocol.internal_topics.consumer_group_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
-    TopicPartition,
 )
+from ottla.protocol.messages.shared_structs import TopicIdPartitions
 
 RECORDS = ModernRecords[Assignment](
     group=ConsumerGroupMetadataKey,
@@ -48,7 +48,7 @@ RECORDS = ModernRecords[Assignment](
     assignment_epoch=ConsumerGroupTargetAssignmentMetadataKey,
     assignment_epoch_value=ConsumerGroupTargetAssignmentMetadataValue,
     target=ConsumerGroupTargetAssignmentMemberKey,
-    target_value=lambda target: ConsumerGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition)),
+    target_value=lambda target: ConsumerGroupTargetAssignmentMemberValue(structs_of(target, TopicIdPartitions)),
     recorded_target=lambda value: assignment_of(value.topic_partitions),
     current=ConsumerGroupCurrentMemberAssignmentKey,
     recorded_current=recorded_assignment,

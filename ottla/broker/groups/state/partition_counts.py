@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 
 from ottla.broker.groups.state.topology import Topology, copartition_groups, inputs
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import Subtopology
+from ottla.protocol.messages.shared_structs import Subtopology
 
 
 class IncorrectlyPartitioned(Exception):

@@ -17,7 +17,6 @@ from ottla.broker.groups.state.modern_group import GroupState, ModernGroup, Mode
 from ottla.broker.groups.state.state_partitions import StatePartitions, recorded_state_partitions
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.consumer_group_records import TopicPartition
 from ottla.protocol.internal_topics.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -31,10 +30,9 @@ from ottla.protocol.internal_topics.share_group_records import (
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
-    ShareGroupTopicPartitions,
     ShareTopicInfo,
-    TopicPartitionsInfo,
 )
+from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicPartitions
 
 EMPTY_METADATA = ShareGroupMemberMetadataValue(rack_id=None)
 
@@ -49,7 +47,7 @@ class CurrentAssignment(Progress):
         return ShareGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
-            assigned_partitions=structs_of(self.assigned, ShareGroupTopicPartitions),
+            assigned_partitions=structs_of(self.assigned, TopicIdPartitions),
         )
 
 
@@ -67,7 +65,7 @@ RECORDS = ModernRecords[Assignment](
     assignment_epoch=ShareGroupTargetAssignmentMetadataKey,
     assignment_epoch_value=ShareGroupTargetAssignmentMetadataValue,
     target=ShareGroupTargetAssignmentMemberKey,
-    target_value=lambda target: ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicPartition)),
+    target_value=lambda target: ShareGroupTargetAssignmentMemberValue(structs_of(target, TopicIdPartitions)),
     recorded_target=lambda value: assignment_of(value.topic_partitions),
     current=ShareGroupCurrentMemberAssignmentKey,
     recorded_current=lambda value: CurrentAssignment(
@@ -77,8 +75,8 @@ RECORDS = ModernRecords[Assignment](
 
 
 def state_partitions_record(group_id: str, state: StatePartitions) -> CoordinatorRecord:
-    def info(topic_id: bytes, partitions: list[int]) -> TopicPartitionsInfo:
-        return TopicPartitionsInfo(topic_id, state.names.get(topic_id, ""), partitions)
+    def info(topic_id: bytes, partitions: list[int]) -> TopicPartitions:
+        return TopicPartitions(topic_id, state.names.get(topic_id, ""), partitions)
 
     value = ShareGroupStatePartitionMetadataValue(
         structs_of(state.initializing, info),

@@ -25,7 +25,6 @@ from ottla.broker.groups.state.streams_member import (
 )
 from ottla.broker.groups.state.topology import Topology
 from ottla.protocol.internal_topics.streams_group_records import (
-    LastAssignmentConfig,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
@@ -35,8 +34,8 @@ from ottla.protocol.internal_topics.streams_group_records import (
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
-    TargetTaskIds,
 )
+from ottla.protocol.messages.shared_structs import KeyValue, TaskIds
 
 RECORDS = ModernRecords[Tasks](
     group=StreamsGroupMetadataKey,
@@ -46,7 +45,7 @@ RECORDS = ModernRecords[Tasks](
     assignment_epoch_value=StreamsGroupTargetAssignmentMetadataValue,
     target=StreamsGroupTargetAssignmentMemberKey,
     target_value=lambda target: StreamsGroupTargetAssignmentMemberValue(
-        *(structs_of(tasks, TargetTaskIds) for tasks in target)
+        *(structs_of(tasks, TaskIds) for tasks in target)
     ),
     recorded_target=lambda value: Tasks(*map(task_set, (value.active_tasks, value.standby_tasks, value.warmup_tasks))),
     current=StreamsGroupCurrentMemberAssignmentKey,
@@ -61,7 +60,7 @@ def group_record(
         epoch=epoch,
         metadata_hash=metadata_hash,
         validated_topology_epoch=validated_topology_epoch,
-        last_assignment_configs=[LastAssignmentConfig(key, configs[key]) for key in sorted(configs)],
+        last_assignment_configs=[KeyValue(key, configs[key]) for key in sorted(configs)],
     )
     return StreamsGroupMetadataKey(group_id), value
 

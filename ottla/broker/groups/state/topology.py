@@ -7,19 +7,13 @@ broker creates them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.streams_group_records import (
-    CopartitionGroup,
-    StreamsGroupTopologyValue,
-    Subtopology,
-    TopicConfig,
-    TopologyTopicInfo,
-)
+from ottla.protocol.internal_topics.streams_group_records import StreamsGroupTopologyValue
 from ottla.protocol.messages import streams_group_heartbeat as messages
-from ottla.protocol.messages.shared_structs import TopicInfo
+from ottla.protocol.messages.shared_structs import Subtopology
 
 T = TypeVar("T")
 
@@ -77,31 +71,4 @@ def recorded(topology: messages.Topology) -> StreamsGroupTopologyValue:
     if topology.epoch < 0 or len(ids) < len(topology.subtopologies):
         # Kafka fails with an unexpected exception of its own (4.3.1).
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return StreamsGroupTopologyValue(topology.epoch, [_subtopology(each) for each in topology.subtopologies])
-
-
-def _subtopology(subtopology: messages.Subtopology) -> Subtopology:
-    return Subtopology(
-        subtopology_id=subtopology.subtopology_id,
-        source_topics=subtopology.source_topics,
-        source_topic_regex=subtopology.source_topic_regex,
-        state_changelog_topics=_topics(subtopology.state_changelog_topics),
-        repartition_sink_topics=subtopology.repartition_sink_topics,
-        repartition_source_topics=_topics(subtopology.repartition_source_topics),
-        copartition_groups=[
-            CopartitionGroup(group.source_topics, group.source_topic_regex, group.repartition_source_topics)
-            for group in subtopology.copartition_groups
-        ],
-    )
-
-
-def _topics(topics: Iterable[TopicInfo]) -> list[TopologyTopicInfo]:
-    return [
-        TopologyTopicInfo(
-            topic.name,
-            topic.partitions,
-            topic.replication_factor,
-            [TopicConfig(config.key, config.value) for config in topic.topic_configs],
-        )
-        for topic in topics
-    ]
+    return StreamsGroupTopologyValue(topology.epoch, topology.subtopologies)

@@ -38,12 +38,10 @@ from ottla.broker.groups.streams.streams_response import Before, StreamsResult
 from ottla.broker.groups.streams.streams_target import STANDBY_REPLICAS, input_of, new_target, work_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.streams_group_records import (
-    Endpoint,
-    KeyValue,
     StreamsGroupMemberMetadataValue,
     StreamsGroupTopologyKey,
 )
-from ottla.protocol.messages.shared_structs import TaskIds
+from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds
 from ottla.protocol.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,

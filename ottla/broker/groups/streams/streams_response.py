@@ -15,13 +15,12 @@ from ottla.broker.groups.state.streams_member import Holdings, Member, Tasks, Ta
 from ottla.broker.groups.state.topology import inputs
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.messages.create_topics import CreatableTopic
-from ottla.protocol.messages.shared_structs import Endpoint, TaskIds
+from ottla.protocol.messages.shared_structs import Endpoint, TaskIds, TopicNamePartitions
 from ottla.protocol.messages.streams_group_heartbeat import (
     EndpointToPartitions,
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    TopicPartition,
 )
 
 
@@ -45,7 +44,7 @@ def partitions_by_endpoint(group: StreamsGroup, topics: TopicsImage) -> list[End
     return found
 
 
-def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsImage) -> list[TopicPartition]:
+def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsImage) -> list[TopicNamePartitions]:
     """A topic may have fewer partitions than its subtopology has tasks."""
     found = []
     for subtopology_id in sorted(tasks):
@@ -54,7 +53,7 @@ def _partitions(tasks: TaskSet, configured: ConfiguredTopology, topics: TopicsIm
             topic = topics.by_name(name)
             if topic is not None:
                 there = [partition for partition in sorted(tasks[subtopology_id]) if partition in topic.partitions]
-                found.append(TopicPartition(name, there))
+                found.append(TopicNamePartitions(name, there))
     return found
 
 

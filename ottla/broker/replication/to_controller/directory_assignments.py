@@ -16,9 +16,9 @@ from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryDataRequest,
-    PartitionDataRequest,
     TopicDataRequest,
 )
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.server.world import World
 
 #: The metadata.version from which the controller knows directories.
@@ -69,10 +69,10 @@ class DirectoryAssignments:
         return [replica for replica in asked if replica not in settled]
 
     def _request(self, asked: Mapping[Replica, bytes]) -> AssignReplicasToDirsRequest:
-        directories: dict[bytes, dict[bytes, list[PartitionDataRequest]]] = {}
+        directories: dict[bytes, dict[bytes, list[PartitionIndex]]] = {}
         for (topic_id, index), directory_id in asked.items():
             rows = directories.setdefault(directory_id, {}).setdefault(topic_id, [])
-            rows.append(PartitionDataRequest(partition_index=index))
+            rows.append(PartitionIndex(partition_index=index))
         return AssignReplicasToDirsRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),

@@ -18,7 +18,7 @@ from ottla.broker.share.coordinator.records import snapshot_record, update_recor
 from ottla.broker.share.coordinator.shard import NO_STATE, PartitionState, ShareShard
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.share_records import ShareUpdateValue, StateBatch
+from ottla.protocol.internal_topics.share_records import ShareUpdateValue
 from ottla.protocol.messages import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -27,6 +27,7 @@ from ottla.protocol.messages import (
     shared_structs,
     write_share_group_state,
 )
+from ottla.protocol.messages.shared_structs import ReadStatePartition, SharePartitionResult, StateBatch
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ ANY_EPOCH = -1
 
 def initialize(
     shard: ShareShard, now_ms: int, key: SharePartitionKey, data: initialize_share_group_state.PartitionData
-) -> Outcome[initialize_share_group_state.PartitionResult]:
+) -> Outcome[SharePartitionResult]:
     """The new state keeps the leader epoch: a deposed leader stays fenced."""
     _check_partition(key)
     _check(data.state_epoch >= 0, "The state epoch cannot be a negative number.")
@@ -46,7 +47,7 @@ def initialize(
     _check_topic(shard, key)
     if known is not None and known.state_epoch == data.state_epoch and data.start_offset == UNINITIALIZED_START_OFFSET:
         # Of a group coordinator that has been deposed since, and whose persister has tried again: members may have acknowledged.
-        return Outcome(response=initialize_share_group_state.PartitionResult(key.partition))
+        return Outcome(response=SharePartitionResult(key.partition))
     before = NO_STATE._replace(snapshot_epoch=-1, leader_epoch=0) if known is None else known
     state = before._replace(
         state_epoch=data.state_epoch,
@@ -55,13 +56,11 @@ def initialize(
         batches=(),
         created_ms=now_ms,
     )
-    return Outcome(
-        [snapshot_record(key, state.snapshot(now_ms))], initialize_share_group_state.PartitionResult(key.partition)
-    )
+    return Outcome([snapshot_record(key, state.snapshot(now_ms))], SharePartitionResult(key.partition))
 
 
 def read(
-    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: read_share_group_state.PartitionData
+    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: ReadStatePartition
 ) -> Outcome[read_share_group_state.PartitionResult]:
     state = _state(shard, key, "Read")
     if data.leader_epoch != ANY_EPOCH and data.leader_epoch < state.leader_epoch:
@@ -83,7 +82,7 @@ def read(
 
 def write(
     shard: ShareShard, now_ms: int, key: SharePartitionKey, data: write_share_group_state.PartitionData
-) -> Outcome[write_share_group_state.PartitionResult]:
+) -> Outcome[SharePartitionResult]:
     state = _state(shard, key, "Write")
     if data.leader_epoch != ANY_EPOCH and data.leader_epoch < state.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -102,15 +101,15 @@ def write(
             for batch in data.state_batches
         ],
     )
-    result = write_share_group_state.PartitionResult(key.partition)
+    result = SharePartitionResult(key.partition)
     return _changed(shard, now_ms, key, state, update, result)
 
 
 def delete(
     shard: ShareShard, now_ms: int, key: SharePartitionKey, data: delete_share_group_state.PartitionData
-) -> Outcome[delete_share_group_state.PartitionResult]:
+) -> Outcome[SharePartitionResult]:
     _check_partition(key)
-    result = delete_share_group_state.PartitionResult(key.partition)
+    result = SharePartitionResult(key.partition)
     if key not in shard.states and key not in shard.unreadable:
         _check_topic(shard, key)
         return Outcome(response=result)
@@ -118,7 +117,7 @@ def delete(
 
 
 def summarize(
-    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: read_share_group_state_summary.PartitionData
+    shard: ShareShard, now_ms: int, key: SharePartitionKey, data: ReadStatePartition
 ) -> Outcome[read_share_group_state_summary.PartitionResult]:
     """Without a state the response has no start offset."""
     _check_partition(key)

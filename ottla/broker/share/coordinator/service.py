@@ -31,6 +31,7 @@ from ottla.protocol.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from ottla.protocol.messages.shared_structs import SharePartitionResult, ShareStateResult
 from ottla.server.clock import Clock, TimerHandle
 from ottla.server.network.reply import Answer, gather, then
 
@@ -52,8 +53,8 @@ class Api(NamedTuple):
 APIS: Mapping[type, Api] = {
     initialize_share_group_state.InitializeShareGroupStateRequest: Api(
         requests.initialize,
-        initialize_share_group_state.PartitionResult,
-        initialize_share_group_state.InitializeStateResult,
+        SharePartitionResult,
+        ShareStateResult,
         initialize_share_group_state.InitializeShareGroupStateResponse,
     ),
     read_share_group_state.ReadShareGroupStateRequest: Api(
@@ -64,14 +65,14 @@ APIS: Mapping[type, Api] = {
     ),
     write_share_group_state.WriteShareGroupStateRequest: Api(
         requests.write,
-        write_share_group_state.PartitionResult,
-        write_share_group_state.WriteStateResult,
+        SharePartitionResult,
+        ShareStateResult,
         write_share_group_state.WriteShareGroupStateResponse,
     ),
     delete_share_group_state.DeleteShareGroupStateRequest: Api(
         requests.delete,
-        delete_share_group_state.PartitionResult,
-        delete_share_group_state.DeleteStateResult,
+        SharePartitionResult,
+        ShareStateResult,
         delete_share_group_state.DeleteShareGroupStateResponse,
     ),
     read_share_group_state_summary.ReadShareGroupStateSummaryRequest: Api(

@@ -17,8 +17,8 @@ from ottla.broker.share.coordinator.records import ShareKey, partition_of, snaps
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateBatch
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics import share_records
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.messages import shared_structs
 from ottla.server.config.settings import setting
 
 
@@ -71,7 +71,7 @@ class PartitionState(NamedTuple):
             delivery_complete_count=self.delivery_complete_count,
             create_timestamp=self.created_ms,
             write_timestamp=now_ms,
-            state_batches=[share_records.StateBatch(*batch) for batch in self.batches],
+            state_batches=[shared_structs.StateBatch(*batch) for batch in self.batches],
         )
 
 
@@ -158,7 +158,7 @@ def _recorded(value: ShareSnapshotValue, offset: int) -> PartitionState:
     )
 
 
-def _batch(batch: share_records.StateBatch) -> StateBatch:
+def _batch(batch: shared_structs.StateBatch) -> StateBatch:
     return StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
 
 

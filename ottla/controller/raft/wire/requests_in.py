@@ -37,6 +37,7 @@ from ottla.protocol.messages import vote as vote_api
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.protocol.messages.quorum_structs import NodeEndpoint, PartitionDataResponse, TopicDataResponse
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.protocol.messages.shared_structs import CurrentLeader
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 
@@ -269,7 +270,7 @@ def _snapshot_response(reply: FetchSnapshotReply, pending: PendingResponse) -> s
         PARTITION,
         reply.error,
         snapshot_api.SnapshotId(snapshot.offset, snapshot.epoch),
-        snapshot_api.LeaderIdAndEpoch(reply.leader_id, reply.epoch),
+        CurrentLeader(reply.leader_id, reply.epoch),
         reply.size,
         reply.position,
         reply.data,

@@ -42,7 +42,7 @@ from ottla.protocol.messages import update_raft_voter as update_api
 from ottla.protocol.messages import vote as vote_api
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.messages.quorum_structs import LeaderEndpoint, Listener
+from ottla.protocol.messages.quorum_structs import KRaftVersionFeature, Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.primitives import ZERO_UUID
 
@@ -135,7 +135,7 @@ def _begin(body: BeginQuorumEpoch) -> begin_api.BeginQuorumEpochRequest:
         body.cluster_id,
         body.voter.id if body.voter else -1,
         [begin_api.TopicDataRequest(TOPIC, [partition])],
-        [LeaderEndpoint(*endpoint) for endpoint in body.leader_endpoints],
+        [Listener(*endpoint) for endpoint in body.leader_endpoints],
     )
 
 
@@ -150,7 +150,7 @@ def _end(body: EndQuorumEpoch) -> end_api.EndQuorumEpochRequest:
     return end_api.EndQuorumEpochRequest(
         body.cluster_id,
         [end_api.TopicDataRequest(TOPIC, [partition])],
-        [LeaderEndpoint(*endpoint) for endpoint in body.leader_endpoints],
+        [Listener(*endpoint) for endpoint in body.leader_endpoints],
     )
 
 
@@ -170,7 +170,7 @@ def _update(body: UpdateVoter) -> update_api.UpdateRaftVoterRequest:
         voter.id,
         voter.key.directory_id,
         [Listener(*endpoint) for endpoint in voter.endpoints],
-        update_api.KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
+        KRaftVersionFeature(voter.kraft_version_min, voter.kraft_version_max),
     )
 
 

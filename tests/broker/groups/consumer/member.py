@@ -8,7 +8,6 @@ from ottla.broker.groups.group_metadata_manager import Client
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -16,6 +15,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.shared_structs import TopicIdPartitions
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -138,5 +138,5 @@ class ConsumerMember:
         return self.harness.coordinator.fetch_offsets(request, False)
 
 
-def _structs(owned: Owned) -> list[TopicPartitions]:
-    return [TopicPartitions(id_of(topic), sorted(partitions)) for topic, partitions in owned.items()]
+def _structs(owned: Owned) -> list[TopicIdPartitions]:
+    return [TopicIdPartitions(id_of(topic), sorted(partitions)) for topic, partitions in owned.items()]

@@ -11,7 +11,8 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import TopicIdPartitions
 from tests.broker.groups.scripted import Broker, GroupScript
 
 
@@ -27,7 +28,7 @@ class Script(GroupScript):
             owned = owned or []
         topics = None
         if owned is not None:
-            topics = [TopicPartitions(self.side.topic_id, owned)] if owned else []
+            topics = [TopicIdPartitions(self.side.topic_id, owned)] if owned else []
         answer = self.side.request(
             ConsumerGroupHeartbeatRequest(self.group, member, epoch, topic_partitions=topics, **fields), 1
         )

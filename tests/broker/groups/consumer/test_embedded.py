@@ -7,11 +7,8 @@ import pytest
 from ottla.broker.groups.consumer import embedded
 from ottla.protocol.compile import encode
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.internal_topics.control_messages import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    TopicPartition,
-)
+from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from tests.broker.groups.cluster import id_of, topics_image
 
 TOPICS = topics_image({"t": 3, "u": 1})
@@ -19,7 +16,7 @@ TOPICS = topics_image({"t": 3, "u": 1})
 
 def subscription(version: int) -> bytes:
     value = ConsumerProtocolSubscription(
-        ["t"], None, [TopicPartition("t", [0, 2]), TopicPartition("gone", [1])], 5, "r"
+        ["t"], None, [TopicNamePartitions("t", [0, 2]), TopicNamePartitions("gone", [1])], 5, "r"
     )
     return version.to_bytes(2, "big") + encode(value, version)
 
@@ -46,7 +43,7 @@ def test_an_assignment_has_the_version_of_its_members_subscription(version: int)
 
 
 def test_an_assignment_with_data_of_the_clients_own_assignor_is_refused() -> None:
-    value = ConsumerProtocolAssignment([TopicPartition("t", [0])], b"mine")
+    value = ConsumerProtocolAssignment([TopicNamePartitions("t", [0])], b"mine")
     with pytest.raises(embedded.CustomAssignor):
         embedded.assigned(b"\0\0" + encode(value, 0), TOPICS)
 

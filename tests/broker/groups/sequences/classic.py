@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.shared_structs import ClassicProtocol
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from tests.broker.groups.harness import subscription
 from tests.broker.groups.sequences.player import Member, names_of
@@ -18,8 +19,7 @@ SESSION_MS, REBALANCE_MS = 30_000, 1_500
 class ClassicPlayer(TransactionalPlayer):
     async def classic_join(self, member: Member, topics: str = "t", protocol: str = "range") -> Any:
         protocols = [
-            JoinGroupRequestProtocol(name, subscription(*map(self.topic, names_of(topics))))
-            for name in names_of(protocol)
+            ClassicProtocol(name, subscription(*map(self.topic, names_of(topics)))) for name in names_of(protocol)
         ]
         request = JoinGroupRequest(
             self.group, SESSION_MS, REBALANCE_MS, member.id, protocol_type="consumer", protocols=protocols

@@ -6,7 +6,8 @@ from random import Random
 from typing import Any
 
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import TopicIdPartitions
 from tests.broker.groups.sequences.acts import MEMBERS, Acts, Script
 from tests.broker.groups.sequences.classic import ClassicPlayer
 from tests.broker.groups.sequences.player import Member, names_of
@@ -102,20 +103,20 @@ class ConsumerPlayer(ClassicPlayer):
             await self.settle()
         return answer
 
-    def _owned(self, member: Member, word: str) -> list[TopicPartitions] | None:
+    def _owned(self, member: Member, word: str) -> list[TopicIdPartitions] | None:
         """`held` is all that it was given, `less` all but the last partition of each topic, `more` one that it was not."""
-        held = [TopicPartitions(topic_id, sorted(partitions)) for topic_id, partitions in member.held or ()]
+        held = [TopicIdPartitions(topic_id, sorted(partitions)) for topic_id, partitions in member.held or ()]
         match word:
             case "none":
                 return []
             case "held":
                 return held
             case "less":
-                return [TopicPartitions(each.topic_id, each.partitions[:-1]) for each in held if each.partitions[1:]]
+                return [TopicIdPartitions(each.topic_id, each.partitions[:-1]) for each in held if each.partitions[1:]]
             case "more":
-                return [TopicPartitions(self.topic_id("t"), [0, 1, 2, 3])]
+                return [TopicIdPartitions(self.topic_id("t"), [0, 1, 2, 3])]
             case "unknown":
-                return [TopicPartitions(b"\1" * 16, [0])]
+                return [TopicIdPartitions(b"\1" * 16, [0])]
         return None
 
     async def describe(self) -> Any:

@@ -16,16 +16,13 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from tests.broker.groups.sequences.step import Sequence, Step, actual, member_id, rendered
 
 #: Topics of all sequences, and their numbers of partitions.
@@ -213,7 +210,7 @@ class Player:
         )
 
     async def forget(self, topic: str = "t") -> Any:
-        rows = [OffsetDeleteRequestPartition(0), OffsetDeleteRequestPartition(1)]
+        rows = [PartitionIndex(0), PartitionIndex(1)]
         return await self.side.request(
             OffsetDeleteRequest(self.group, [OffsetDeleteRequestTopic(self.topic(topic), rows)]), 0
         )

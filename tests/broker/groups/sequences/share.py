@@ -23,6 +23,12 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 )
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.shared_structs import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    TopicIdPartitions,
+)
 from tests.broker.groups.sequences.player import Member, Player, names_of
 from tests.broker.groups.sequences.step import Sequence, Step, member_id
 
@@ -107,9 +113,9 @@ class SharePlayer(Player):
         v: str = "2",
     ) -> Any:
         """ShareFetch; a part is topic:partition, and topic:partition:which:types acknowledges, too."""
-        topics, renews, done = self._topics(member, parts, share_fetch)
+        topics, renews, done = self._topics(member, parts)
         forgotten = [
-            share_fetch.ForgottenTopic(self.topic_id(name), [int(index)])
+            TopicIdPartitions(self.topic_id(name), [int(index)])
             for name, index in (part.split(":") for part in names_of(forget))
         ]
         limits = (
@@ -150,7 +156,7 @@ class SharePlayer(Player):
         return ""
 
     async def ack(self, member: ShareMember, parts: str, epoch: str = "next", v: str = "2") -> Any:
-        topics, renews, done = self._topics(member, parts, share_acknowledge)
+        topics, renews, done = self._topics(member, parts)
         request = share_acknowledge.ShareAcknowledgeRequest(
             self.group, member.id, member.session_epoch_of(epoch), renews, topics
         )
@@ -159,12 +165,7 @@ class SharePlayer(Player):
         _forget_texts(answer, "")
         return answer
 
-    def _topics(
-        self, member: ShareMember, parts: str, messages: Any
-    ) -> tuple[list[Any], bool, dict[Partition, set[int]]]:
-        fetching = messages is share_fetch
-        make_topic = share_fetch.FetchTopic if fetching else share_acknowledge.AcknowledgeTopic
-        make_row: Any = share_fetch.FetchPartition if fetching else share_acknowledge.AcknowledgePartition
+    def _topics(self, member: ShareMember, parts: str) -> tuple[list[Any], bool, dict[Partition, set[int]]]:
         topics: dict[str, Any] = {}
         renews, done = False, {}
         for part in names_of(parts):
@@ -178,8 +179,8 @@ class SharePlayer(Player):
                 for position, offset in enumerate(range(first, last + 1))
                 if types[min(position, len(types) - 1)] != RENEW
             }
-            row = make_row(int(index), [messages.AcknowledgementBatch(*each) for each in batches])
-            topics.setdefault(name, make_topic(self.topic_id(name))).partitions.append(row)
+            row = AcknowledgePartition(int(index), [AcknowledgementBatch(*each) for each in batches])
+            topics.setdefault(name, AcknowledgeTopic(self.topic_id(name))).partitions.append(row)
         return [*topics.values()], renews, done
 
     def _batches(self, acquired: list[int], which: str, types: str) -> Acknowledged:

@@ -8,7 +8,8 @@ from typing import Any
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.shared_structs import ClassicProtocol
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -79,7 +80,7 @@ class TransactionalPlayer(Player):
             CLASSIC_SESSION_MS,
             CLASSIC_SESSION_MS,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol("range", subscription(self.topic("t")))],
+            protocols=[ClassicProtocol("range", subscription(self.topic("t")))],
         )
         return ErrorCode((await self.side.request(request, 9)).error_code).name
 

@@ -13,11 +13,7 @@ from ottla.broker.groups.state.configured import (
 from ottla.broker.groups.state.topology import Topology, recorded
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import streams_group_heartbeat as messages
-from ottla.protocol.messages.shared_structs import KeyValue, TopicInfo
-from ottla.protocol.messages.streams_group_heartbeat import (
-    CopartitionGroup,
-    Subtopology,
-)
+from ottla.protocol.messages.shared_structs import CopartitionGroup, KeyValue, Subtopology, TopicInfo
 from tests.broker.groups.cluster import topics_image
 from tests.broker.groups.streams.topologies import chain, joined, stateful, stateless, word_count
 

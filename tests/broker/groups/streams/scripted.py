@@ -14,15 +14,19 @@ from typing import Any
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
-from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-from ottla.protocol.messages.streams_group_heartbeat import (
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.shared_structs import (
+    ClassicProtocol,
     CopartitionGroup,
-    StreamsGroupHeartbeatRequest,
+    Endpoint,
+    KeyValue,
     Subtopology,
-    Topology,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
 )
+from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from tests.broker.groups.scripted import DELAY, STANDBY, Broker, GroupScript
 from tests.broker.groups.streams.topologies import joined, stateful, stateless, word_count
 
@@ -111,7 +115,7 @@ class Script(GroupScript):
         return f"{ErrorCode(answer.error_code).name} {self.common(answer.error_message)}"
 
     def classic_joins(self) -> str:
-        protocols = [JoinGroupRequestProtocol("range", b"")]
+        protocols = [ClassicProtocol("range", b"")]
         request = JoinGroupRequest(self.group, 10_000, 10_000, "", None, "consumer", protocols)
         return ErrorCode(self.side.request(request, 9).error_code).name
 

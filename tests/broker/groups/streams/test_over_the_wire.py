@@ -18,13 +18,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.protocol.messages.shared_structs import KeyValue, TaskIds, TopicInfo
+from ottla.protocol.messages.shared_structs import KeyValue, Subtopology, TaskIds, TopicInfo
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-from ottla.protocol.messages.streams_group_heartbeat import (
-    StreamsGroupHeartbeatRequest,
-    Subtopology,
-    Topology,
-)
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.authorization import operations
 from ottla.server.authorization.authorizer import EVERY_OPERATION

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.protocol.messages.shared_structs import KeyValue, TopicInfo
-from ottla.protocol.messages.streams_group_heartbeat import (
-    CopartitionGroup,
-    Subtopology,
-    Topology,
-)
+from ottla.protocol.messages.shared_structs import CopartitionGroup, KeyValue, Subtopology, TopicInfo
+from ottla.protocol.messages.streams_group_heartbeat import Topology
 
 
 def stateless(*sources: str, epoch: int = 0) -> Topology:

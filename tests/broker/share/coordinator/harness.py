@@ -15,6 +15,7 @@ from ottla.protocol.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from ottla.protocol.messages.shared_structs import ReadStatePartition
 from tests.broker.coordinator.harness import CoordinatorHarness
 from tests.broker.groups.cluster import id_of, topics_image
 
@@ -65,8 +66,8 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
 
     def read(self, leader_epoch: int = 0, partition: int = 0) -> Any:
         m = read_share_group_state
-        data = m.PartitionData(partition, leader_epoch)
-        return only(self.coordinator.respond(m.ReadShareGroupStateRequest("g", [m.ReadStateData(ORDERS, [data])])))
+        data = ReadStatePartition(partition, leader_epoch)
+        return only(self.coordinator.respond(m.ReadShareGroupStateRequest("g", [ReadStateTopic(ORDERS, [data])])))
 
     def write(
         self,
@@ -88,9 +89,9 @@ class ShareCoordinatorHarness(CoordinatorHarness[ShareCoordinator]):
 
     def summary(self, partition: int = 0) -> Any:
         m = read_share_group_state_summary
-        data = m.PartitionData(partition, 0)
+        data = ReadStatePartition(partition, 0)
         return only(
-            self.coordinator.respond(m.ReadShareGroupStateSummaryRequest("g", [m.ReadStateSummaryData(ORDERS, [data])]))
+            self.coordinator.respond(m.ReadShareGroupStateSummaryRequest("g", [ReadStateTopic(ORDERS, [data])]))
         )
 
 

@@ -16,7 +16,8 @@ from ottla.protocol.messages import fetch, vote
 from ottla.protocol.messages import fetch_snapshot as snapshot
 from ottla.protocol.messages import remove_raft_voter as remove
 from ottla.protocol.messages import update_raft_voter as update
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataRequest, TopicDataRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, TopicDataRequest
+from ottla.protocol.messages.shared_structs import PartitionIndex
 from ottla.server.network.client import Channel
 from tests.controller.raft.nodes import CLUSTER_ID, quorum
 
@@ -150,7 +151,7 @@ async def test_describing_another_partition(tmp_path: Path) -> None:
     async with quorum(1, tmp_path) as made:
         node = made.nodes[0]
         channel = Channel(node.real.world, "127.0.0.1", node.config.endpoints[0].port)
-        response = await channel.request(DescribeQuorumRequest([TopicDataRequest("t", [PartitionDataRequest(0)])]))
+        response = await channel.request(DescribeQuorumRequest([TopicDataRequest("t", [PartitionIndex(0)])]))
         assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         channel.close()
 

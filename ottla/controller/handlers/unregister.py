@@ -1,24 +1,26 @@
-"""UnregisterBroker: forget a broker that will not come back, in as many turns as its partitions take."""
+"""UnregisterBroker: forget a broker that will not come back, in as many turns as its partitions take. UnregisterController: forget
+a controller that will not come back (KIP-1312).
+"""
 
 from __future__ import annotations
 
-from ottla.controller.decisions.brokers import unregister_broker
+from ottla.controller.decisions.brokers import unregister_broker, unregister_controller
 from ottla.controller.decisions.leaving import Leaving
 from ottla.controller.decisions.outcome import Outcome
 from ottla.controller.decisions.state import ControlState
-from ottla.controller.handlers.authorization import require_on_cluster
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 from ottla.server.authorization.operations import ALTER
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Reply
 
 
-def handle(
+def handle_broker(
     components: ControllerComponents, request: UnregisterBrokerRequest, context: RequestContext
 ) -> Reply[UnregisterBrokerResponse]:
-    require_on_cluster(components, context, ALTER)
+    components.require_on_cluster(context, ALTER)
     leaving = Leaving()
 
     def decide(state: ControlState) -> Outcome[UnregisterBrokerResponse | None]:
@@ -30,3 +32,14 @@ def handle(
             raise
 
     return components.controller.write_in_turns(decide)
+
+
+def handle_controller(
+    components: ControllerComponents, request: UnregisterControllerRequest, context: RequestContext
+) -> Reply[UnregisterControllerResponse]:
+    components.require_on_cluster(context, ALTER)
+    voters = components.quorum.voter_ids
+    response = UnregisterControllerResponse(error_message=None)
+    return components.controller.write(
+        lambda state: Outcome(unregister_controller(state, request.controller_id, voters).records, response)
+    )
