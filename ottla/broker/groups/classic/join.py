@@ -121,7 +121,7 @@ class Joining(NamedTuple):
         return self._add(member_id)
 
     def _begin_session(self, member_id: str, timeout_ms: int) -> None:
-        """Of a member that cannot send heartbeats yet."""
+        """Begin the session of a member that cannot send heartbeats yet."""
         shard, group = self.shard, self.group
         key = rebalance.session_key(group.group_id, member_id)
         shard.timers.schedule(key, timeout_ms, lambda: rebalance.expire_session(shard, group, member_id))
