@@ -119,7 +119,7 @@ def delete(
 def summarize(
     shard: ShareShard, now_ms: int, key: SharePartitionKey, data: ReadStatePartition
 ) -> Outcome[read_share_group_state_summary.PartitionResult]:
-    """The response has no start offset if the share partition has no state."""
+    """The response has no start offset where there is no state."""
     _check_partition(key)
     shard.check_readable(key)
     _check_topic(shard, key)
