@@ -31,9 +31,7 @@ from ottla.protocol.messages.initialize_share_group_state import (
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
-from ottla.protocol.messages.shared_structs import AcknowledgePartition
-from ottla.protocol.messages.shared_structs import AcknowledgeTopic
-from ottla.protocol.messages.shared_structs import AcknowledgementBatch
+from ottla.protocol.messages.shared_structs import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
 from ottla.protocol.records.builder import build_batch
 from ottla.testing import Cluster
 from tests.broker.wire import Wire
@@ -67,7 +65,11 @@ class Member:
             share_session_epoch=self.epoch,
             max_records=self.max_records,
             batch_size=self.max_records,
-            topics=[AcknowledgeTopic(self.topic_id, [AcknowledgePartition(index, self.held.get(index, [])) for index in asked])],
+            topics=[
+                AcknowledgeTopic(
+                    self.topic_id, [AcknowledgePartition(index, self.held.get(index, [])) for index in asked]
+                )
+            ],
             **FETCH,
         )
         self.epoch += 1
