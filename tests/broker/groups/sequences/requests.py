@@ -19,10 +19,6 @@ from typing import Any
 
 from ottla.protocol.messages import shared_structs
 from ottla.protocol.messages.list_groups import ListGroupsResponse
-from ottla.protocol.messages.list_transactions import ListTransactionsResponse
-from ottla.protocol.messages.produce import ProduceResponse
-from ottla.protocol.records.builder import build_batch
-from ottla.protocol.records.record import NewRecord
 from tests.broker.groups.harness import subscription
 from tests.broker.groups.sequences.player import NoAnswer, Player
 from tests.broker.groups.sequences.step import Rendering, Step, common
@@ -36,25 +32,8 @@ PROPERTIES = {
     **{f"group.{kind}.assignment.interval.ms": str(INTERVAL_MS) for kind in ("consumer", "streams")},
     "ottla.group.waiting.heartbeat.interval.ms": str(2**31 - 1),
 }
-OFFSETS = "__consumer_offsets"
-TIMESTAMP_MS = 1_700_000_000_000
-#: Fields with a time of the broker's clock.
-MOMENTS = ("transaction_start_time_ms", "last_timestamp", "log_append_time_ms")
 #: Ids of members whose client, or whose group.instance.id, is one of these.
 MADE_ID = re.compile(r"\b(one|two|a|b|c|x)-([0-9a-f]{8}-[0-9a-f-]{27})\b")
-
-
-def batch(
-    producer_id: int, producer_epoch: int, base_sequence: int, *, count: int = 1, is_transactional: bool = True
-) -> bytes:
-    """Records of a producer."""
-    return build_batch(
-        [NewRecord(b"k", b"v", TIMESTAMP_MS)] * count,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        transactional=is_transactional,
-    )
 
 
 class AllFields(Rendering):
@@ -66,21 +45,6 @@ class AllFields(Rendering):
         super().__init__(topic_names)
         self._names = names
         self._made: dict[str, str] = {}
-        self._producers: dict[int, str] = {}
-
-    def is_shown(self, value: Any, name: str) -> bool:
-        return name == "producer_id" or super().is_shown(value, name)
-
-    def shown(self, value: Any, name: str) -> str:
-        if name == "records":
-            return f"{sum(map(len, value)) if isinstance(value, list) else len(value)}B"
-        if name == "producer_id" and value >= 0:
-            producer = self._producers.setdefault(value, f"P{len(self._producers) + 1}")
-            self._names[producer] = value
-            return producer
-        if name in MOMENTS and value > 0:
-            return "then"
-        return super().shown(value, name)
 
     def bytes_shown(self, value: bytes) -> str:
         return self.named(repr(value))
@@ -98,9 +62,7 @@ class Names(dict[str, Any]):
     """The names in the values of a step's options."""
 
     def __init__(self, player: Player) -> None:
-        super().__init__(
-            g=player.group, id=player.side.topic_id, subscription=subscription, stateless=stateless, batch=batch
-        )
+        super().__init__(g=player.group, id=player.side.topic_id, subscription=subscription, stateless=stateless)
         self._player = player
 
     def __missing__(self, name: str) -> str:
@@ -158,17 +120,6 @@ class RequestsPlayer(Player):
         """What is of others, or a place."""
         if isinstance(answer, ListGroupsResponse):
             answer.groups = [group for group in answer.groups if group.group_id == self.group]
-        if isinstance(answer, ListTransactionsResponse):
-            mine = f"_{self.owner}_"
-            answer.transaction_states = [each for each in answer.transaction_states if mine in each.transactional_id]
-        if isinstance(answer, ProduceResponse):
-            for row in (row for topic in answer.responses for row in topic.partition_responses):
-                row.error_message = None  # in the broker's language
-        for topic in (
-            topic for each in getattr(answer, "transaction_states", ()) for topic in getattr(each, "topics", ())
-        ):
-            if topic.topic == OFFSETS:
-                topic.partitions = []  # as the group is called
         for each in (answer, *getattr(answer, "coordinators", ())):
             if hasattr(each, "host"):
                 each.host, each.port, each.node_id = "", 0, 0

@@ -17,7 +17,6 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout
@@ -190,10 +189,6 @@ class Broker:
                 if not answer.coordinators[0].error_code:
                     break
                 await asyncio.sleep(0.1)
-        while True:  # the first block of producer ids is on its way
-            if not (await self.request(InitProducerIdRequest(None), 5)).error_code:
-                break
-            await asyncio.sleep(0.1)
         await asyncio.sleep(4 * self.settle_seconds)
 
     async def _leaders(self, names: list[str]) -> None:

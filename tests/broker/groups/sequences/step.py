@@ -136,12 +136,9 @@ class Rendering:
         parts = []
         for each in fields(type(message)):
             value = getattr(message, each.name)
-            if self.is_shown(value, each.name):
+            if each.name not in self.left_out and value not in (None, 0, "", []):
                 parts.append(f"{each.name}={self.shown(value, each.name)}")
         return "{" + " ".join(parts) + "}"
-
-    def is_shown(self, value: Any, name: str) -> bool:
-        return name not in self.left_out and value not in (None, 0, "", [])
 
     def shown(self, value: Any, name: str) -> str:
         if isinstance(value, bytes | bytearray | memoryview):
