@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ottla.server.clock import Clock
 from ottla.server.metrics import GAUGE, Family, Sample
 from ottla.storage.directories.log_dirs import LogDir
-from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.open_logs import OpenLogs
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log import Log
@@ -31,7 +31,7 @@ ROOM_BYTES = 1 << 20
 class FullDisks:
     """The log directories of a broker that refuse appends for lack of room."""
 
-    def __init__(self, clock: Clock, files: Files, logs: Logs) -> None:
+    def __init__(self, clock: Clock, files: Files, logs: OpenLogs) -> None:
         self._clock = clock
         self._files = files
         self._logs = logs
@@ -64,7 +64,7 @@ class FullDisks:
         yield Family("ottla_log_directory_free_bytes", GAUGE, "Free bytes of the volume of each log directory", samples)
 
     def _refusal(self, directory: LogDir) -> str | None:
-        refused = [each for each in self._logs.open.in_directory(directory) if type(each.append_failure) is DiskFull]
+        refused = [each for each in self._logs.in_directory(directory) if type(each.append_failure) is DiskFull]
         free = self._free(directory) if refused else None
         if free is None or (free >= ROOM_BYTES and not any(map(_is_over_quota, refused))):
             return None

@@ -64,7 +64,7 @@ class ScheduledTasks:
         self._logs = logs
         self._replicas = replicas
         self._check_directories = check_directories
-        self.full_disks = FullDisks(world.clock, world.files, logs)
+        self.full_disks = FullDisks(world.clock, world.files, logs.open)
         self._flushing: set[int] = set()
         self._running: set[tuple[str, str]] = set()  # tasks under way, with their log directories
         self._stopped = False

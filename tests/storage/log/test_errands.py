@@ -91,11 +91,11 @@ def test_the_first_record_of_a_topic_makes_the_files_of_its_next_partitions_too(
     gone = of_topic[1]
     logs.delete(A, 1)
     prepared_by_errand(of_topic[0], batch())
-    assert [log.partition for log in logs if log.partition_dir.exists] == [0, *range(2, FILES_AHEAD)]
+    assert [log.partition for log in logs.open if log.partition_dir.exists] == [0, *range(2, FILES_AHEAD)]
     assert not (tmp_path / "orders-1").exists() and not gone.partition_dir.exists and not other.partition_dir.exists
     assert from_a_client(of_topic[2], batch(), Turn()) == 0, "its first record takes no detour"
     prepared_by_errand(of_topic[-1], batch())
-    assert all(log.partition_dir.exists for log in logs if log is not other)
+    assert all(log.partition_dir.exists for log in logs.open if log is not other)
 
 
 def test_a_full_disk_beside_the_first_record_of_a_topic_is_no_failure_of_that_record(tmp_path: Path) -> None:
