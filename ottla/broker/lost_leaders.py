@@ -3,7 +3,7 @@
 A client that loses its connection to a leader asks for metadata at once. A killed broker is fenced about 0.1 s later, so the
 response would still name it, and librdkafka then waits one or two seconds before it asks again: measured, that wait was nearly all
 of a failover. A follower of the dead leader has seen its own connection break, and delays such responses until
-the metadata has changed, or for DELAY_MS_MAX at most (how long a leader counts as just lost: replication/fetcher.py).
+the metadata has changed, or for DELAY_MS at most (how long a leader counts as just lost: replication/fetcher.py).
 
 The dead broker stays in the list of brokers for LISTED_MS, although it leads no partition. One that stopped by a controlled shutdown
 does not: its leaders had moved before, and a tool that asks each broker of the list would wait 30 s for it.
@@ -30,7 +30,7 @@ SETTLE_MS = 10
 OLD_CONNECTION_NS = 250_000_000
 #: A fence takes 0.1 s, and the election of a controller before it 0.1 to 0.5 s. A delayed response also delays those after it
 #: on the same connection, so the limit is not higher.
-DELAY_MS_MAX = 500
+DELAY_MS = 500
 #: librdkafka (since 2.10) forgets a broker that a response does not list, and with it the leaders of the partitions that it had there,
 #: though the same response says so: it then looks for their leaders at its next turn, up to a second later. With Kafka it is
 #: spared that, because a dead broker is listed for the rest of its session, up to 9 s.
@@ -62,7 +62,7 @@ class DelayedMetadata:
     def delay(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
         """Delays `answer` until a change of the metadata lets `names_lost_leader()` be false, or the time is up."""
         delayed = _Delayed(names_lost_leader, answer, self._release)
-        self._wait(delayed, DELAY_MS_MAX)
+        self._wait(delayed, DELAY_MS)
         return delayed.reply
 
     def settle(self, names_lost_leader: Callable[[], bool], answer: Answer) -> Reply[Metadata]:
@@ -91,7 +91,7 @@ class DelayedMetadata:
         self._forget(delayed)
         if delayed.names_lost_leader():
             delayed.on_expiry = self._release
-            self._wait(delayed, DELAY_MS_MAX)
+            self._wait(delayed, DELAY_MS)
         else:
             delayed.answer(delayed.reply)
 

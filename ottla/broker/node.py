@@ -70,9 +70,7 @@ class BrokerNode:
         security: PeerSecurity = PLAINTEXT,
         check_stores: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
     ) -> None:
-        self.world = world
-        self.configs = configs
-        self.logs = logs
+        self.world, self.configs, self.logs = world, configs, logs
         self.lifecycle, self.controller = lifecycle, controller
         self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
