@@ -368,7 +368,7 @@ QUORUM = {
 COORDINATORS = {
     "answered-before-commit": _mutant(
         "a coordinator answers before its records are committed",
-        (CoordinatorContext, "answer", answered_at_once),
+        (CoordinatorContext, "when_seen_is_committed", answered_at_once),
     ),
     "stable-offset-stands-still": _mutant(
         "the last stable offset does not move", (Log, "last_stable_offset", property(stable_is_at_the_start))

@@ -226,7 +226,7 @@ class StorageHistory:
     def _do(self, name: str, partition: Partition) -> None:
         own: dict[str, Callable[[], object]] = {
             "write_recovery_points": self._write_recovery_points,
-            "write_high_watermarks": self.logs_now().write_high_watermarks,
+            "write_high_watermarks": self.logs_now().checkpoints.write_high_watermarks,
             "remove_deleted": lambda: remove_deleted(self.logs, self.ops.now_ms),
             "flush_due": self._flush_due,
             "flush_beside": lambda: self._flush_beside(partition),

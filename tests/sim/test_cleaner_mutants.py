@@ -99,7 +99,7 @@ def swap_in_the_wrong_order(log: Log, old: list[Segment], cleaned: Segment) -> N
 
 
 def flush_all_but_cleaned(self: Segment) -> bool:
-    return False if self.log_path.endswith(CLEANED_SUFFIX) else _flush(self)
+    return False if self.file.log_path.endswith(CLEANED_SUFFIX) else _flush(self)
 
 
 def not_flushed(log: Log, offset: int, now_ms: int) -> Generator[Any, Any, None]:

@@ -248,7 +248,7 @@ def test_a_kill_in_the_middle_of_a_recovery_leaves_no_hole(calls: int) -> None:
     damaged = node.log.segments[1]
     at = damaged.position_of(BATCHES_PER_SEGMENT + 5)
     assert at is not None
-    node.disk.pwrite(damaged.log_path, at + 80, b"damage")
+    node.disk.pwrite(damaged.file.log_path, at + 80, b"damage")
     node.disk.crash(power=False)
     node.disk.kill_after(calls)
     with suppress(Killed):

@@ -24,7 +24,7 @@ def fetched(
         replicas=SimpleNamespace(
             by_id={partition.topic_id: {partition.index: partition}}, by_name={}, wakeups=partition._wakeups
         ),
-        metadata=SimpleNamespace(leader_and_epoch=lambda topic, index: (-1, -1), endpoint=lambda *_: None),
+        metadata=SimpleNamespace(leader_and_epoch=lambda topic, index: (-1, -1), node_endpoints=lambda *_: []),
         fetch_sessions=SimpleNamespace(follower_delays=None, consumer_delays=None),
         fetch_max_bytes=1 << 20,
     )

@@ -133,7 +133,7 @@ MUTANTS = {
     "answered-before-commit": mutant(
         "an answer leaves before its records are committed",
         "29 30 34",
-        (CoordinatorContext, "answer", answered_at_once),
+        (CoordinatorContext, "when_seen_is_committed", answered_at_once),
     ),
     "markers-before-commit": mutant(
         "markers are written before the outcome is committed",

@@ -68,7 +68,9 @@ class ProduceHarness:
             routes, cast(TransactionCoordinator, self.coordinator), lambda _: 1, lambda: verification_enabled
         )
         replicas = SimpleNamespace(
-            lookup=lambda name, topic_id, index: self.partitions[index], get=lambda name, index: self.partitions[index]
+            lookup=lambda name, topic_id, index: self.partitions[index],
+            find=lambda name, topic_id, index: self.partitions[index],
+            get=lambda name, index: self.partitions[index],
         )
         self.broker = SimpleNamespace(
             authorizer=AllowAll(),
@@ -79,7 +81,7 @@ class ProduceHarness:
             wheel=None,
             long_work=SimpleNamespace(turn=Turn()),
             metadata=SimpleNamespace(
-                leader_and_epoch=lambda name, index: (1, 3), endpoint=lambda node_id, context: None
+                leader_and_epoch=lambda name, index: (1, 3), node_endpoints=lambda *_: []
             ),
         )
 

@@ -415,7 +415,7 @@ def test_segments_that_retention_removes_under_a_pass_do_not_come_back(tmp_path:
     run(logs)
     assert values_of(log, b"k199") == [b"x" * 40]
     logs.close_all()
-    again = node(tmp_path).get(OLD, 0)
+    again = node(tmp_path).open.get(OLD, 0)
     assert again is not None and again.log_start_offset == 150 and values_of(again, b"k160") == [b"x" * 40]
 
 

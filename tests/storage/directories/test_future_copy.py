@@ -204,7 +204,7 @@ def test_a_future_log_that_the_metadata_does_not_name_is_set_aside_when_its_log_
     append(new, batch())
     new.flush()
     killed(again)
-    last = opened(*(directory.path for directory in again.directories)).get(A, 0)
+    last = opened(*(directory.path for directory in again.directories)).open.get(A, 0)
     assert last is not None and last.log_end_offset == 1
 
 

@@ -114,7 +114,7 @@ def test_the_log_start_offset_survives_a_kill(node: Path) -> None:
     log.delete_records(3)
     logs.checkpoints.write_recovery_points()
     killed(logs)
-    assert opened(node).get(A, 0).log_start_offset == 3
+    assert opened(node).open.get(A, 0).log_start_offset == 3
 
 
 def test_a_flush_that_still_waited_for_a_worker_when_its_log_was_deleted_does_nothing(node: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_first_record_makes_two_files_and_a_flush_the_others(node: Path) -> No
     kafkas = {"00000000000000000000.index", "00000000000000000000.timeindex", "leader-epoch-checkpoint"}
     assert set(os.listdir(log.directory)) == first | kafkas
     killed(logs)
-    assert opened(node).get(A, 0).epochs.entries == [(3, 0), (4, 1)]
+    assert opened(node).open.get(A, 0).epochs.entries == [(3, 0), (4, 1)]
 
 
 def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     assert not doomed.partition_dir.exists and not [name for name in os.listdir(node) if "orders" in name]
     append(log, batch(), epoch=3)
     logs.close_all()
-    again = opened(node).get(A, 0)
+    again = opened(node).open.get(A, 0)
     assert again is not None
     assert (again.log_end_offset, again.epochs.entries) == (1, [(3, 0)])
 
@@ -253,7 +253,7 @@ def test_a_follower_whose_leader_begins_later_has_files_from_there_on(node: Path
     logs = opened(node)
     logs.create("orders", 0, A, SMALL).truncate_fully_and_start_at(7)
     logs.close_all()
-    again = opened(node).get(A, 0)
+    again = opened(node).open.get(A, 0)
     assert again is not None
     assert (again.log_start_offset, again.log_end_offset) == (7, 7)
 
@@ -352,7 +352,7 @@ def test_a_damaged_checkpoint_costs_time_but_no_records(node: Path, text: str) -
         (node / name).write_text(text)
     with pytest.raises(CorruptFile):
         read_offsets(FILES, str(node / RECOVERY_POINT))
-    assert opened(node).get(A, 0).log_end_offset == 1
+    assert opened(node).open.get(A, 0).log_end_offset == 1
 
 
 def test_checkpoints_come_back_as_written(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class SharePlayer(Player):
 
     async def warm(self, parts: str) -> str:
         """A first fetch has the partitions loaded; a fetch does not wait for all of them."""
-        topics, _, _ = self._topics(ShareMember("d"), parts, share_fetch)
+        topics, _, _ = self._topics(ShareMember("d"), parts)
         for epoch in (0, -1):
             request = share_fetch.ShareFetchRequest(
                 self.group, MEMBER_D, epoch, 0, 1, MAX_BYTES, 1, 1, 1, topics=topics if epoch == 0 else []
