@@ -131,7 +131,9 @@ MUTANTS = {
         "members of a loaded group never time out", "42", (GroupCoordinatorShard, "on_loaded", without_session_timers)
     ),
     "answered-before-commit": mutant(
-        "an answer leaves before its records are committed", "39 40", (CoordinatorContext, "when_seen_is_committed", answered_at_once)
+        "an answer leaves before its records are committed",
+        "39 40",
+        (CoordinatorContext, "when_seen_is_committed", answered_at_once),
     ),
     "parked-answered-before-commit": mutant(
         "those who wait are answered before the record is committed",

@@ -80,9 +80,7 @@ class ProduceHarness:
             transactions=SimpleNamespace(verifier=verifier),
             wheel=None,
             long_work=SimpleNamespace(turn=Turn()),
-            metadata=SimpleNamespace(
-                leader_and_epoch=lambda name, index: (1, 3), node_endpoints=lambda *_: []
-            ),
+            metadata=SimpleNamespace(leader_and_epoch=lambda name, index: (1, 3), node_endpoints=lambda *_: []),
         )
 
     def _partition(self, directory: Path, index: int) -> Partition:
