@@ -26,8 +26,8 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import raw
-from benchmarks.__main__ import run_load
 from benchmarks.servers import Server, start_kafka, start_ottla
+from benchmarks.turns import run_load
 from benchmarks.usage import MachineTime, cpu_seconds
 
 NODES = 3

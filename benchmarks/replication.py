@@ -13,8 +13,8 @@ import statistics
 import urllib.request
 from collections import defaultdict
 
-from benchmarks.__main__ import run_load
 from benchmarks.rows import REPLICATED, STEADY
+from benchmarks.turns import run_load
 from benchmarks.usage import MachineTime, cpu_seconds
 from ottla.cli.local_nodes import HOST
 from ottla.testing import Cluster
