@@ -13,7 +13,7 @@ import pytest
 
 from tests.effort import seeds
 
-SEEDS, SEEDS_PER_TEST = seeds(10, long=100), 10
+SEEDS, SEEDS_PER_TEST = seeds(5, long=100), 5
 #: Virtual: half of what `make sim` gives a seed, to stay within the time of `make test`.
 SECONDS = 30
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 from tests.effort import seeds
 from tests.sim.directed_histories import run_histories
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(40, long=400)))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(20, long=400)))
 ONE_SEED = os.environ.get("OTTLA_SIM_SEED")
 SEEDS_PER_TEST = 20
 
