@@ -150,9 +150,10 @@ class FollowerSession:
         """End the delays that are over; when the next one will be, or NOT_DELAYED."""
         next_ms = NOT_DELAYED
         for key in list(self._delayed):
-            due_ms = self.followed[key].delayed_until_ms
-            if due_ms == NOT_DELAYED:
-                continue  # a flush is awaited
+            followed = self.followed[key]
+            if followed.flushing is not None:
+                continue  # `flushed` ends this one
+            due_ms = followed.delayed_until_ms
             if due_ms <= now_ms:
                 del self._delayed[key]
                 self._changed[key] = None

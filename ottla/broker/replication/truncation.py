@@ -64,7 +64,7 @@ async def truncate_after(
     leader: EndOfEpoch,
     leader_epoch: int,
 ) -> None:
-    """Truncates after the errand (`Log.truncation_errand`), if it is still this leader that the log is to agree with."""
+    """Truncates the log when a worker has run `errand` (`Log.truncation_errand`), unless the partition has another leader then."""
     decoded = await world.workers.on_disk(own_log.log_dir, Priority.ROLL, errand)
     if _still_follows(partition, own_log, leader_epoch):
         partition.truncate_as_follower(agreed_end(own_log, leader), decoded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,6 +25,24 @@ class RegisteredEndpoint(NamedTuple):
 class FeatureRange(NamedTuple):
     min_version: int
     max_version: int
+
+
+def endpoints_of(listeners: Iterable[Listener]) -> dict[str, RegisteredEndpoint]:
+    """Returns the listeners of a node's record by name; `listeners_of` is the way back."""
+    return {e.name: RegisteredEndpoint(e.name, e.host, e.port, e.security_protocol) for e in listeners}
+
+
+def listeners_of(endpoints: Mapping[str, RegisteredEndpoint]) -> list[Listener]:
+    return [Listener(e.name, e.host, e.port, e.security_protocol) for e in endpoints.values()]
+
+
+def ranges_of(features: Iterable[Feature]) -> dict[str, FeatureRange]:
+    """Returns the features of a node's record by name; `features_of` is the way back."""
+    return {f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in features}
+
+
+def features_of(ranges: Mapping[str, FeatureRange]) -> list[Feature]:
+    return [Feature(name, span.min_version, span.max_version) for name, span in ranges.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +74,8 @@ class BrokerRegistration:
             id=record.broker_id,
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
-            endpoints={
-                e.name: RegisteredEndpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points
-            },
-            features={f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in record.features},
+            endpoints=endpoints_of(record.end_points),
+            features=ranges_of(record.features),
             rack=record.rack,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
@@ -74,14 +90,8 @@ class BrokerRegistration:
             is_migrating_zk_broker=self.is_migrating_zk_broker,
             incarnation_id=self.incarnation_id,
             broker_epoch=self.epoch,
-            end_points=[
-                Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
-                for e in self.endpoints.values()
-            ],
-            features=[
-                Feature(name=name, min_supported_version=span.min_version, max_supported_version=span.max_version)
-                for name, span in self.features.items()
-            ],
+            end_points=listeners_of(self.endpoints),
+            features=features_of(self.features),
             rack=self.rack,
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
-from ottla.controller.metadata.brokers import BrokerRegistration, FeatureRange, RegisteredEndpoint
+from ottla.controller.metadata.brokers import (
+    BrokerRegistration,
+    FeatureRange,
+    RegisteredEndpoint,
+    endpoints_of,
+    features_of,
+    listeners_of,
+    ranges_of,
+)
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -18,7 +26,6 @@ from ottla.protocol.internal_topics.metadata_records import (
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
 )
-from ottla.protocol.messages.shared_structs import Feature, Listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +41,8 @@ class ControllerRegistration:
         return cls(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
-            endpoints={
-                e.name: RegisteredEndpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points
-            },
-            features={f.name: FeatureRange(f.min_supported_version, f.max_supported_version) for f in record.features},
+            endpoints=endpoints_of(record.end_points),
+            features=ranges_of(record.features),
             zk_migration_ready=record.zk_migration_ready,
         )
 
@@ -46,14 +51,8 @@ class ControllerRegistration:
             controller_id=self.id,
             incarnation_id=self.incarnation_id,
             zk_migration_ready=self.zk_migration_ready,
-            end_points=[
-                Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
-                for e in self.endpoints.values()
-            ],
-            features=[
-                Feature(name=name, min_supported_version=span.min_version, max_supported_version=span.max_version)
-                for name, span in self.features.items()
-            ],
+            end_points=listeners_of(self.endpoints),
+            features=features_of(self.features),
         )
 
 
