@@ -35,7 +35,7 @@ def admin_servers(node: NodeState) -> list[AdminServer]:
     if (metrics_port := node.config.own[METRICS_PORT]) is not None:
         addresses.append(("127.0.0.1", metrics_port))
     if addresses:
-        node.metrics.add(LoopMetrics(node.world.clock))
+        node.metrics.add(LoopMetrics(node.world.clock, node.config.is_controller))
     in_sync = InSyncOnce()
     return [
         AdminServer(node.world, host, port, node.metrics, lambda: live(node), lambda: ready(node, in_sync))

@@ -34,7 +34,7 @@ from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.reminder import Reminder
 from ottla.controller.raft.roles import Follower, Resigned
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotWriter
-from ottla.controller.raft.voters import QuorumEndpoint
+from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoint
 from ottla.controller.raft.wire.requests_in import PendingResponse, reply_to_wire
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -128,6 +128,11 @@ class RaftNode:
     @property
     def kraft_version(self) -> int:
         return self.core.voters.kraft_version
+
+    @property
+    def ignores_static_voters(self) -> bool:
+        """Returns True if controller.quorum.voters is set, and the log has the voters since kraft.version is 1 (KIP-853)."""
+        return len(self.config.static_voters) > 0 and self.kraft_version >= DYNAMIC_VOTERS
 
     @property
     def log_end_offset(self) -> int:

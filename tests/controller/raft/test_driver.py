@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ottla.controller.metrics import RaftMetrics
 from ottla.controller.raft import driver, transitions
 from ottla.controller.raft.core import NotLeader
 from ottla.controller.raft.driver import RaftNode
@@ -320,6 +321,16 @@ async def dynamic_quorum(tmp_path: Path) -> tuple[Quorum, list[int]]:
     for node in nodes:
         await node.start()
     return Quorum(nodes), ports
+
+
+async def test_static_voters_are_ignored_from_the_moment_at_which_the_log_has_the_voters(tmp_path: Path) -> None:
+    async with quorum(1, tmp_path) as made:
+        node = made.nodes[0]
+        (ignored,) = [gauge for gauge in RaftMetrics(node.raft, node.real.world.clock)() if "ignored" in gauge.name]
+        assert ignored.name == "kafka_controller_kafkacontroller_ignoredstaticvoters"
+        assert not node.raft.ignores_static_voters and ignored.samples[0].value == 0
+        node.raft.raise_kraft_version(1, dry_run=False)
+        assert node.raft.ignores_static_voters
 
 
 async def ask(node: Node, leader_port: int, request: object, version: int | None = None) -> object:
