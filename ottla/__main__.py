@@ -37,6 +37,7 @@ COMMANDS = {
     "quota": Command("ottla.cli.commands.quota", "list, set, unset quotas of users, client ids and addresses"),
     "client": Command("ottla.cli.commands.client", "which clients push metrics"),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
+    "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
     "secure": Command("ottla.cli.commands.secure", "make keys, certificates, users and client files for TLS and SASL"),
     "bench": Command("ottla.cli.commands.bench", "measure produce, consume and delay against a cluster"),
     "inspect": Command("ottla.cli.commands.inspect", "print the records of log files, without a broker"),

@@ -23,9 +23,26 @@ def default_properties() -> dict[str, str]:
         "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": default_log_dir(),
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
+        **internal_topics(1),
+    }
+
+
+def internal_topics(brokers: int) -> dict[str, str]:
+    """Return the replication of the internal topics that a cluster of so many brokers can have; Kafka's defaults need three."""
+    copies, min_isr = str(min(3, brokers)), str(min(2, brokers))
+    return {
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": min_isr,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": min_isr,
+    }
+
+
+def replication(brokers: int) -> dict[str, str]:
+    """Return the replication of all topics: three replicas, of which two are in sync when a record is acknowledged, if there are as many."""
+    return {
+        "default.replication.factor": str(min(3, brokers)),
+        "min.insync.replicas": str(min(2, brokers)),
+        **internal_topics(brokers),
     }

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.cli.default_node import PROGRAM, default_properties
+from ottla.cli.default_node import PROGRAM, default_properties, replication
 from ottla.node.child import spawn
 
 HOST = "127.0.0.1"
@@ -113,8 +113,6 @@ def ports_in_use(nodes: Sequence[Node]) -> list[int]:
 
 
 def properties_of(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
-    copies = str(min(3, len(nodes)))
-    min_isr = str(min(2, len(nodes)))
     return default_properties() | {
         "node.id": str(node.id),
         "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
@@ -122,13 +120,7 @@ def properties_of(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
         "ottla.admin.listener": f"{HOST}:{node.admin_port}",
         "log.dirs": node.data_dir,
         "ottla.format.empty.directories": "true",  # no mount point: a node whose directory was removed is to start
-        "default.replication.factor": copies,
-        "min.insync.replicas": min_isr,
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
-        "transaction.state.log.min.isr": min_isr,
-        "share.coordinator.state.topic.replication.factor": copies,
-        "share.coordinator.state.topic.min.isr": min_isr,
+        **replication(len(nodes)),
         # A developer waits for each rebalance of a group; a production group waits for its members instead (3 s).
         "group.initial.rebalance.delay.ms": "0",
     }

@@ -1,8 +1,8 @@
-"""Creates the files of a cluster with TLS and SASL for development: `ottla secure init DIR`, `ottla dev --secure`, and tests.
+"""Creates the files of a cluster with TLS and SASL: `ottla secure init DIR`, `ottla init DIR --secure`, `ottla dev --secure`, and tests.
 
     ca.pem, ca-key.pem       an authority of its own, that signs the nodes' certificates
     nodes/NAME.pem           a node's key and certificate
-    nodes/NAME.properties    its security, to be appended to a server.properties
+    nodes/NAME.properties    its security, to be appended to a server.properties; of `ottla init` the whole server.properties
     clients/                 three files for each user:
         .properties          for Java's clients and tools, and for ottla --config
         .librdkafka          for librdkafka's (confluent-kafka, kcat -F)
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -85,31 +85,53 @@ class SecureFiles:
         }
 
 
-def make(directory: str, nodes: Mapping[str, Sequence[str]], users: Sequence[str] = ()) -> SecureFiles:
+def new_directory(directory: str, names: Iterable[str]) -> str:
+    """Make the directory, and return its absolute path; `names` of nodes and users become names of files in it.
+
+    Raises:
+        CommandFailed: the directory is not empty, or a name has invalid characters.
+        OSError: it cannot be made.
+    """
+    for name in names:
+        if not name or not NAME_CHARACTERS.issuperset(name) or name == NODE_USER:
+            raise CommandFailed(
+                f"{name!r} cannot be the name of a node or user", "letters, digits, '.', '_' and '-'", USAGE
+            )
+    directory = os.path.abspath(directory)
+    os.makedirs(directory, exist_ok=True)
+    if os.listdir(directory):
+        raise CommandFailed(f"{directory} is not empty: keys in use would be replaced", "name another", USAGE)
+    return directory
+
+
+def make(
+    directory: str,
+    nodes: Mapping[str, Sequence[str]],
+    users: Sequence[str] = (),
+    *,
+    installed: str | None = None,
+    properties: Mapping[str, Mapping[str, str]] = {},
+) -> SecureFiles:
     """Make the directory; `nodes` has the host names and addresses of each. The user admin is always there.
+
+    `installed` is the directory to which a node's files are copied on its own machine, if it is not this one, and `properties` has by
+    the node's name what its file contains before its security.
 
     Raises:
         CommandFailed: the directory is not empty, a name has invalid characters, or the directory cannot be written.
     """
     from ottla.cli.certificates import Authority
 
-    for name in [*nodes, *users]:
-        if not name or not NAME_CHARACTERS.issuperset(name) or name == NODE_USER:
-            raise CommandFailed(
-                f"{name!r} cannot be the name of a node or user", "letters, digits, '.', '_' and '-'", USAGE
-            )
-    directory = os.path.abspath(directory)
     try:
-        os.makedirs(directory, exist_ok=True)
-        if os.listdir(directory):
-            raise CommandFailed(f"{directory} is not empty: keys in use would be replaced", "name another", USAGE)
+        directory = new_directory(directory, [*nodes, *users])
         passwords = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in dict.fromkeys([ADMIN, *users])}
         files = SecureFiles(directory, passwords)
         authority = Authority.create("Ottla development CA")
-        _write(files.ca, authority.pem, mode=0o644)
-        _write(os.path.join(directory, "ca-key.pem"), _key(authority))
-        _write(os.path.join(directory, "users"), "".join(f"{line}\n" for line in files.add_scram))
-        _make_nodes(files, authority, nodes)
+        write_new(files.ca, authority.pem, mode=0o644)
+        write_new(os.path.join(directory, "ca-key.pem"), _key(authority))
+        write_new(os.path.join(directory, "users"), "".join(f"{line}\n" for line in files.add_scram))
+        for name, security in _make_nodes(files, authority, nodes, installed).items():
+            write_new(files.node_file(name), property_lines({**properties.get(name, {}), **security}))
         for user in passwords:
             _make_client(files, user)
     except OSError as failure:
@@ -130,18 +152,25 @@ def opened(directory: str) -> SecureFiles | None:
     return SecureFiles(os.path.abspath(directory), passwords)
 
 
-def _make_nodes(files: SecureFiles, authority: Authority, nodes: Mapping[str, Sequence[str]]) -> None:
+def _make_nodes(
+    files: SecureFiles, authority: Authority, nodes: Mapping[str, Sequence[str]], installed: str | None
+) -> dict[str, dict[str, str]]:
+    """Write the key and the certificate of each node, and return its properties."""
+    made = {}
     password = secrets.token_urlsafe(PASSWORD_BYTES)
     login = f'{PLAIN_MODULE} required username="{NODE_USER}" password="{password}" user_{NODE_USER}="{password}";'
     for name, hosts in nodes.items():
         issued = authority.issue(name, hosts)
         store = os.path.join(files.directory, "nodes", f"{name}.pem")
-        _write(store, issued.key_pem + issued.chain_pem)
-        properties = {
+        write_new(store, issued.key_pem + issued.chain_pem)
+        used = [store, files.ca]
+        if installed is not None:
+            used = [os.path.join(installed, os.path.basename(path)) for path in used]
+        made[name] = {
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": store,
+            "ssl.keystore.location": used[0],
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": files.ca,
+            "ssl.truststore.location": used[1],
             "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL",
             "security.inter.broker.protocol": "SASL_SSL",
             "sasl.enabled.mechanisms": f"{MECHANISM},{NODE_MECHANISM}",
@@ -152,7 +181,7 @@ def _make_nodes(files: SecureFiles, authority: Authority, nodes: Mapping[str, Se
             "authorizer.class.name": AUTHORIZER,
             "super.users": f"User:{NODE_USER};User:{ADMIN}",
         }
-        _write(files.node_file(name), _lines(properties))
+    return made
 
 
 def _make_client(files: SecureFiles, user: str) -> None:
@@ -172,16 +201,17 @@ def _make_client(files: SecureFiles, user: str) -> None:
         "sasl_plain_password": password,
     }
     clients = os.path.join(files.directory, "clients")
-    _write(files.client_file(user), _lines(java))
-    _write(files.librdkafka_file(user), _lines(files.librdkafka(user)))
-    _write(
+    write_new(files.client_file(user), property_lines(java))
+    write_new(files.librdkafka_file(user), property_lines(files.librdkafka(user)))
+    write_new(
         os.path.join(clients, f"{user}.py"),
         '"""KafkaProducer(bootstrap_servers=..., **SECURITY) of kafka-python; aiokafka takes ssl_context for ssl_cafile."""\n\n'
         "SECURITY = {\n" + "".join(f"    {name!r}: {text!r},\n" for name, text in python.items()) + "}\n",
     )
 
 
-def _lines(properties: Mapping[str, str]) -> str:
+def property_lines(properties: Mapping[str, str]) -> str:
+    """Return the text of a file of properties."""
     return "".join(f"{name}={text}\n" for name, text in properties.items())
 
 
@@ -191,7 +221,8 @@ def _key(authority: Authority) -> str:
     return key_pem(authority.key)
 
 
-def _write(path: str, text: str, mode: int = PRIVATE) -> None:
+def write_new(path: str, text: str, mode: int = PRIVATE) -> None:
+    """Write a file that is not there yet, with the directories above it."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
         file.write(text)

@@ -71,7 +71,7 @@ def prepare(files: Files, config: NodeConfig, rng: Random, now_ms: int) -> str:
     if is_new:
         _check_is_first_start(files, metadata, found)
         if not (config.own["ottla.format.empty.directories"] or may_format(config, cluster_id)):
-            raise _not_formatted(config, cluster_id or uuid_to_str(new_uuid(rng)))
+            raise _not_formatted(config, cluster_id, rng)
     directory_id = new_directory_id(rng)
     if is_new and config.is_controller and config.bootstrap_servers and not config.voters and is_alone(config):
         voters = VoterSet.of([own_voter(config, directory_id)])
@@ -156,13 +156,21 @@ def _check_is_first_start(files: Files, metadata: str, found: Mapping[str, MetaP
         )
 
 
-def _not_formatted(config: NodeConfig, cluster_id: str) -> NotFormatted:
-    voters = "" if config.voters or not config.is_controller else " --initial-controllers ID@HOST:PORT:DIRECTORY-ID,..."
+def _not_formatted(config: NodeConfig, cluster_id: str | None, rng: Random) -> NotFormatted:
+    command = f"python -m ottla.cli.shims kafka-storage format -t {cluster_id or '{}'} -c FILE"
+    metadata = config.metadata_log_directory
+    if not config.is_controller:
+        return NotFormatted(
+            f"{metadata} is not formatted, and this broker does not know the id of its cluster: set cluster.id in its file, or format it: "
+            f"{command.format('ID')}. The id is cluster.id in meta.properties of a controller's directory"
+        )
+    voters = (
+        "" if config.voters else " --initial-controllers ID@HOST:PORT:DIRECTORY-ID,... (`ottla init` makes the list)"
+    )
     nodes = "every node of the cluster" if config.own["cluster.id"] is None else "this node"
     return NotFormatted(
-        f"{config.metadata_log_directory} is not formatted, and this node is not a quorum by itself. If the disk is mounted and this is "
-        f"the first start, format {nodes}: "
-        f"python -m ottla.cli.shims kafka-storage format -t {cluster_id} -c FILE{voters}"
+        f"{metadata} is not formatted, and this node is not a quorum by itself. If the disk is mounted and this is the first start, "
+        f"format {nodes}: {command.format(uuid_to_str(new_uuid(rng)))}{voters}"
     )
 
 

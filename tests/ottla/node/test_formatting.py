@@ -81,7 +81,9 @@ def test_a_voter_of_three_formats_nothing_and_names_the_command_with_an_id(tmp_p
 
 
 def test_a_broker_needs_the_clusters_id(tmp_path: Path) -> None:
-    with pytest.raises(NotFormatted, match="kafka-storage format"):
+    with pytest.raises(
+        NotFormatted, match=r"kafka-storage format -t ID -c FILE\. The id is cluster\.id in meta\.properties"
+    ):
         start(BROKER, tmp_path)
     assert not list(tmp_path.iterdir())
     assert start(BROKER, tmp_path, cluster_id=CLUSTER) == CLUSTER and is_formatted(tmp_path)
