@@ -80,6 +80,19 @@ EXPLAINED = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.POLICY_VIOLATION,
 )
+#: Rejections that name no log start offset (-1): the log was not asked, or it is one of those that Kafka expects of clients. With all
+#: others, as OUT_OF_ORDER_SEQUENCE_NUMBER and NOT_ENOUGH_REPLICAS, a producer sees where the log starts, as in Kafka.
+WITHOUT_LOG_START = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+)
 new_response = maker(ProduceResponse)
 new_topic_response = maker(TopicProduceResponse)
 new_partition_response = maker(PartitionProduceResponse)
@@ -208,7 +221,7 @@ def _append(
                 break
             except (KafkaError, StorageFailure) as failure:
                 failed = True
-                partitions.append(rejected(broker, topic_data, data.index, failure, context.api_version))
+                partitions.append(rejected(broker, topic_data, data.index, failure, context.api_version, rejections))
                 continue
             written = new_partition_response(
                 index=data.index,
@@ -296,11 +309,10 @@ def rejected(
     index: int,
     failure: KafkaError | StorageFailure,
     api_version: int,
+    rejections: PartitionRejections,
 ) -> PartitionProduceResponse:
     """Returns the response of a partition that rejects the records, and counts the failure."""
     partition = broker.replicas.find(topic_data.name, topic_data.topic_id, index)
-    if partition is not None:
-        partition.failed_appends += 1
     error = failure if isinstance(failure, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
     response = PartitionProduceResponse(
         index=index,
@@ -308,6 +320,13 @@ def rejected(
         base_offset=-1,
         error_message=error.message if error.code in EXPLAINED else None,
     )
+    if partition is not None:
+        partition.failed_appends += 1
+        log = (
+            None if error.code in WITHOUT_LOG_START or (partition.topic, index) in rejections else partition.leader_log
+        )
+        if log is not None:
+            response.log_start_offset = log.log_start_offset
     record_errors = getattr(error, "record_errors", None)
     if record_errors:
         response.record_errors = [

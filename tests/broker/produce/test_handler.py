@@ -237,6 +237,16 @@ def test_a_gap_in_the_sequence_and_an_old_epoch_are_refused(wire: Wire) -> None:
     assert send(1) == 0
 
 
+def test_a_gap_in_the_sequence_is_refused_with_the_start_of_the_log_and_damaged_records_without(wire: Wire) -> None:
+    first, gap = [
+        produce(wire, batch([b"v"], producer_id=4713, producer_epoch=0, base_sequence=sequence)) for sequence in (0, 2)
+    ]
+    assert first.error_code == 0
+    assert (gap.error_code, gap.log_start_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+    damaged = produce(wire, bytes(batch([b"v"])[:-1]) + b"?")
+    assert (damaged.error_code, damaged.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_a_topic_that_flushes_every_record_is_answered_all_the_same(wire: Wire, acks: int) -> None:
     before = end_offset(wire, "durable")
