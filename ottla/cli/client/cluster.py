@@ -31,13 +31,18 @@ DEFAULT_PORT = 9092
 Address = tuple[str, int]
 CLIENT_ID = "ottla"
 RETRY_BACKOFF_MS = 100
+#: A broker creates a topic that a producer asks for within this time, or does not do so (auto.create.topics.enable).
+AUTO_CREATE_MS_MAX = 3_000
+#: How long a client waits for a response that another broker could give as well: a broker that is paused, or cut off from the
+#: others, must not cost the whole time limit of a command.
+ATTEMPT_MS_MAX = 5_000
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 KINDS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
 
 
 class NoConnection(CommandFailed):
-    """The required broker, or every broker, cannot be reached."""
+    """The required broker, or every broker, cannot be reached, or has not answered in time."""
 
 
 class ClusterClient:
@@ -66,51 +71,79 @@ class ClusterClient:
             channel.close()
         self._channels.clear()
 
-    def limit(self) -> asyncio.Timeout:
-        """Returns the command's time limit. A command that runs until it is interrupted applies it to its finite parts only."""
-        return asyncio.timeout(self.timeout_ms / 1000)
+    def limit(self, more_ms: int = 0) -> asyncio.Timeout:
+        """Returns the command's time limit. A command that runs until it is interrupted applies it to its finite parts only.
 
-    async def request(self, request: object, node: int | None = None, *, version: int | None = None) -> Any:
-        """Send to the broker `node`, or to any. After a lost connection it retries once."""
+        `more_ms`: what a request may take by its nature is added to it.
+        """
+        return asyncio.timeout((self.timeout_ms + more_ms) / 1000)
+
+    async def request(
+        self, request: object, node: int | None = None, *, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Send to the broker `node`, or to any. After a lost connection it retries once.
+
+        `timeout_ms` None: the command's time limit. A request to any broker that has a shorter one is sent to the next broker
+        after it.
+
+        Raises:
+            NoConnection: the broker, or every broker, cannot be reached or does not answer.
+        """
         if node is None:
-            return await self._request_any(request, version)
+            return await self._request_any(request, version, timeout_ms)
         address = self.brokers.get(node)
         if address is None:
             await self.metadata([])
             address = self.brokers.get(node)
             if address is None:
-                raise CommandFailed(f"broker {node} is not in the cluster", "`ottla cluster info` shows who is")
-        return await self._request_at(address, request, version)
+                raise NoConnection(f"broker {node} is not in the cluster", "`ottla cluster info` shows who is")
+        return await self._request_at(address, request, version, timeout_ms)
 
-    async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
-        """Metadata of the named topics, of all for None; also refreshes the addresses of brokers."""
+    async def metadata(
+        self, topics: Sequence[str] | None, node: int | None = None, *, create: bool = False
+    ) -> MetadataResponse:
+        """Metadata of the named topics, of all for None; also refreshes the addresses of brokers.
+
+        `create`: topics that do not exist are created if the broker has auto.create.topics.enable.
+        """
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=False,
+            allow_auto_topic_creation=create,
         )
-        response: MetadataResponse = await self.request(request)
+        attempt_ms = min(self.timeout_ms, ATTEMPT_MS_MAX)
+        response: MetadataResponse = await self.request(request, node, timeout_ms=attempt_ms)
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         return response
 
-    async def topic(self, name: str) -> MetadataResponseTopic:
-        """Return a topic once its partitions have leaders; if there is no such topic, the failure suggests names."""
+    async def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
+        """Return a topic; its partitions may be without a leader. If there is no such topic, the failure suggests names.
+
+        `create`: wait for a topic that the broker creates by itself, as stock producers do.
+        """
+        patience_ms = AUTO_CREATE_MS_MAX if create else 0
+        began_ms = self.world.clock.mono_ms()
 
         async def ask() -> tuple[MetadataResponseTopic, int]:
-            topic = (await self.metadata([name])).topics[0]
-            return topic, topic.error_code or max((part.error_code for part in topic.partitions), default=0)
+            topic = (await self.metadata([name], create=create)).topics[0]
+            return topic, topic.error_code
 
-        self.doing = f"looking for the leaders of topic {name}"
-        topic, code = await self.retry(ask)
-        if topic.error_code:
-            raise failure(f"topic {name}", code, name=name, known=await self.topic_names())
+        self.doing = f"looking for topic {name}"
+        while True:
+            topic, code = await self.retry(ask)
+            missing = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not missing or self.world.clock.mono_ms() - began_ms >= patience_ms:
+                break
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+        if code:
+            raise failure(f"topic {name}", code, name=name, known=await self.topic_names() if missing else ())
         return topic
+
+    async def partitions(self, name: str) -> list[int]:
+        """Return the partitions of a topic."""
+        return sorted(part.partition_index for part in (await self.topic(name)).partitions)
 
     async def topic_names(self) -> list[str]:
         return sorted(topic.name or "" for topic in (await self.metadata(None)).topics)
-
-    async def leaders(self, name: str) -> dict[int, int]:
-        """Return partition -> leader."""
-        return {part.partition_index: part.leader_id for part in (await self.topic(name)).partitions}
 
     async def coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> int:
         """Return the broker that coordinates the group or transactional id."""
@@ -136,34 +169,46 @@ class ClusterClient:
                 return response, code
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
-    async def _request_any(self, request: object, version: int | None) -> Any:
+    async def _request_any(self, request: object, version: int | None, timeout_ms: int | None) -> Any:
         lost: list[str] = []
         for address in dict.fromkeys([*self._channels, *self.brokers.values(), *self.bootstrap]):
             try:
-                return await self._request_at(address, request, version)
+                return await self._request_at(address, request, version, timeout_ms)
             except NoConnection as fault:
+                # Without a limit of its own the request has used up the command's, and may have been carried out.
+                if fault.exit_code == TIMED_OUT and timeout_ms is None:
+                    raise
                 lost.append(fault.cause)
         raise NoConnection("; ".join(lost), "is a broker running there? `ottla dev` starts a cluster to try things on")
 
-    async def _request_at(self, address: Address, request: object, version: int | None) -> Any:
+    async def _request_at(
+        self, address: Address, request: object, version: int | None, timeout_ms: int | None = None
+    ) -> Any:
         host, port = address
+        limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         for attempt in range(2):  # a broker that restarted has closed the channel that we kept
             channel = self._channels.get(address)
             if channel is None:
                 channel = self._channels[address] = Channel(self.world, host, port, self._client_id, self._security)
                 attempt = 1
             try:
-                return await channel.request(request, version=version, timeout_ms=self.timeout_ms)
+                return await channel.request(request, version=version, timeout_ms=limit_ms)
             except RequestTimeout as fault:
-                raise CommandFailed(str(fault), f"while {self.doing}", TIMED_OUT) from None
+                self._give_up(address, channel)
+                raise NoConnection(str(fault), f"while {self.doing}", TIMED_OUT) from None
             except ChannelClosed as fault:
-                del self._channels[address]
-                channel.close()
+                self._give_up(address, channel)
                 if attempt:
                     raise NoConnection(str(fault), "is a broker running there?") from None
             except KafkaError as fault:
                 raise failure(f"broker {host}:{port}", fault.code, fault.message) from None
         raise AssertionError("the second attempt returns or raises")
+
+    def _give_up(self, address: Address, channel: Channel) -> None:
+        """Close a channel that was lost. Of several requests on it the first has done so already, and there may be a new one."""
+        if self._channels.get(address) is channel:
+            del self._channels[address]
+        channel.close()
 
 
 def parse_bootstrap(text: str) -> list[Address]:

@@ -1,4 +1,4 @@
-"""Reads partitions from given offsets, without a group.
+"""Reads partitions from given offsets, and follows their leaders through lost connections and leader changes.
 
 Control records are never given out. With read_committed, neither are records of aborted transactions: the broker names
 them (producer id and first offset), and each ends at its abort marker.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
 from ottla.cli.client.failures import check, code_of, failure
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from ottla.protocol.primitives import ZERO_UUID
+from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.cli.client.topics import list_offsets
+from ottla.cli.errors import CommandFailed
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.protocol.records import Record, iter_batches
 from ottla.protocol.records.control import end_txn_marker
 
@@ -22,11 +25,23 @@ READ_COMMITTED = 1
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 8 * 1024 * 1024
 PARTITION_BYTES_MAX = 1024 * 1024
+#: Between two refreshes when a partition has no leader: Kafka's retry.backoff.max.ms.
+BACKOFF_MS_MAX = 1_000
+#: A leader that is cut off from the others answers Fetches as before, without news: another broker names its successor.
+LEADERS_AGE_MS_MAX = 3_000
 
 
 class Consumed(NamedTuple):
+    topic: str
     partition: int
     records: list[Record]
+
+
+class _Fetch(NamedTuple):
+    """A Fetch in flight: the offset of each partition in it, and the response, or why there is none."""
+
+    offsets: dict[TopicPartition, int]
+    response: asyncio.Task[FetchResponse | CommandFailed]
 
 
 class Consumer:
@@ -35,71 +50,170 @@ class Consumer:
     def __init__(
         self,
         cluster: ClusterClient,
-        topic: str,
-        positions: Mapping[int, int],
-        ends: Mapping[int, int] | None = None,
+        positions: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None = None,
         *,
         isolation_level: int = READ_UNCOMMITTED,
+        reset: int | None = None,
     ) -> None:
+        """`reset` (topics.EARLIEST or LATEST): where a partition goes on when its offset has been deleted; None: the read fails."""
         self.cluster = cluster
-        self.topic = topic
-        self.positions = dict(positions)
+        self.positions: dict[TopicPartition, int] = {}
         self.ends = ends
         self.isolation_level = isolation_level
-        self._leaders: dict[int, int] = {}
-        self._topic_id = ZERO_UUID
+        self.reset = reset
+        self._leaders = Leaders(cluster, ())
+        self._in_flight: dict[int, _Fetch] = {}
+        self._refreshing: asyncio.Task[CommandFailed | None] | None = None
+        self._refreshes_in_vain = 0
+        self._leaders_ms = self._answered_ms = cluster.world.clock.mono_ms()
+        self.assign(positions)
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Replace the partitions and their positions. What is in flight for others is dropped."""
+        self.positions = dict(positions)
+        if {topic for topic, _ in positions} != set(self._leaders.topics):
+            self._leaders = Leaders(self.cluster, (topic for topic, _ in positions))
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Go on at `offset`."""
+        self.positions[place] = offset
 
     async def fetch(self) -> AsyncIterator[Consumed]:
         """Records as they come, in order within each partition."""
-        while todo := [index for index in self.positions if self._wanted(index)]:
-            if not self._leaders:
-                topic = await self.cluster.topic(self.topic)
-                self._topic_id = topic.topic_id
-                self._leaders = {part.partition_index: part.leader_id for part in topic.partitions}
-            self.cluster.doing = f"reading topic {self.topic}"
-            by_leader: dict[int, list[int]] = {}
-            for index in todo:
-                by_leader.setdefault(self._leaders[index], []).append(index)
-            requests = (self.cluster.request(self._request(part), node) for node, part in by_leader.items())
-            for response in await asyncio.gather(*requests):
-                check(f"topic {self.topic}", response.error_code)
-                for topic in response.responses:
-                    for part in topic.partitions:
-                        if self._readable(part) and (records := self._take(part)):
-                            yield Consumed(part.partition_index, records)
-            if not self._leaders:
-                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+        while any(map(self._wanted, self.positions)):
+            for consumed in await self.poll():
+                yield consumed
 
-    def _wanted(self, index: int) -> bool:
-        return self.ends is None or self.positions[index] < self.ends[index]
+    async def poll(self) -> list[Consumed]:
+        """Return what the next response brings; nothing if no leader has records within half a second.
 
-    def _request(self, partitions: list[int]) -> FetchRequest:
-        rows = [
-            FetchPartition(partition=index, fetch_offset=self.positions[index], partition_max_bytes=PARTITION_BYTES_MAX)
-            for index in partitions
-        ]
+        Raises:
+            CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
+        """
+        clock = self.cluster.world.clock
+        now_ms = clock.mono_ms()
+        self.cluster.doing = f"reading {', '.join(self._leaders.topics)}"
+        self._send_fetches()
+        lost = any(self._leaders.of(place).node == NO_LEADER for place in self.positions if self._wanted(place))
+        if self._refreshing is None and (lost or now_ms - self._leaders_ms >= LEADERS_AGE_MS_MAX):
+            self._refreshing = self.cluster.world.spawn(self._refresh(), "leaders")
+        tasks: list[asyncio.Task[Any]] = [fetch.response for fetch in self._in_flight.values()]
+        if self._refreshing is not None:
+            tasks.append(self._refreshing)
+        if tasks:
+            await asyncio.wait(tasks, timeout=FETCH_WAIT_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(FETCH_WAIT_MS / 1000)
+        if self._refreshing is not None and self._refreshing.done():
+            fault = self._refreshing.result()
+            self._refreshing, self._leaders_ms = None, clock.mono_ms()
+            self._refreshes_in_vain = self._refreshes_in_vain + 1 if lost else 0
+            # All brokers may be away for a while.
+            away_ms = clock.mono_ms() - self._answered_ms
+            if fault is not None and (not isinstance(fault, NoConnection) or away_ms > self.cluster.timeout_ms):
+                raise fault
+        return [consumed for node in list(self._in_flight) for consumed in await self._received(node)]
+
+    def _wanted(self, place: TopicPartition) -> bool:
+        return self.ends is None or self.positions[place] < self.ends[place]
+
+    # -- Leaders -------------------------------------------------------------------------------------------------------
+
+    async def _refresh(self) -> CommandFailed | None:
+        """Look the leaders up. Returns why that failed: an exception of a task would be logged."""
+        try:
+            if not self._leaders.known:
+                await self._leaders.start()
+            else:
+                await asyncio.sleep(min(RETRY_BACKOFF_MS << self._refreshes_in_vain, BACKOFF_MS_MAX) / 1000)
+                await self._leaders.refresh()
+        except CommandFailed as fault:
+            return fault
+        self._answered_ms = self.cluster.world.clock.mono_ms()
+        return None
+
+    # -- Fetches -------------------------------------------------------------------------------------------------------
+
+    def _send_fetches(self) -> None:
+        """Send a Fetch to each leader that has none in flight."""
+        busy = {place for fetch in self._in_flight.values() for place in fetch.offsets}
+        idle = [place for place in self.positions if place not in busy and self._wanted(place)]
+        for node, places in self._leaders.by_node(idle).items():
+            if node not in self._in_flight:
+                offsets = {place: self.positions[place] for place in places}
+                response = self.cluster.world.spawn(self._ask(node, self._request(offsets)), f"fetch from {node}")
+                self._in_flight[node] = _Fetch(offsets, response)
+
+    async def _ask(self, node: int, request: FetchRequest) -> FetchResponse | CommandFailed:
+        try:
+            response: FetchResponse = await self.cluster.request(request, node, timeout_ms=2 * ATTEMPT_MS_MAX)
+        except CommandFailed as fault:
+            return fault
+        return response
+
+    def _request(self, offsets: Mapping[TopicPartition, int]) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for (name, index), offset in offsets.items():
+            topic = topics.setdefault(name, FetchTopic(name, self._leaders.topic_id(name), []))
+            epoch = self._leaders.of((name, index)).epoch
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=epoch,
+                    fetch_offset=offset,
+                    partition_max_bytes=PARTITION_BYTES_MAX,
+                )
+            )
         return FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
             isolation_level=self.isolation_level,
-            topics=[FetchTopic(topic=self.topic, topic_id=self._topic_id, partitions=rows)],
+            topics=list(topics.values()),
         )
 
-    def _readable(self, part: PartitionData) -> bool:
-        """False when the leader has moved: it is looked up again."""
+    async def _received(self, node: int) -> list[Consumed]:
+        """Take a Fetch that is done out of those in flight, and return its records."""
+        if not self._in_flight[node].response.done():
+            return []
+        fetch = self._in_flight.pop(node)
+        response = fetch.response.result()
+        if isinstance(response, NoConnection):
+            self._leaders.forget(node)
+            return []
+        if isinstance(response, CommandFailed):
+            raise response
+        self._answered_ms = self.cluster.world.clock.mono_ms()
+        check(f"reading from broker {node}", response.error_code)
+        consumed = []
+        for topic in response.responses:
+            name = topic.topic or self._leaders.name_of(topic.topic_id)
+            for part in topic.partitions:
+                place = (name, part.partition_index)
+                # It was assigned to another consumer, or moved, meanwhile.
+                if self.positions.get(place) != fetch.offsets[place]:
+                    continue
+                if await self._readable(node, place, part) and (records := self._take(place, part)):
+                    consumed.append(Consumed(*place, records))
+        return consumed
+
+    async def _readable(self, node: int, place: TopicPartition, part: PartitionData) -> bool:
+        """False if the leader has moved, and is looked up again, or if the position was deleted, and is reset."""
         if not part.error_code:
             return True
         if code_of(part.error_code).retriable:
-            self._leaders = {}
+            self._leaders.forget(node)
             return False
-        position = self.positions[part.partition_index]
-        raise failure(f"offset {position} of partition {self.topic}-{part.partition_index}", part.error_code)
+        name, index = place
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
+            self.seek(place, (await list_offsets(self.cluster, name, self.reset, [index]))[index])
+            return False
+        raise failure(f"offset {self.positions[place]} of partition {name}-{index}", part.error_code)
 
-    def _take(self, part: PartitionData) -> list[Record]:
-        index = part.partition_index
-        position = self.positions[index]
-        end = None if self.ends is None else self.ends[index]
+    def _take(self, place: TopicPartition, part: PartitionData) -> list[Record]:
+        position = self.positions[place]
+        end = None if self.ends is None else self.ends[place]
         aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
         open_aborted: set[int] = set()
         records: list[Record] = []
@@ -117,5 +231,10 @@ class Consumer:
                 records += [
                     row for row in batch.records() if row.offset >= position and (end is None or row.offset < end)
                 ]
-            self.positions[index] = max(self.positions[index], batch.next_offset)
+            self.positions[place] = max(self.positions[place], batch.next_offset)
         return records
+
+
+def places_of(topic: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
+    """Return offsets by topic and partition."""
+    return {(topic, index): offset for index, offset in offsets.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check, failure
-from ottla.cli.client.topics import TopicPartition
+from ottla.cli.client.leaders import TopicPartition
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.internal_topics.control_messages import ConsumerProtocolAssignment, decode_versioned
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -112,11 +112,12 @@ def _assigned(data: bytes) -> list[TopicPartition]:
     return [(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions]
 
 
-async def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
-    """Return all committed offsets of the group."""
+async def committed_offsets(cluster: ClusterClient, group: str, *, stable: bool = False) -> dict[TopicPartition, int]:
+    """Return all committed offsets of the group; `stable`: wait for those of open transactions (KIP-447)."""
     node = await cluster.coordinator(group)
     cluster.doing = f"fetching the offsets of group {group}"
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    wanted = [OffsetFetchRequestGroup(group_id=group, topics=None)]
+    request = OffsetFetchRequest(groups=wanted, require_stable=stable)
 
     async def ask() -> tuple[OffsetFetchResponseGroup, int]:
         found = (await cluster.request(request, node, version=OFFSET_FETCH_VERSION)).groups[0]
@@ -128,8 +129,14 @@ async def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPar
     return {(name, part.partition_index): part.committed_offset for name, part in rows if part.committed_offset >= 0}
 
 
-async def commit_offsets(cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Set offsets from outside; the coordinator refuses while the group has members."""
+async def commit_offsets(
+    cluster: ClusterClient,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    generation: int = NO_GENERATION,
+    member_id: str = "",
+) -> None:
+    """Set offsets: as a member of the generation, or from outside, which the coordinator refuses while the group has members."""
     node = await cluster.coordinator(group)
     cluster.doing = f"setting the offsets of group {group}"
     topics: dict[str, OffsetCommitRequestTopic] = {}
@@ -137,7 +144,7 @@ async def commit_offsets(cluster: ClusterClient, group: str, offsets: Mapping[To
         row = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
         topics.setdefault(name, OffsetCommitRequestTopic(name=name, partitions=[])).partitions.append(row)
     request = OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=NO_GENERATION, topics=list(topics.values())
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, topics=list(topics.values())
     )
     response = await cluster.request(request, node, version=OFFSET_COMMIT_VERSION)
     for topic in response.topics:

@@ -1,23 +1,27 @@
-"""Writes records: batches per partition, sent to the leaders, retried where the error passes.
+"""An idempotent producer (KIP-98): batches per partition, sent to the leaders until each is acknowledged.
 
-Not idempotent: a retry after a lost response can write a batch twice. Fit for tools, not for exactly-once pipelines.
+Lost connections, leader changes and brokers that do not answer are retried: the sequence numbers of the batches let the leader
+recognise what it has already. One batch of a partition is in flight at a time, so that the order of its records stays.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections import deque
+from dataclasses import dataclass, field
 
-from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient
-from ottla.cli.client.failures import code_of, failure
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.cli.client.failures import check, code_of, failure
+from ottla.cli.client.leaders import Leaders
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.records import NewRecord, build_batch
 from ottla.protocol.records.compression import NO_COMPRESSION
 
@@ -26,10 +30,29 @@ ACKS_ALL = -1
 BATCH_BYTES_MAX = 512 * 1024
 # The bytes of a record besides key and value; only the estimate of a batch's size uses it.
 _RECORD_OVERHEAD_BYTES = 20
+_SEQUENCES = 1 << 31
 # MurmurHash2 with Kafka's seed.
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFF_FFFF
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records of one partition, with the number of each in the order of `send`, from 1."""
+
+    records: list[NewRecord] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    size: int = 0
+    sequence: int = -1
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """Return two batches with the same records and sequence numbers."""
+        middle = len(self.records) // 2
+        return (
+            Batch(self.records[:middle], self.numbers[:middle], 0, self.sequence),
+            Batch(self.records[middle:], self.numbers[middle:], 0, (self.sequence + middle) % _SEQUENCES),
+        )
 
 
 class Producer:
@@ -47,78 +70,139 @@ class Producer:
         self.topic = topic
         self.compression = compression
         self.batch_bytes = batch_bytes
+        self.sent = 0
         self.acknowledged = 0
-        self._leaders: dict[int, int] = {}
-        self._topic_id = ZERO_UUID
-        self._pending: dict[int, list[NewRecord]] = {}
-        self._pending_bytes: dict[int, int] = {}
+        #: How many the topic has, after `start`.
+        self.partitions = 0
+        self._leaders = Leaders(cluster, [topic])
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._sequences: dict[int, int] = {}
+        self._collected: dict[int, Batch] = {}
+        # What `flush` sends, in its order; a batch leaves it once it is acknowledged.
+        self._unacknowledged: dict[int, deque[Batch]] = {}
         self._sticky = 0
 
     async def start(self) -> None:
-        topic = await self.cluster.topic(self.topic)
-        self._topic_id = topic.topic_id
-        self._leaders = {part.partition_index: part.leader_id for part in topic.partitions}
+        """Look the topic up and get a producer id. A topic that does not exist is created, if the broker creates topics by itself.
+
+        Raises:
+            CommandFailed: there is no such topic, or no permission.
+        """
+        await self._leaders.start(create=True)
+        self.partitions = len(self._leaders.partitions(self.topic))
+
+        async def ask() -> tuple[InitProducerIdResponse, int]:
+            response = await self.cluster.request(InitProducerIdRequest(transactional_id=None))
+            return response, response.error_code
+
+        self.cluster.doing = "getting a producer id"
+        response, code = await self.cluster.retry(ask)
+        check("producer id", code)
+        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
 
     @property
-    def partitions(self) -> int:
-        """How many the topic has, after `start`."""
-        return len(self._leaders)
+    def unacknowledged(self) -> list[int]:
+        """The numbers of the records, in the order of `send` and from 1, that are not acknowledged. They may have been written."""
+        waiting = [batch for batches in self._unacknowledged.values() for batch in batches]
+        return sorted(number for batch in (*waiting, *self._collected.values()) for number in batch.numbers)
 
     async def send(self, record: NewRecord, partition: int | None = None) -> None:
         """Take the record, and send batches when one is full. Keyless records fill one partition's batch after another."""
-        count = len(self._leaders)
+        count = self.partitions
         if partition is None:
             partition = self._sticky % count if record.key is None else partition_for_key(record.key, count)
-        elif partition not in self._leaders:
+        elif not 0 <= partition < count:
             raise CommandFailed(f"topic {self.topic} has no partition {partition}", f"it has 0 to {count - 1}", USAGE)
         size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
         size += sum(len(name) + len(value or b"") for name, value in record.headers)
-        filled = self._pending_bytes.get(partition, 0)
-        if filled and filled + size > self.batch_bytes:
+        filled = self._collected.get(partition)
+        if filled is not None and filled.size + size > self.batch_bytes:
             await self.flush()
-        self._pending.setdefault(partition, []).append(record)
-        self._pending_bytes[partition] = self._pending_bytes.get(partition, 0) + size
+        batch = self._collected.setdefault(partition, Batch())
+        self.sent += 1
+        batch.records.append(record)
+        batch.numbers.append(self.sent)
+        batch.size += size
 
     async def flush(self) -> None:
-        """Send the pending records and wait until all of them are acknowledged."""
-        pending, self._pending, self._pending_bytes = self._pending, {}, {}
-        self._sticky += 1
-        batches = {index: build_batch(records, compression=self.compression) for index, records in pending.items()}
-        doing = f"producing to topic {self.topic}"
-        while batches:
-            self.cluster.doing = doing
-            by_leader: dict[int, list[int]] = {}
-            for index in batches:
-                by_leader.setdefault(self._leaders[index], []).append(index)
-            for node, indexes in by_leader.items():
-                request = self._request((index, batches[index]) for index in indexes)
-                for result in (await self.cluster.request(request, node)).responses[0].partition_responses:
-                    if self._acknowledged(result):
-                        self.acknowledged += len(pending[result.index])
-                        del batches[result.index]
-                    else:
-                        code = code_of(result.error_code)
-                        doing = f"producing to partition {self.topic}-{result.index}, which is answered {code.name} ({code.message})"
-            if batches:
-                self._leaders = await self.cluster.leaders(self.topic)
-                self.cluster.doing = doing
-                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+        """Send the collected records and wait until all of them are acknowledged.
 
-    def _request(self, batches: Iterable[tuple[int, bytes]]) -> ProduceRequest:
-        rows = [PartitionProduceData(index=index, records=batch) for index, batch in batches]
-        topic = TopicProduceData(name=self.topic, topic_id=self._topic_id, partition_data=rows)
-        return ProduceRequest(acks=ACKS_ALL, timeout_ms=self.cluster.timeout_ms, topic_data=[topic])
+        Raises:
+            CommandFailed: a leader has rejected a batch for good. `unacknowledged` has the records that are left.
+        """
+        for index, batch in self._collected.items():
+            batch.sequence = self._sequences.get(index, 0)
+            self._sequences[index] = (batch.sequence + len(batch.records)) % _SEQUENCES
+            self._unacknowledged.setdefault(index, deque()).append(batch)
+        self._collected = {}
+        self._sticky += 1
+        self.cluster.doing = f"producing to topic {self.topic}"
+        while self._unacknowledged:
+            by_node = self._leaders.by_node((self.topic, index) for index in self._unacknowledged)
+            sending = (self._send(node, [index for _, index in places]) for node, places in by_node.items())
+            # All of them end first: what one leader rejects does not hide what another has acknowledged.
+            outcomes = await asyncio.gather(*sending, return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            failed = [node for node in outcomes if isinstance(node, int)]
+            if self._unacknowledged and (failed or not by_node):
+                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+                await self._look_for_leaders(failed[0] if failed else None)
+
+    async def _send(self, node: int, indexes: list[int]) -> int | None:
+        """Send the next batch of each of the partitions. Returns the node if one of them must be sent again."""
+        try:
+            response = await self.cluster.request(self._request(indexes), node, timeout_ms=2 * ATTEMPT_MS_MAX)
+        except NoConnection as fault:
+            self._leaders.forget(node)
+            self.cluster.doing = f"producing to topic {self.topic} ({fault.cause})"
+            return node
+        results = [self._acknowledged(result) for result in response.responses[0].partition_responses]
+        return None if all(results) else node
+
+    async def _look_for_leaders(self, failed: int | None) -> None:
+        doing = self.cluster.doing
+        try:
+            await self._leaders.refresh(avoid=failed)
+        except NoConnection as fault:
+            doing = f"producing to topic {self.topic} ({fault.cause})"
+        self.cluster.doing = doing
+
+    def _request(self, indexes: list[int]) -> ProduceRequest:
+        rows = [PartitionProduceData(index=index, records=self._encoded(index)) for index in indexes]
+        topic = TopicProduceData(name=self.topic, topic_id=self._leaders.topic_id(self.topic), partition_data=rows)
+        return ProduceRequest(acks=ACKS_ALL, timeout_ms=ATTEMPT_MS_MAX, topic_data=[topic])
+
+    def _encoded(self, index: int) -> bytes:
+        batch = self._unacknowledged[index][0]
+        return build_batch(
+            batch.records,
+            compression=self.compression,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=batch.sequence,
+        )
 
     def _acknowledged(self, result: PartitionProduceResponse) -> bool:
-        """Returns True if the partition acknowledged its batch; False if the batch must be sent again."""
-        if not result.error_code:
+        """Take the answer for the next batch of a partition. Returns False if the batch must be sent again."""
+        batches, code = self._unacknowledged[result.index], code_of(result.error_code)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self.acknowledged += len(batches.popleft().records)
+            if not batches:
+                del self._unacknowledged[result.index]
             return True
-        if code_of(result.error_code).retriable:
-            return False
+        if code is ErrorCode.MESSAGE_TOO_LARGE and len(batches[0].records) > 1:
+            batches.extendleft(reversed(batches.popleft().halves()))
+            return True
         place = f"partition {self.topic}-{result.index}"
+        if code.retriable:
+            self.cluster.doing = f"producing to {place}, which is answered {code.name} ({code.message})"
+            return False
         if result.record_errors:
             first = result.record_errors[0]
-            place += f", record {first.batch_index} of the batch ({first.batch_index_error_message})"
+            place += f", record {batches[0].numbers[first.batch_index]} ({first.batch_index_error_message})"
         raise failure(place, result.error_code, result.error_message)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check, code_of, failure
+from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -21,7 +22,6 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-TopicPartition = tuple[str, int]
 LATEST = -1
 EARLIEST = -2
 # DeleteRecords takes this offset for the high watermark: all committed records are deleted.
@@ -121,26 +121,35 @@ async def ask_leaders(
 ) -> dict[int, Any]:
     """Send `build(partitions)` to each leader and collect the results per partition; moved leaders are asked again."""
     results: dict[int, Any] = {}
-    known = await cluster.leaders(name)
-    wanted = sorted(known) if partitions is None else sorted(partitions)
+    doing = cluster.doing
+    leaders = Leaders(cluster, [name])
+    await leaders.start()
+    known = leaders.partitions(name)
+    wanted = known if partitions is None else sorted(partitions)
     for index in wanted:
         if index not in known:
             raise failure(f"partition {name}-{index}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def ask() -> tuple[None, int]:
-        leaders = await cluster.leaders(name)
-        worst = 0
-        todo = [index for index in wanted if index not in results]
-        for node in sorted({leaders[index] for index in todo}):
-            response = await cluster.request(build([index for index in todo if leaders[index] == node]), node)
+        by_node = leaders.by_node((name, index) for index in wanted if index not in results)
+        for node, places in sorted(by_node.items()):
+            try:
+                response = await cluster.request(build([index for _, index in places]), node)
+            except NoConnection:
+                leaders.forget(node)
+                continue
             for result in response.topics[0].partitions:
                 if not result.error_code:
                     results[result.partition_index] = result
-                elif code_of(result.error_code).retriable:
-                    worst = result.error_code
-                else:
+                elif not code_of(result.error_code).retriable:
                     raise failure(f"partition {name}-{result.partition_index}", result.error_code)
-        return None, worst
+        missing = [index for index in wanted if index not in results]
+        if not missing:
+            return None, ErrorCode.NONE
+        await leaders.refresh()
+        if leaders.of((name, missing[0])).node == NO_LEADER:
+            cluster.doing = f"{doing}: partition {name}-{missing[0]} has no leader"
+        return None, ErrorCode.LEADER_NOT_AVAILABLE
 
     _, code = await cluster.retry(ask)
     check(f"topic {name}", code)

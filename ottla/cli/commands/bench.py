@@ -85,7 +85,7 @@ async def _produce(cluster: ClusterClient, topic: str, records: int, size: int) 
 
 async def _consume(cluster: ClusterClient, topic: str, records: int, partitions: int) -> Row:
     clock, got, size = cluster.world.clock, 0, 0
-    consumer = Consumer(cluster, topic, dict.fromkeys(range(partitions), 0))
+    consumer = Consumer(cluster, {(topic, index): 0 for index in range(partitions)})
     begin_ns = clock.mono_ns()
     async for consumed in consumer.fetch():
         got += len(consumed.records)

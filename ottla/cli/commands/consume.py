@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from ottla.cli.application import CONNECTION, Connection, connect, run
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer
+from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer, places_of
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.record_json import to_line
 from ottla.protocol.records import Record
@@ -57,12 +57,13 @@ async def consume(
     write = WRITERS[output]
     async with connect(connection, limited=not follow) as cluster:
         async with cluster.limit():
-            indexes = partition or sorted(await cluster.leaders(topic))
+            indexes = partition or await cluster.partitions(topic)
             ends = await topics.list_offsets(cluster, topic, topics.LATEST, indexes, level)
             positions = await _positions(cluster, topic, start, ends)
-        consumer = Consumer(cluster, topic, positions, None if follow else ends, isolation_level=level)
+        until = None if follow else places_of(topic, ends)
+        consumer = Consumer(cluster, places_of(topic, positions), until, isolation_level=level)
         left = max_records if max_records is not None else sys.maxsize
-        async for index, records in consumer.fetch():
+        async for _, index, records in consumer.fetch():
             for record in records[:left]:
                 write(topic, index, record)
             sys.stdout.flush()

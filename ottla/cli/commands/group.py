@@ -12,7 +12,7 @@ from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.groups import GroupDescription
-from ottla.cli.client.topics import TopicPartition
+from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 
@@ -141,7 +141,7 @@ async def _places(cluster: ClusterClient, wanted: Sequence[str]) -> list[TopicPa
         name, colon, index = text.partition(":")
         if colon and not index.isdecimal():
             raise CommandFailed(f"--topic {text!r} is not TOPIC or TOPIC:PARTITION", None, USAGE)
-        indexes = sorted(await cluster.leaders(name))
+        indexes = await cluster.partitions(name)
         places += [(name, int(index))] if colon else [(name, number) for number in indexes]
     return places
 

@@ -151,7 +151,7 @@ async def delete_records(
         raise CommandFailed(f"--before {before!r} is neither an offset nor `latest`", None, USAGE)
     offset = topics.HIGH_WATERMARK if before == "latest" else int(before)
     async with connect(connection) as cluster:
-        indexes = partition or sorted(await cluster.leaders(name))
+        indexes = partition or await cluster.partitions(name)
         first = await topics.delete_records(cluster, name, dict.fromkeys(indexes, offset))
     rows = [{"topic": name, "partition": index, "first_offset": first[index]} for index in sorted(first)]
     print_rows(rows, ("topic", "partition", "first_offset"), output)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer
+from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer, places_of
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.tool import Parser, pairs, reason, with_cluster
 from ottla.protocol.records import Record
@@ -67,7 +67,7 @@ async def consume(cluster: ClusterClient, options: argparse.Namespace, counted: 
     async with cluster.limit():
         positions = await _positions(cluster, options, group)
     level = READ_COMMITTED if options.isolation_level == "read_committed" else READ_UNCOMMITTED
-    consumer = Consumer(cluster, options.topic, positions, isolation_level=level)
+    consumer = Consumer(cluster, places_of(options.topic, positions), isolation_level=level)
     write = formatter(pairs(options.properties))
     left = options.max_messages
     done = dict(positions)
@@ -76,7 +76,7 @@ async def consume(cluster: ClusterClient, options: argparse.Namespace, counted: 
         while left:
             wait_s = options.timeout_ms / 1000 if options.timeout_ms >= 0 else None
             try:
-                index, records = await asyncio.wait_for(anext(fetched), wait_s)
+                _, index, records = await asyncio.wait_for(anext(fetched), wait_s)
             except TimeoutError:
                 print("Error processing message, terminating consumer process: ", file=sys.stderr)
                 break

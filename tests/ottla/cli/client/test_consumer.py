@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 from ottla.cli.client.cluster import ClusterClient
@@ -9,9 +10,19 @@ from ottla.cli.client.consumer import READ_COMMITTED, Consumer
 from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
 from ottla.protocol.records import build_batch
 from ottla.protocol.records.control import end_txn_batch
+from tests.manual_clock import ManualClock
 
 NOW = 1_700_000_000_000
-NO_CLUSTER = cast(ClusterClient, None)
+PLACE = ("t", 0)
+
+
+class NoCluster:
+    """A cluster that nothing is asked of."""
+
+    world = SimpleNamespace(clock=ManualClock())
+
+
+NO_CLUSTER = cast(ClusterClient, NoCluster())
 
 
 def data(offset: int, *values: bytes, pid: int = -1) -> bytes:
@@ -30,17 +41,17 @@ def marker(offset: int, pid: int, *, committed: bool) -> bytes:
 def taken(consumer: Consumer, *batches: bytes, aborted: list[tuple[int, int]] | None = None) -> list[bytes | None]:
     rows = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted or []]
     part = PartitionData(partition_index=0, records=b"".join(batches), aborted_transactions=rows)
-    return [record.value for record in consumer._take(part)]
+    return [record.value for record in consumer._take(PLACE, part)]
 
 
 def test_records_before_the_position_and_after_the_end_stay_out() -> None:
-    consumer = Consumer(NO_CLUSTER, "t", {0: 2}, {0: 5})
+    consumer = Consumer(NO_CLUSTER, {PLACE: 2}, {PLACE: 5})
     assert taken(consumer, data(0, b"0", b"1", b"2"), data(3, b"3", b"4", b"5", b"6")) == [b"2", b"3", b"4"]
-    assert consumer.positions == {0: 7}
+    assert consumer.positions == {PLACE: 7}
 
 
 def test_aborted_records_stay_out_until_their_marker() -> None:
-    consumer = Consumer(NO_CLUSTER, "t", {0: 0}, isolation_level=READ_COMMITTED)
+    consumer = Consumer(NO_CLUSTER, {PLACE: 0}, isolation_level=READ_COMMITTED)
     values = taken(
         consumer,
         data(0, b"aborted", pid=1),
@@ -54,10 +65,10 @@ def test_aborted_records_stay_out_until_their_marker() -> None:
         aborted=[(1, 0)],
     )
     assert values == [b"committed", b"plain", b"next transaction"]
-    assert consumer.positions == {0: 8}
+    assert consumer.positions == {PLACE: 8}
 
 
 def test_a_batch_cut_by_the_fetch_is_left_for_the_next() -> None:
-    consumer = Consumer(NO_CLUSTER, "t", {0: 0})
+    consumer = Consumer(NO_CLUSTER, {PLACE: 0})
     assert taken(consumer, data(0, b"0"), data(1, b"1")[:-1]) == [b"0"]
-    assert consumer.positions == {0: 1}
+    assert consumer.positions == {PLACE: 1}

@@ -1,0 +1,281 @@
+"""A consumer that shares topics with the other members of a group, by the classic protocol and the assignor `range`.
+
+    join --> sync --> read and commit --> (a member comes or goes) --> join ...
+
+It is at least once: offsets are committed every five seconds, before each rebalance and at the end, and only of records that
+were given out by an earlier `poll`. Heartbeats are sent by `poll`, therefore a member whose output is stuck for longer than the
+session loses its partitions to the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
+from ottla.cli.client.failures import check, code_of
+from ottla.cli.client.groups import NO_GENERATION, commit_offsets, committed_offsets
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.client.topics import EARLIEST, list_offsets
+from ottla.cli.errors import CommandFailed
+from ottla.protocol.compile import encode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.control_messages import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    decode_versioned,
+)
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.shared_structs import ClassicProtocol, TopicNamePartitions
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+PROTOCOL_TYPE = "consumer"
+ASSIGNOR = "range"
+#: The first versions of the embedded messages: this member has nothing to say in later ones.
+EMBEDDED_VERSION = 0
+SESSION_MS = 45_000
+HEARTBEAT_MS = 3_000
+COMMIT_MS = 5_000
+#: A member that does not rejoin for this long is left out of the next generation.
+REBALANCE_MS_MAX = 60_000
+#: The member joins again: with its member id, or as a new member where the coordinator does not know it any more.
+REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+
+
+class GroupConsumer:
+    """A member of a group. Use it as a context manager: at its end it commits and leaves."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group: str,
+        topics: Sequence[str],
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+        reset: int = EARLIEST,
+    ) -> None:
+        """`reset` (topics.EARLIEST or LATEST): where a partition begins of which the group has no committed offset."""
+        self.group = group
+        self.topics = sorted(set(topics))
+        self.consumer = Consumer(cluster, {}, isolation_level=isolation_level, reset=reset)
+        self._cluster = cluster
+        self._reset = reset
+        self._member_id = ""
+        self._generation = NO_GENERATION
+        self._committed: dict[TopicPartition, int] = {}
+        self._heartbeat_ms = self._commit_ms = 0
+
+    async def __aenter__(self) -> GroupConsumer:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: object) -> None:
+        async with self._cluster.limit():
+            try:
+                await self.commit()
+                await self._leave()
+            except CommandFailed:
+                # What ended the command is the better message. Without a leave, the session's end has the same effect.
+                if fault is None:
+                    raise
+
+    async def fetch(self) -> AsyncIterator[Consumed]:
+        """Records of the partitions that the group assigns, without end."""
+        while True:
+            for consumed in await self.poll():
+                yield consumed
+
+    async def poll(self) -> list[Consumed]:
+        """Return the next records. All records of the calls before count as processed.
+
+        Raises:
+            CommandFailed: a topic cannot be read, the group has other protocols, or no broker has answered for the time limit.
+        """
+        clock = self._cluster.world.clock
+        if self._generation == NO_GENERATION:
+            await self._join()
+        now_ms = clock.mono_ms()
+        if now_ms - self._commit_ms >= COMMIT_MS:
+            await self.commit()
+        if now_ms - self._heartbeat_ms >= HEARTBEAT_MS:
+            self._heartbeat_ms = now_ms
+            await self._heartbeat()
+        return await self.consumer.poll() if self._generation != NO_GENERATION else []
+
+    async def commit(self) -> None:
+        """Commit the positions of the partitions that are assigned now."""
+        self._commit_ms = self._cluster.world.clock.mono_ms()
+        moved = {
+            place: offset for place, offset in self.consumer.positions.items() if offset != self._committed.get(place)
+        }
+        if not moved or self._generation == NO_GENERATION:
+            return
+
+        async def ask() -> tuple[None, int]:
+            try:
+                await commit_offsets(self._cluster, self.group, moved, self._generation, self._member_id)
+            except CommandFailed as fault:
+                if fault.code is None:
+                    raise
+                return None, fault.code
+            return None, ErrorCode.NONE
+
+        _, code = await self._asked(ask)
+        if not self._is_out(code):
+            check(f"offsets of group {self.group}", code)
+            self._committed |= moved
+
+    # -- Membership ----------------------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        """Become a member of the next generation, and begin with the partitions that it assigns."""
+        while self._generation == NO_GENERATION:
+            self._cluster.doing = f"joining group {self.group}"
+            joined = await self._join_group()
+            if joined is None:
+                continue
+            assigned = await self._sync(joined)
+            if assigned is not None:
+                self._generation = joined.generation_id
+                await self._begin(assigned)
+
+    async def _join_group(self) -> JoinGroupResponse | None:
+        subscription = ConsumerProtocolSubscription(topics=self.topics)
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS_MAX,
+            member_id=self._member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[ClassicProtocol(ASSIGNOR, _encoded(subscription))],
+        )
+        response, code = await self._coordinator(request, REBALANCE_MS_MAX + ATTEMPT_MS_MAX)
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = response.member_id
+            return None
+        if self._is_out(code):
+            return None
+        check(f"group {self.group}", code)
+        self._member_id = response.member_id
+        found: JoinGroupResponse = response
+        return found
+
+    async def _sync(self, joined: JoinGroupResponse) -> list[TopicPartition] | None:
+        """Return the assignment; None if the group is in its next rebalance already."""
+        rows = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            rows = await self._assignments(joined)
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=rows,
+        )
+        response, code = await self._coordinator(request, REBALANCE_MS_MAX)
+        if self._is_out(code):
+            return None
+        check(f"group {self.group}", code)
+        assert isinstance(response, SyncGroupResponse)
+        if not response.assignment:
+            return []
+        assignment, _ = decode_versioned(ConsumerProtocolAssignment, response.assignment, newer_too=True)
+        return [(row.topic, index) for row in assignment.assigned_partitions for index in row.partitions]
+
+    async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """Assign as the leader of the group."""
+        subscribed = {
+            member.member_id: decode_versioned(ConsumerProtocolSubscription, member.metadata, newer_too=True)[0].topics
+            for member in joined.members
+        }
+        names = sorted({name for topics in subscribed.values() for name in topics})
+        found = (await self._cluster.metadata(names)).topics if names else []
+        counts = {topic.name or "": len(topic.partitions) for topic in found}
+        return [
+            SyncGroupRequestAssignment(member, _encoded(assignment))
+            for member, assignment in assign_ranges(subscribed, counts).items()
+        ]
+
+    async def _begin(self, assigned: Iterable[TopicPartition]) -> None:
+        places = list(assigned)
+        stable = self.consumer.isolation_level == READ_COMMITTED
+        committed = await committed_offsets(self._cluster, self.group, stable=stable) if places else {}
+        self._committed = {place: committed[place] for place in places if place in committed}
+        positions = dict(self._committed)
+        for name in sorted({name for name, index in places if (name, index) not in committed}):
+            indexes = [index for topic, index in places if topic == name and (name, index) not in committed]
+            found = await list_offsets(self._cluster, name, self._reset, indexes)
+            positions.update(((name, index), offset) for index, offset in found.items())
+        self.consumer.assign(positions)
+        self._heartbeat_ms = self._commit_ms = self._cluster.world.clock.mono_ms()
+
+    async def _heartbeat(self) -> None:
+        request = HeartbeatRequest(self.group, self._generation, self._member_id)
+        _, code = await self._coordinator(request, ATTEMPT_MS_MAX)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            await self.commit()
+        if not self._is_out(code):
+            check(f"group {self.group}", code)
+
+    async def _leave(self) -> None:
+        if self._member_id:
+            members = [MemberIdentity(self._member_id, None, "the command has ended")]
+            await self._coordinator(LeaveGroupRequest(self.group, self._member_id, members), ATTEMPT_MS_MAX)
+
+    def _is_out(self, code: int) -> bool:
+        """Whether the member is not, or no longer, part of the generation; it joins again then."""
+        if code in FORGOTTEN:
+            self._member_id = ""
+        elif code not in REJOIN:
+            return False
+        self._generation = NO_GENERATION
+        return True
+
+    # -- Requests to the coordinator -----------------------------------------------------------------------------------
+
+    async def _coordinator(self, request: object, timeout_ms: int) -> tuple[Any, int]:
+        async def ask() -> tuple[Any, int]:
+            node = await self._cluster.coordinator(self.group)
+            response = await self._cluster.request(request, node, timeout_ms=timeout_ms)
+            return response, response.error_code
+
+        return await self._asked(ask, timeout_ms)
+
+    async def _asked(self, ask: Any, timeout_ms: int = ATTEMPT_MS_MAX) -> tuple[Any, int]:
+        """Ask until the coordinator answers, wherever it is: for the time limit of the command besides the answer's own time."""
+        async with self._cluster.limit(timeout_ms):
+            while True:
+                try:
+                    response, code = await ask()
+                except NoConnection:
+                    code = ErrorCode.NETWORK_EXCEPTION
+                if not code_of(code).retriable:
+                    return response, code
+                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+
+
+def assign_ranges(
+    subscribed: Mapping[str, Sequence[str]], counts: Mapping[str, int]
+) -> dict[str, ConsumerProtocolAssignment]:
+    """Assign by Kafka's `range`: of each topic, contiguous partitions to its members in their order; the first get one more."""
+    assigned = {member: ConsumerProtocolAssignment() for member in subscribed}
+    for topic, count in sorted(counts.items()):
+        members = sorted(member for member, topics in subscribed.items() if topic in topics)
+        each, more = divmod(count, len(members)) if members else (0, 0)
+        begin = 0
+        for number, member in enumerate(members):
+            end = begin + each + (number < more)
+            if end > begin:
+                row = TopicNamePartitions(topic, list(range(begin, end)))
+                assigned[member].assigned_partitions.append(row)
+            begin = end
+    return assigned
+
+
+def _encoded(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment) -> bytes:
+    return EMBEDDED_VERSION.to_bytes(2, "big") + encode(message, EMBEDDED_VERSION)
