@@ -1,12 +1,15 @@
 """Kills the node that leads under load, and counts what was lost: `make failover`.
 
 A stock client (confluent-kafka) writes 500 records a second with acks=all to three real nodes. The leader is killed with -9,
-started again, and everything is read back and compared with what was acknowledged.
+started again, and everything is read back and compared with what was acknowledged. Beside it, `ottla produce` writes lines to
+another topic of the same leader, and `ottla consume --follow` prints them.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -22,6 +25,8 @@ from ottla.testing import Cluster
 
 TOPIC = "orders"
 RECORDS_PER_S = 500
+LINES_TOPIC = "lines"
+LINES_PER_S = 100
 SECONDS_MAX = 60.0
 #: A client says a line for each connection that it loses; here that is the point.
 QUIET = {"log_level": 0}
@@ -61,6 +66,52 @@ class Writer(threading.Thread):
             return
         self.acknowledged.add(int(message.value()))
         self.acknowledged_at.append(time.monotonic())
+
+
+class Commands(threading.Thread):
+    """Pipes lines through `ottla produce` and `ottla consume --follow` until `finish`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(name="commands")
+        self.sent = 0
+        self.received: list[int] = []
+        self._finished = threading.Event()
+        ottla = [sys.executable, "-m", "ottla"]
+        where = [LINES_TOPIC, "-b", bootstrap]
+        pipe = subprocess.PIPE
+        self._consume = subprocess.Popen([*ottla, "consume", *where, "--follow"], stdout=pipe, stderr=pipe, text=True)
+        self._produce = subprocess.Popen([*ottla, "produce", *where], stdin=pipe, stderr=pipe, text=True)
+        self._reader = threading.Thread(target=self._read, name="reader")
+        self._reader.start()
+
+    def run(self) -> None:
+        assert self._produce.stdin is not None
+        while not self._finished.wait(1 / LINES_PER_S):
+            self._produce.stdin.write(f"{self.sent}\n")
+            self._produce.stdin.flush()
+            self.sent += 1
+
+    def _read(self) -> None:
+        assert self._consume.stdout is not None
+        self.received.extend(map(int, self._consume.stdout))
+
+    def finish(self) -> bool:
+        """End both commands. Returns whether every line was acknowledged, and printed once and in order."""
+        self._finished.set()
+        self.join()
+        _, said = self._produce.communicate(timeout=SECONDS_MAX)
+        deadline = time.monotonic() + SECONDS_MAX
+        while len(self.received) < self.sent and self._consume.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self._consume.send_signal(signal.SIGINT)
+        self._consume.wait(SECONDS_MAX)
+        self._reader.join()
+        same = self.received == list(range(self.sent))
+        print(f"ottla produce: {said.strip()}")
+        print(
+            f"ottla consume --follow: {len(self.received)} of {self.sent} lines, {'each once and in order' if same else 'WRONG'}"
+        )
+        return same and self._produce.returncode == 0 and said.startswith(f"{self.sent} records acknowledged")
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -107,13 +158,19 @@ def main() -> int:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(SECONDS_MAX)
         cluster.wait_isr(TOPIC)
-        writer = Writer(cluster.bootstrap)
+        leader = cluster.leaders(TOPIC)[0]
+        replicas = [leader, *(node_id for node_id in cluster.nodes if node_id != leader)]
+        lines = NewTopic(LINES_TOPIC, 1, replica_assignment=[replicas])
+        admin.create_topics([lines])[LINES_TOPIC].result(SECONDS_MAX)
+        writer, commands = Writer(cluster.bootstrap), Commands(cluster.bootstrap)
         writer.start()
+        commands.start()
         try:
             kill_and_return(cluster, seconds)
         finally:
             writer.finish()
-        passed = judge(writer, read_all(cluster.bootstrap))
+            followed = commands.finish()
+        passed = judge(writer, read_all(cluster.bootstrap)) and followed
     return 0 if passed else 1
 
 

@@ -1,1 +1,1 @@
-"""A small Kafka client for our own tools: metadata, administration, producing, consuming. No groups, no transactions."""
+"""A small Kafka client for our own tools: metadata, administration, an idempotent producer, consumers with and without a group. No transactions."""

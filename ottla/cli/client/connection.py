@@ -75,6 +75,8 @@ async def open_cluster(
         except TimeoutError:
             raise TimeUp(cluster.doing) from None
         finally:
+            # First the tasks: one that waits for a channel would leave the reason why it was closed unread, which is logged.
+            await real.tasks.close()
             with suppress(Exception):
                 await cluster.close()
     finally:

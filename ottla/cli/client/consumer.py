@@ -80,10 +80,19 @@ class Consumer:
         self.positions[place] = offset
 
     async def fetch(self) -> AsyncIterator[Consumed]:
-        """Records as they come, in order within each partition."""
+        """Records as they come, in order within each partition.
+
+        Raises:
+            TimeoutError: there are `ends`, and nothing has been read for the command's time limit.
+        """
+        clock, before, moved_ms = self.cluster.world.clock, dict(self.positions), self._answered_ms
         while any(map(self._wanted, self.positions)):
             for consumed in await self.poll():
                 yield consumed
+            if self.positions != before:
+                before, moved_ms = dict(self.positions), clock.mono_ms()
+            elif self.ends is not None and clock.mono_ms() - moved_ms > self.cluster.timeout_ms:
+                raise TimeoutError
 
     async def poll(self) -> list[Consumed]:
         """Return what the next response brings; nothing if no leader has records within half a second.
@@ -93,9 +102,11 @@ class Consumer:
         """
         clock = self.cluster.world.clock
         now_ms = clock.mono_ms()
-        self.cluster.doing = f"reading {', '.join(self._leaders.topics)}"
         self._send_fetches()
-        lost = any(self._leaders.of(place).node == NO_LEADER for place in self.positions if self._wanted(place))
+        lost = [place for place in self.positions if self._wanted(place) and self._leaders.of(place).node == NO_LEADER]
+        self.cluster.doing = f"reading {', '.join(self._leaders.topics)}"
+        if lost:
+            self.cluster.doing += f": partition {lost[0][0]}-{lost[0][1]} has no leader"
         if self._refreshing is None and (lost or now_ms - self._leaders_ms >= LEADERS_AGE_MS_MAX):
             self._refreshing = self.cluster.world.spawn(self._refresh(), "leaders")
         tasks: list[asyncio.Task[Any]] = [fetch.response for fetch in self._in_flight.values()]

@@ -67,6 +67,7 @@ class GroupConsumer:
         self._reset = reset
         self._member_id = ""
         self._generation = NO_GENERATION
+        self._processed: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._heartbeat_ms = self._commit_ms = 0
 
@@ -83,11 +84,23 @@ class GroupConsumer:
                 if fault is None:
                     raise
 
-    async def fetch(self) -> AsyncIterator[Consumed]:
-        """Records of the partitions that the group assigns, without end."""
+    async def fetch(self, ends: Mapping[TopicPartition, int] | None = None) -> AsyncIterator[Consumed]:
+        """Records of the partitions that the group assigns: until all that it assigns are at `ends`, or for ever."""
         while True:
             for consumed in await self.poll():
                 yield consumed
+                self.processed((consumed.topic, consumed.partition), consumed.records[-1].offset + 1)
+            positions = self.consumer.positions
+            if (
+                ends is not None
+                and self._is_member
+                and all(positions[place] >= ends.get(place, 0) for place in positions)
+            ):
+                return
+
+    @property
+    def _is_member(self) -> bool:
+        return self._generation != NO_GENERATION
 
     async def poll(self) -> list[Consumed]:
         """Return the next records. All records of the calls before count as processed.
@@ -96,7 +109,8 @@ class GroupConsumer:
             CommandFailed: a topic cannot be read, the group has other protocols, or no broker has answered for the time limit.
         """
         clock = self._cluster.world.clock
-        if self._generation == NO_GENERATION:
+        self._processed = dict(self.consumer.positions)
+        if not self._is_member:
             await self._join()
         now_ms = clock.mono_ms()
         if now_ms - self._commit_ms >= COMMIT_MS:
@@ -104,15 +118,17 @@ class GroupConsumer:
         if now_ms - self._heartbeat_ms >= HEARTBEAT_MS:
             self._heartbeat_ms = now_ms
             await self._heartbeat()
-        return await self.consumer.poll() if self._generation != NO_GENERATION else []
+        return await self.consumer.poll() if self._is_member else []
+
+    def processed(self, place: TopicPartition, offset: int) -> None:
+        """All records of the partition before `offset` have been processed: the next commit has it."""
+        self._processed[place] = offset
 
     async def commit(self) -> None:
-        """Commit the positions of the partitions that are assigned now."""
+        """Commit what has been processed of the partitions that are assigned now."""
         self._commit_ms = self._cluster.world.clock.mono_ms()
-        moved = {
-            place: offset for place, offset in self.consumer.positions.items() if offset != self._committed.get(place)
-        }
-        if not moved or self._generation == NO_GENERATION:
+        moved = {place: offset for place, offset in self._processed.items() if offset != self._committed.get(place)}
+        if not moved or not self._is_member:
             return
 
         async def ask() -> tuple[None, int]:
@@ -133,7 +149,7 @@ class GroupConsumer:
 
     async def _join(self) -> None:
         """Become a member of the next generation, and begin with the partitions that it assigns."""
-        while self._generation == NO_GENERATION:
+        while not self._is_member:
             self._cluster.doing = f"joining group {self.group}"
             joined = await self._join_group()
             if joined is None:
@@ -212,6 +228,7 @@ class GroupConsumer:
             found = await list_offsets(self._cluster, name, self._reset, indexes)
             positions.update(((name, index), offset) for index, offset in found.items())
         self.consumer.assign(positions)
+        self._processed = dict(positions)
         self._heartbeat_ms = self._commit_ms = self._cluster.world.clock.mono_ms()
 
     async def _heartbeat(self) -> None:
@@ -225,7 +242,7 @@ class GroupConsumer:
     async def _leave(self) -> None:
         if self._member_id:
             members = [MemberIdentity(self._member_id, None, "the command has ended")]
-            await self._coordinator(LeaveGroupRequest(self.group, self._member_id, members), ATTEMPT_MS_MAX)
+            await self._coordinator(LeaveGroupRequest(self.group, members=members), ATTEMPT_MS_MAX)
 
     def _is_out(self, code: int) -> bool:
         """Whether the member is not, or no longer, part of the generation; it joins again then."""

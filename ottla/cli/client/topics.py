@@ -99,12 +99,24 @@ async def list_offsets(
     return {index: result.offset for index, result in results.items()}
 
 
-async def offsets_since(
-    cluster: ClusterClient, name: str, option: str, text: str, ends: Mapping[int, int]
+async def offsets_at(
+    cluster: ClusterClient, name: str, option: str, text: str, first: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return per partition the first offset at or after the time that an option names; the end where there is none."""
-    found = await list_offsets(cluster, name, _time_ms(option, text), ends)
-    return {index: ends[index] if offset < 0 else offset for index, offset in found.items()}
+    """Return per partition the offset that the text of an option means, never outside of `first` and `ends`: earliest, latest, an
+    offset, -N from the end, or a time, for which it is that of the first record at or after it.
+
+    Raises:
+        CommandFailed: it is none of these.
+    """
+    if text in ("earliest", "latest"):
+        return dict(first if text == "earliest" else ends)
+    if text.lstrip("-").isdecimal():
+        number = int(text)
+        found = {index: ends[index] + number if text.startswith("-") else number for index in ends}
+    else:
+        since = await list_offsets(cluster, name, _time_ms(option, text), ends)
+        found = {index: ends[index] if offset < 0 else offset for index, offset in since.items()}
+    return {index: max(first[index], min(found[index], end)) for index, end in ends.items()}
 
 
 async def end_offsets(cluster: ClusterClient, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated, Literal
 
@@ -12,8 +13,13 @@ from cyclopts import App, Parameter
 from ottla.cli.application import CONNECTION, Connection, connect, run
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer, places_of
+from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
+from ottla.cli.client.group_consumer import GroupConsumer
+from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import note
+from ottla.cli.record_filter import Matches, record_filter
+from ottla.cli.record_format import Write, compile_format
 from ottla.cli.record_json import to_line
 from ottla.protocol.records import Record
 
@@ -36,81 +42,143 @@ async def consume(
             allow_leading_hyphen=True,
         ),
     ] = "earliest",
+    to: Annotated[str | None, Parameter(help="Stop before this offset, -N or time.", allow_leading_hyphen=True)] = None,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Wait for more at the end.")] = False,
+    group: Annotated[
+        str | None,
+        Parameter(name=["--group", "-g"], help="Join this group: go on at its offsets, share partitions, and commit."),
+    ] = None,
     max_records: Annotated[int | None, Parameter(name=["--max", "-n"], help="Stop after this many.")] = None,
     partition: Annotated[
         list[int] | None, Parameter(name=["--partition", "-p"], help="Default: all.", negative="")
+    ] = None,
+    key: Annotated[str | None, Parameter(help="Only records whose key matches this regular expression.")] = None,
+    value: Annotated[str | None, Parameter(help="Only records whose value matches this regular expression.")] = None,
+    header: Annotated[
+        list[str] | None,
+        Parameter(name=["--header", "-H"], help="Only records with the header NAME, or NAME=REGEX.", negative=""),
     ] = None,
     isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
     output: Annotated[
         Literal["text", "json", "value", "hex"],
         Parameter(
-            name=["--output", "-o"], help="text: key, tab, value; json: all of it, as `produce -i json` reads it."
+            name=["--output", "-o"],
+            help="text: key, tab, value, or the value alone without keys; json: all of it, as `produce -i json` reads it.",
         ),
     ] = "text",
+    form: Annotated[
+        str | None,
+        Parameter(
+            name=["--format", "-F"],
+            help="Such as '%t %p %o %k %v\\n': topic, partition, offset, key, value; %d timestamp, %h headers, %K and %V sizes; "
+            "%v{hex}, %k{base64}, %d{%H:%M:%S}.",
+        ),
+    ] = None,
     connection: Connection = CONNECTION,
 ) -> None:
-    """Read what a topic holds now, partition by partition in order, and stop; or go on with --follow."""
+    """Read what a topic holds now, partition by partition in order, and stop; or go on with --follow.
+
+    With --group, --from is where partitions begin for which the group has no offset: earliest or latest.
+    """
     if max_records is not None and max_records < 1:
         raise CommandFailed(f"--max {max_records} is not above 0", None, USAGE)
+    if to is not None and follow:
+        raise CommandFailed("--to and --follow exclude each other", None, USAGE)
+    if group is not None and (partition or to or start not in ("earliest", "latest")):
+        raise CommandFailed(
+            "a group has its own offsets and partitions",
+            "--group excludes --partition, --to and a --from in between",
+            USAGE,
+        )
     level = READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED
-    write = WRITERS[output]
-    async with connect(connection, limited=not follow) as cluster:
+    write = WRITERS[output]() if form is None else compile_format(form)
+    matches = record_filter(key, value, header or [])
+    # The time limit is for the time without records, not for the size of the topic.
+    async with connect(connection, limited=False) as cluster, AsyncExitStack() as stack:
+        if group is None:
+            consumer = await _consumer(cluster, topic, partition, start, to, follow, level)
+            await _print(consumer.fetch(), write, matches, max_records)
+            return
         async with cluster.limit():
-            indexes = partition or await cluster.partitions(topic)
-            ends = await topics.list_offsets(cluster, topic, topics.LATEST, indexes, level)
-            positions = await _positions(cluster, topic, start, ends)
+            ends = await topics.list_offsets(cluster, topic, topics.LATEST, None, level)
+        reset = topics.EARLIEST if start == "earliest" else topics.LATEST
+        member = await stack.enter_async_context(
+            GroupConsumer(cluster, group, [topic], isolation_level=level, reset=reset)
+        )
         until = None if follow else places_of(topic, ends)
-        consumer = Consumer(cluster, places_of(topic, positions), until, isolation_level=level)
-        left = max_records if max_records is not None else sys.maxsize
-        async for _, index, records in consumer.fetch():
-            for record in records[:left]:
-                write(topic, index, record)
-            sys.stdout.flush()
-            left -= len(records)
-            if left <= 0:
-                return
+        stopped = await _print(member.fetch(until), write, matches, max_records)
+        if stopped is not None:
+            member.processed(*stopped)
 
 
-async def _positions(cluster: ClusterClient, topic: str, start: str, ends: dict[int, int]) -> dict[int, int]:
-    """Return the start offset of each partition; it is never before the log start offset."""
-    if start == "latest":
-        return dict(ends)
-    first = await topics.list_offsets(cluster, topic, topics.EARLIEST, ends)
-    if start == "earliest":
-        return first
-    if start.lstrip("-").isdecimal():
-        number = int(start)
-        if start.startswith("-"):
-            return {index: max(first[index], end + number) for index, end in ends.items()}
-        return {index: max(first[index], min(number, end)) for index, end in ends.items()}
-    return await topics.offsets_since(cluster, topic, "--from", start, ends)
+async def _consumer(
+    cluster: ClusterClient,
+    topic: str,
+    partitions: Sequence[int] | None,
+    start: str,
+    to: str | None,
+    follow: bool,
+    level: int,
+) -> Consumer:
+    async with cluster.limit():
+        ends = await topics.list_offsets(cluster, topic, topics.LATEST, partitions, level)
+        first = await topics.list_offsets(cluster, topic, topics.EARLIEST, ends)
+        positions = await topics.offsets_at(cluster, topic, "--from", start, first, ends)
+        if to is not None:
+            ends = await topics.offsets_at(cluster, topic, "--to", to, first, ends)
+    if start == "latest" and not follow:
+        note("`--from latest` without --follow reads nothing: records that come later are shown with -f")
+    # Only who follows meets offsets that retention has deleted meanwhile and wants the rest nevertheless.
+    reset = topics.EARLIEST if follow else None
+    until = None if follow else places_of(topic, ends)
+    return Consumer(cluster, places_of(topic, positions), until, isolation_level=level, reset=reset)
 
 
-def _write_text(_topic: str, _partition: int, record: Record) -> None:
-    _write_line((record.key or b"") + b"\t" + (record.value or b""))
+async def _print(
+    consumed: AsyncIterator[Consumed], write: Write, matches: Matches, max_records: int | None
+) -> tuple[TopicPartition, int] | None:
+    """Print the records that match. Returns where it stopped because there were `max_records`: the partition and its next offset."""
+    left = sys.maxsize if max_records is None else max_records
+    out = sys.stdout.buffer
+    async for topic, index, records in consumed:
+        for record in filter(matches, records):
+            out.write(write(topic, index, record))
+            left -= 1
+            if not left:
+                out.flush()
+                return (topic, index), record.offset + 1
+        out.flush()
+    return None
 
 
-def _write_value(_topic: str, _partition: int, record: Record) -> None:
-    _write_line(record.value or b"")
+def _text_writer() -> Write:
+    """Key, tab, value. While no key has been seen, the value alone."""
+    keys = False
+
+    def write(topic: str, partition: int, record: Record) -> bytes:
+        nonlocal keys
+        keys = keys or record.key is not None
+        return ((record.key or b"") + b"\t" if keys else b"") + (record.value or b"") + b"\n"
+
+    return write
 
 
-def _write_hex(_topic: str, _partition: int, record: Record) -> None:
-    key = "-" if record.key is None else record.key.hex()
-    _write_line(f"{key}\t{'-' if record.value is None else record.value.hex()}".encode())
+def _value(topic: str, partition: int, record: Record) -> bytes:
+    return (record.value or b"") + b"\n"
 
 
-def _write_json(topic: str, partition: int, record: Record) -> None:
-    _write_line(to_line(topic, partition, record).encode("utf-8", "surrogatepass"))
+def _hex(topic: str, partition: int, record: Record) -> bytes:
+    key, value = ("-" if data is None else data.hex() for data in (record.key, record.value))
+    return f"{key}\t{value}\n".encode()
 
 
-def _write_line(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
+def _json(topic: str, partition: int, record: Record) -> bytes:
+    return to_line(topic, partition, record).encode("utf-8", "surrogatepass") + b"\n"
 
 
-WRITERS: dict[str, Callable[[str, int, Record], None]] = {
-    "text": _write_text,
-    "json": _write_json,
-    "value": _write_value,
-    "hex": _write_hex,
+WRITERS: dict[str, Callable[[], Write]] = {
+    "text": _text_writer,
+    "json": lambda: _json,
+    "value": lambda: _value,
+    "hex": lambda: _hex,
 }

@@ -155,13 +155,9 @@ async def _targets(
         indexes = [index for topic, index in places if topic == name]
         first = await topics.list_offsets(cluster, name, topics.EARLIEST, indexes)
         end = await topics.list_offsets(cluster, name, topics.LATEST, indexes)
-        if to in ("earliest", "latest"):
-            found = first if to == "earliest" else end
-        elif to[:1] in "+-" and to[1:].isdecimal():
+        if to[:1] in "+-" and to[1:].isdecimal():
             found = {index: committed.get((name, index), end[index]) + int(to) for index in indexes}
-        elif to.isdecimal():
-            found = dict.fromkeys(indexes, int(to))
         else:
-            found = await topics.offsets_since(cluster, name, "--to", to, end)
+            found = await topics.offsets_at(cluster, name, "--to", to, first, end)
         targets.update(((name, index), min(max(found[index], first[index]), end[index])) for index in indexes)
     return targets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -22,6 +23,9 @@ from ottla.server.clock import Clock
 app = App(name="produce", version_flags=[], help="Write records to a topic, one per line of standard input.")
 
 main = partial(run, app)
+
+#: More ranges of lines than this are one.
+RANGES_MAX = 5
 
 
 @app.default
@@ -65,20 +69,43 @@ async def produce(
         async with cluster.limit():
             await producer.start()
         number = 0
-        async for lines in read_lines(_open(file)):
-            for line in lines:
-                number += 1
-                try:
-                    record, wanted = parse(line, cluster.world.clock)
-                except ValueError as fault:
-                    raise _bad_line(file, number, fault) from None
-                if headers:
-                    record = record._replace(headers=(*record.headers, *headers))
+        try:
+            async for lines in read_lines(_open(file)):
+                for line in lines:
+                    number += 1
+                    try:
+                        record, wanted = parse(line, cluster.world.clock)
+                    except ValueError as fault:
+                        async with cluster.limit():
+                            await producer.flush()
+                        raise _bad_line(file, number, fault) from None
+                    if headers:
+                        record = record._replace(headers=(*record.headers, *headers))
+                    async with cluster.limit():
+                        await producer.send(record, wanted if partition is None else partition)
                 async with cluster.limit():
-                    await producer.send(record, wanted if partition is None else partition)
-            async with cluster.limit():
-                await producer.flush()
-    note(f"{producer.acknowledged} records in topic {topic}")
+                    await producer.flush()
+        except BaseException:  # interrupted too: the next command depends on what has been written
+            note(outcome(topic, producer.acknowledged, producer.unacknowledged, producer.sent))
+            raise
+    note(outcome(topic, producer.acknowledged, [], producer.sent))
+
+
+def outcome(topic: str, acknowledged: int, unacknowledged: Sequence[int], sent: int) -> str:
+    """Say how many records the cluster has, and which lines to repeat: `unacknowledged` of the lines 1 to `sent`, and what follows."""
+    text = f"{acknowledged} record{'s' * (acknowledged != 1)} acknowledged in topic {topic}"
+    if not unacknowledged:
+        return text
+    ranges: list[list[int]] = []
+    for line in unacknowledged:
+        if ranges and ranges[-1][1] == line - 1:
+            ranges[-1][1] = line
+        else:
+            ranges.append([line, line])
+    shown = ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges[:RANGES_MAX])
+    if len(ranges) > RANGES_MAX:
+        shown = f"{ranges[0][0]}-{ranges[-1][1]}, some of which are acknowledged"
+    return f"{text}; repeat line {shown}, which may have been written, and all after line {sent}"
 
 
 def _open(path: str) -> int:
@@ -92,7 +119,7 @@ def _open(path: str) -> int:
 
 def _bad_line(path: str, number: int, fault: ValueError) -> CommandFailed:
     where = "standard input" if path == "-" else path
-    return CommandFailed(f"{where}, line {number}: {fault}", "lines before it may have been written")
+    return CommandFailed(f"{where}, line {number}: {fault}")
 
 
 def _text_record(line: bytes, key: str | None, separator: str | None, now_ms: int) -> NewRecord:

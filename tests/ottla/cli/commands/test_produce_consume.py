@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -61,6 +62,11 @@ def test_output_formats(cli: Cli) -> None:
     assert cli("consume", topic).raw == b"k\t\xff\x00v\n"
     assert cli("consume", topic, "-o", "value").raw == b"\xff\x00v\n"
     assert cli.ok("consume", topic, "-o", "hex") == "6b\tff0076\n"
+    assert cli("consume", topic, "--format", r"%t %p %o %k %v{hex}\n").out == f"{topic} 0 0 k ff0076\n"
+    keyless = cli.topic()
+    cli.ok("produce", keyless, stdin="a\nb\n")
+    assert cli.ok("consume", keyless) == "a\nb\n"
+    assert "%k" in cli("consume", topic, "--format", "%q").err
 
 
 def test_where_to_begin_and_when_to_stop(cli: Cli) -> None:
@@ -77,6 +83,10 @@ def test_where_to_begin_and_when_to_stop(cli: Cli) -> None:
         (["--from", "2023-11-14T22:13:20.009Z"], [9]),
         (["--from", "2030-01-01"], []),
         (["--from", "2", "-n", "3"], range(2, 5)),
+        (["--from", "2", "--to", "5"], range(2, 5)),
+        (["--from", f"@{start + 1}", "--to", f"@{start + 3}"], [1, 2]),
+        (["--to", "-8"], [0, 1]),
+        (["--value", "[13]", "--from", "2"], [3]),
     ]:
         assert cli.ok("consume", topic, "-o", "value", *arguments).split() == [str(n) for n in expected], arguments
     nonsense = cli("consume", topic, "--from", "yesterday")
@@ -114,7 +124,7 @@ def test_lines_are_sent_while_the_input_is_still_open_and_ctrl_c_ends_it(cli: Cl
         assert reader.stdout.read() == b"first\n"
         ottla.send_signal(signal.SIGINT)
         assert ottla.wait(30) == INTERRUPTED
-        assert ottla.stderr.read() == b""
+        assert ottla.stderr.read().decode() == f"1 record acknowledged in topic {topic}\n"
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure(cli: Cli) -> None:
@@ -143,12 +153,50 @@ def test_a_wrong_line_ends_it_with_the_line_number(cli: Cli, arguments: list[str
     good = '{"key": "k", "value": "|"}'
     done = cli("produce", topic, *arguments, stdin=f"{good}\n{line}\n")
     assert done.code in (FAILED, USAGE) and said in done.err
+    assert "1 record acknowledged" in done.err or "repeat line 1" in done.err
 
 
 def test_a_record_that_is_too_large_says_what_to_raise(cli: Cli) -> None:
     topic = cli.topic()
     done = cli("produce", topic, stdin="x" * 1_200_000)
     assert done.code == FAILED and "MESSAGE_TOO_LARGE" in done.err and "max.message.bytes" in done.err
+
+
+def test_a_topic_that_does_not_exist_is_created_for_a_producer_as_for_stock_clients(cli: Cli) -> None:
+    name = f"{cli.topic()}-new"
+    assert "did you mean" in cli("consume", name).err
+    cli.ok("produce", name, stdin="first\n")
+    assert cli.ok("consume", name) == "first\n"
+    refused = cli("produce", "no/such", stdin="x\n")
+    assert refused.code == FAILED and "INVALID_TOPIC_EXCEPTION" in refused.err
+
+
+def test_members_of_a_group_share_the_partitions_and_go_on_where_it_was(cli: Cli) -> None:
+    topic, group = cli.topic(partitions=2), f"{cli.topic()}-group"
+    rows: list[dict[str, object]] = [{"value": f"{n}", "partition": n % 2} for n in range(10)]
+    cli.ok("produce", topic, "-i", "json", stdin=as_input(rows))
+    first = cli.ok("consume", topic, "-g", group, "-n", "3").split()
+    rest = cli.ok("consume", topic, "-g", group).split()
+    assert sorted(first + rest, key=int) == [str(n) for n in range(10)]
+    assert cli.ok("consume", topic, "-g", group) == ""
+    assert {row["lag"] for row in cli.rows("group", "describe", group)} == {0}
+
+    def member() -> subprocess.Popen[str]:
+        arguments = command("consume", topic, "-g", group, "-f", "--format", r"%p %v\n", "-b", cli.bootstrap)
+        return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+    with member() as one, member() as other:
+        deadline = time.monotonic() + 60
+        while len({row["member"] for row in cli.rows("group", "describe", group)}) < 2:
+            assert time.monotonic() < deadline, "the two members do not share the partitions"
+        cli.ok("produce", topic, "-i", "json", stdin=as_input([{"value": "x", "partition": n} for n in (0, 1)]))
+        assert one.stdout is not None and other.stdout is not None
+        assert sorted([one.stdout.readline(), other.stdout.readline()]) == ["0 x\n", "1 x\n"]
+        for each in (one, other):
+            each.send_signal(signal.SIGINT)
+            assert each.wait(30) == INTERRUPTED
+    described = cli.rows("group", "describe", group)
+    assert {(row["lag"], row["member"]) for row in described} == {(0, None)}
 
 
 def test_a_partition_that_is_not_there(cli: Cli) -> None:
