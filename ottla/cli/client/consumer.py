@@ -56,7 +56,7 @@ class Consumer:
         isolation_level: int = READ_UNCOMMITTED,
         reset: int | None = None,
     ) -> None:
-        """`reset` (topics.EARLIEST or LATEST): where a partition goes on when its offset has been deleted; None: the read fails."""
+        """Begin at `positions`. `reset` (topics.EARLIEST or LATEST) is where a partition goes on when its offset has been deleted; None: the read fails."""
         self.cluster = cluster
         self.positions: dict[TopicPartition, int] = {}
         self.ends = ends

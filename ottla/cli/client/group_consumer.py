@@ -59,7 +59,7 @@ class GroupConsumer:
         isolation_level: int = READ_UNCOMMITTED,
         reset: int = EARLIEST,
     ) -> None:
-        """`reset` (topics.EARLIEST or LATEST): where a partition begins of which the group has no committed offset."""
+        """Make a member that has not joined. `reset` (topics.EARLIEST or LATEST) is where a partition begins of which the group has no committed offset."""
         self.group = group
         self.topics = sorted(set(topics))
         self.consumer = Consumer(cluster, {}, isolation_level=isolation_level, reset=reset)
