@@ -206,8 +206,8 @@ class RaftMetrics:
     def __call__(self) -> Iterator[Family]:
         raft = self.raft
         self._update_rates()
-        role = type(raft.core.role).__name__.lower()
-        if role == "follower" and not raft.core.is_voter:
+        role = type(raft.state.role).__name__.lower()
+        if role == "follower" and not raft.state.is_voter:
             role = "observer"
         yield gauge(f"{RAFT}_current_state", "The replica's role in the quorum", 1, current_state=role)
         gauges = (
@@ -216,7 +216,7 @@ class RaftMetrics:
             ("current_vote", "Node id that this replica voted for", _vote(raft)),
             ("high_watermark", "Everything below is committed", raft.high_watermark),
             ("log_end_offset", "End of this replica's metadata log", raft.log_end_offset),
-            ("number_of_voters", "Voters of the quorum", len(raft.core.voters.last.ids)),
+            ("number_of_voters", "Voters of the quorum", len(raft.state.voters.last.ids)),
             ("append_records_rate", "Records that this leader appends a second", self._rates["append"]),
             ("fetch_records_rate", "Records that this follower fetches a second", self._rates["fetch"]),
         )
@@ -235,5 +235,5 @@ class RaftMetrics:
 
 
 def _vote(raft: RaftNode) -> int:
-    voted = raft.core.role.election.voted
+    voted = raft.state.role.election.voted
     return -1 if voted is None else voted.id

@@ -120,7 +120,7 @@ class MetadataNode:
         """Returns the features for ApiVersions: supported levels, those finalized in the metadata, and the quorum's own."""
         image = self.loader.image
         finalized = dict(image.features.levels)
-        finalized[KRAFT_VERSION] = self.raft.core.voters.kraft_version
+        finalized[KRAFT_VERSION] = self.raft.state.voters.kraft_version
         return Features(self.supported_levels, finalized, image.offset)
 
     # RaftListener

@@ -351,14 +351,14 @@ class Faults:
         active = self.cluster.active_controller
         if active is None or active.server is None:
             return
-        voters = active.server.metadata.raft.core.voters
+        voters = active.server.metadata.raft.state.voters
         if voters.kraft_version < 1:
             return
         outside = [each for each in self.cluster.nodes if each.is_controller and each.number not in voters.last.ids]
         if outside and (len(voters.last) < 3 or self.rng.random() < 0.6):
             joining = self.rng.choice(outside)
             if joining.is_up and joining.server is not None and joining.server.started_metadata:
-                await self.admin.add_voter(joining.server.metadata.raft.core.key, joining.host.name)
+                await self.admin.add_voter(joining.server.metadata.raft.state.key, joining.host.name)
         elif len(voters.last) > 2:
             leaving = self.rng.choice(list(voters.last))
             await self.admin.remove_voter(ReplicaKey(*leaving.key))

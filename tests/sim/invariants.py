@@ -119,7 +119,7 @@ class Invariants:
         if raft.failure is not None:
             return
         core, log = raft.core, raft._log.log
-        role = core.role
+        role = core.state.role
         if isinstance(role, Leader):
             self._once.check("18 one leader", ("leads the quorum in", role.epoch), (node.number, node.life))
         voted = role.election.voted
@@ -128,8 +128,8 @@ class Invariants:
         if voted is not None:
             self._once.check("18 one vote", (node.number, node.disks, "votes in", role.epoch), voted.id)
         self._once.grows("18 epochs", (node.number, node.disks, "quorum epoch"), role.epoch)
-        self._once.grows("20", (node.number, node.life, "quorum high watermark"), core.high_watermark)
-        self._read("19", node, METADATA, log, core.high_watermark)
+        self._once.grows("20", (node.number, node.life, "quorum high watermark"), core.state.high_watermark)
+        self._read("19", node, METADATA, log, core.state.high_watermark)
         self._newest_epoch[METADATA] = max(self._newest_epoch.get(METADATA, -1), role.epoch)
         if isinstance(role, Leader) and role.epoch >= self._newest_epoch[METADATA]:
             known = self._of(METADATA)

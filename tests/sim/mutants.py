@@ -153,7 +153,7 @@ def commit_leaders_log(self: Leader) -> bool:
 
 async def flush_nothing(self: driver.RaftNode) -> None:
     self._flush_wanted = self._flushing = False
-    self._step(driver.Flushed(self.core.log.generation, self.core.log.end_offset))
+    self._step(driver.Flushed(self.core.state.log.generation, self.core.state.log.end_offset))
 
 
 def any_epoch_of_partition(broker_id: int, partition: Any, wanted: Any) -> None:

@@ -440,7 +440,7 @@ class Scenes:
     def _quorum_role(node: SimNode) -> Role:
         if node.server is None or not node.server.started_metadata:
             raise NoController
-        return node.server.metadata.raft.core.role
+        return node.server.metadata.raft.state.role
 
 
 SCENES = (

@@ -80,7 +80,7 @@ class Walks:
         """The Fetches of all voters are delayed at the active controller."""
         active = self.node("controller")
         assert active.server is not None
-        role = active.server.metadata.raft.core.role
+        role = active.server.metadata.raft.state.role
         assert isinstance(role, Leader)
         waiting = {parked.fetch.replica.id for parked in role.parked} | {active.number}
         return waiting >= {node.number for node in self.cluster.nodes if node.is_controller}

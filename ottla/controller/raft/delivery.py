@@ -14,8 +14,8 @@ from typing import Protocol
 from ottla.controller.raft.batches import CommittedBatch
 from ottla.controller.raft.effects import LeaderAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.snapshots import SnapshotReader, SnapshotReplaced
-from ottla.controller.raft.state import RaftState
 from ottla.protocol.work import Work
 from ottla.server.clock import Clock
 from ottla.server.turns import begin_in_turns
@@ -42,7 +42,7 @@ class RaftListener(Protocol):
 class Delivery:
     def __init__(
         self,
-        state: RaftState,
+        state: QuorumState,
         log: MetadataLog,
         listener: RaftListener,
         clock: Clock,

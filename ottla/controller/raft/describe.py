@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.controller.raft.leader import Leader, Progress
 from ottla.controller.raft.metadata_log import PARTITION, TOPIC
-from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.voters import ReplicaKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import describe_quorum as api
@@ -18,7 +18,7 @@ UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def describe_quorum(
-    state: RaftState, request: api.DescribeQuorumRequest, version: int, now_ms: int, wall_ms: int
+    state: QuorumState, request: api.DescribeQuorumRequest, version: int, now_ms: int, wall_ms: int
 ) -> api.DescribeQuorumResponse:
     """Describes the metadata partition. As in Kafka, any other list of partitions gets an error for each."""
     with_directories = version >= WITH_DIRECTORIES

@@ -30,6 +30,7 @@ from ottla.controller.raft.leader import NEVER
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import ControlRecords, Flushed, Message, Received, RequestBody, SnapshotReceived
 from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.reconfiguration import voters_with_directories
 from ottla.controller.raft.reminder import Reminder
 from ottla.controller.raft.roles import Follower, Resigned
@@ -81,8 +82,10 @@ class RaftNode:
         self._stopped = True  # until it is opened
         self._last_note = ""
         self._log: MetadataLog
-        #: For others to read only: stepping it from outside would break the order of effects.
+        #: Stepping it from outside would break the order of effects.
         self.core: RaftCore
+        #: For others to read only.
+        self.state: QuorumState
         self._delivery: Delivery
         self._reminder: Reminder
 
@@ -90,44 +93,44 @@ class RaftNode:
 
     @property
     def is_leader(self) -> bool:
-        return self.core.is_leader
+        return self.state.is_leader
 
     @property
     def leader_id(self) -> int:
-        return self.core.leader_id
+        return self.state.leader_id
 
     @property
     def is_in_touch(self) -> bool:
         """Returns True if the quorum is reachable: this replica leads, or has a recent response of the leader."""
-        role = self.core.role
+        role = self.state.role
         return self.is_leader or (isinstance(role, Follower) and self._world.clock.mono_ms() < role.fetch_deadline_ms)
 
     @property
     def epoch(self) -> int:
-        return self.core.epoch
+        return self.state.epoch
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        return LeaderAndEpoch(self.core.leader_id, self.core.epoch)
+        return LeaderAndEpoch(self.state.leader_id, self.state.epoch)
 
     @property
     def leader_endpoint(self) -> QuorumEndpoint | None:
         """The endpoint for requests that only the leader serves."""
-        endpoints = self.core.leader_endpoints
-        return self.core.quorum_endpoint(endpoints) if endpoints else None
+        endpoints = self.state.leader_endpoints
+        return self.state.quorum_endpoint(endpoints) if endpoints else None
 
     @property
     def high_watermark(self) -> int:
         """The offset below which everything is committed; -1 if unknown."""
-        return self.core.high_watermark
+        return self.state.high_watermark
 
     @property
     def voter_ids(self) -> frozenset[int]:
-        return frozenset(self.core.voters.last.ids)
+        return frozenset(self.state.voters.last.ids)
 
     @property
     def kraft_version(self) -> int:
-        return self.core.voters.kraft_version
+        return self.state.voters.kraft_version
 
     @property
     def ignores_static_voters(self) -> bool:
@@ -136,15 +139,15 @@ class RaftNode:
 
     @property
     def log_end_offset(self) -> int:
-        return self.core.log.end_offset
+        return self.state.log.end_offset
 
     @property
     def log_start_offset(self) -> int:
-        return self.core.log.start_offset
+        return self.state.log.start_offset
 
     def describe_quorum(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
         clock = self._world.clock
-        return describe_quorum(self.core, request, version, clock.mono_ms(), clock.wall_ms())
+        return describe_quorum(self.state, request, version, clock.mono_ms(), clock.wall_ms())
 
     # Life cycle
 
@@ -163,14 +166,15 @@ class RaftNode:
         election = self._log.election.read()
         check_changed_voters(self._log.election.voter_ids, self._log.voters)
         self.core = RaftCore(self.config, self._log.state, self._log.voters, election, world.rng, now_ms)
-        self._reminder = Reminder(world.clock, self.core)
-        self._delivery = Delivery(self.core, self._log, self._listener, world.clock, self._fail)
+        self.state = self.core.state
+        self._reminder = Reminder(world.clock, self.state)
+        self._delivery = Delivery(self.state, self._log, self._listener, world.clock, self._fail)
         self._stopped = False
 
     async def begin(self) -> None:
         self._reminder.begin()
         self._tick()
-        if self.core.is_only_voter and self._flush_wanted:
+        if self.state.is_only_voter and self._flush_wanted:
             await self._flush()
             while not (self._delivery.is_idle or self._delivery.is_over):
                 await pause(self._world.clock, 0)
@@ -183,7 +187,7 @@ class RaftNode:
         """Resigns, if this replica leads, and closes the files."""
         if self._stopped:
             return
-        if self.failure is None and not self.core.is_only_voter:
+        if self.failure is None and not self.state.is_only_voter:
             await self._resign()
         self._stopped = self._delivery.is_over = True
         if self._timer is not None:
@@ -198,8 +202,8 @@ class RaftNode:
         clock = self._world.clock
         self._turn(self.core.resign)
         deadline_ms = clock.mono_ms() + RESIGN_WAIT_MS
-        while isinstance(self.core.role, Resigned) and self.core.role.unacknowledged:
-            if not self.core.peers.any_waiting or clock.mono_ms() >= deadline_ms:
+        while isinstance(self.state.role, Resigned) and self.state.role.unacknowledged:
+            if not self.state.peers.any_waiting or clock.mono_ms() >= deadline_ms:
                 return
             await pause(clock, 5)
 
@@ -230,18 +234,18 @@ class RaftNode:
 
     def _append(self, batches: Sequence[tuple[int, list[bytes] | ControlRecords]], epoch: int | None) -> int:
         assert batches, "nothing to append"
-        if self.failure is not None or self._stopped or epoch not in (None, self.core.epoch):
-            raise NotLeader(self.core.leader_id, self.core.epoch)
+        if self.failure is not None or self._stopped or epoch not in (None, self.state.epoch):
+            raise NotLeader(self.state.leader_id, self.state.epoch)
         try:
             last_offset, effects = self.core.append(batches, self._world.clock.mono_ms())
         except NotLeader:
             raise
         except Exception as mistake:
             self._fail(mistake)
-            raise NotLeader(-1, self.core.epoch) from mistake
+            raise NotLeader(-1, self.state.epoch) from mistake
         self._apply(effects)
         if self.failure is not None:
-            raise NotLeader(-1, self.core.epoch)
+            raise NotLeader(-1, self.state.epoch)
         return last_offset
 
     def raise_kraft_version(self, level: int, *, dry_run: bool) -> None:
@@ -250,16 +254,16 @@ class RaftNode:
         Raises:
             KafkaError: this replica does not lead, or a voter's directory is not known. Nothing was appended.
         """
-        if not self.core.is_leader:
+        if not self.state.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        voters = voters_with_directories(self.core)
+        voters = voters_with_directories(self.state)
         if not dry_run:
             # Both records are in one batch, so that every replica has both or none.
-            self._append([(2, ControlRecords(kraft_version=level, voters=voters))], self.core.epoch)
+            self._append([(2, ControlRecords(kraft_version=level, voters=voters))], self.state.epoch)
 
     def resign(self, epoch: int | None = None) -> None:
         """Resigns the leadership of this epoch; without effect if it has ended already."""
-        if epoch in (None, self.core.epoch) and self.core.is_leader:
+        if epoch in (None, self.state.epoch) and self.state.is_leader:
             self._turn(self.core.resign)
 
     # Snapshots
@@ -269,10 +273,12 @@ class RaftNode:
 
         Append the records, call `freeze()` (it fsyncs: on a worker if the snapshot is large), then call `snapshot_created`.
         """
-        core = self.core
-        if not 0 < snapshot.offset <= core.high_watermark or core.log.epoch_at(snapshot.offset) != snapshot.epoch:
-            raise ValueError(f"no snapshot at {snapshot}: the log is {core.log.start_offset} to {core.high_watermark}")
-        latest = core.log.latest_snapshot
+        state = self.state
+        if not 0 < snapshot.offset <= state.high_watermark or state.log.epoch_at(snapshot.offset) != snapshot.epoch:
+            raise ValueError(
+                f"no snapshot at {snapshot}: the log is {state.log.start_offset} to {state.high_watermark}"
+            )
+        latest = state.log.latest_snapshot
         if latest is not None and latest >= snapshot:
             return None
         return SnapshotWriter(
@@ -280,20 +286,20 @@ class RaftNode:
             self._log.snapshots.path(snapshot),
             snapshot,
             last_contained_log_timestamp=last_contained_log_timestamp,
-            kraft_version=core.voters.kraft_version_at(snapshot.offset),
-            voters=core.voters.at(snapshot.offset),
+            kraft_version=state.voters.kraft_version_at(snapshot.offset),
+            voters=state.voters.at(snapshot.offset),
             now_ms=self._world.clock.wall_ms(),
         )
 
     def latest_snapshot(self) -> SnapshotReader | None:
-        latest = self.core.log.latest_snapshot
+        latest = self.state.log.latest_snapshot
         return self._log.snapshots.reader(latest) if latest is not None else None
 
     def snapshot_created(self, snapshot: OffsetAndEpoch) -> None:
         """Registers a frozen snapshot. Retention deletes older ones and the log before them."""
         if self._stopped or self.failure is not None:
             return  # it was frozen while this replica stopped; the next start loads it
-        if snapshot.offset < self.core.log.start_offset:
+        if snapshot.offset < self.state.log.start_offset:
             # While it was written, the log was reset to a newer snapshot from the leader.
             self._log.snapshots.remove(snapshot)
             return
@@ -311,9 +317,9 @@ class RaftNode:
         oldest = self._log.oldest_to_keep(wall_ms)
         if oldest is None:
             return
-        before = list(self.core.log.snapshots)
+        before = list(self.state.log.snapshots)
         self.core.start_log_at(oldest)
-        removed = [snapshot for snapshot in before if snapshot not in self.core.log.snapshots]
+        removed = [snapshot for snapshot in before if snapshot not in self.state.log.snapshots]
         try:
             self._log.start_at(oldest, removed, wall_ms)
         except StorageFailure as failure:
@@ -383,9 +389,9 @@ class RaftNode:
             logger.log(level, "[raft %d] %s", self.config.node_id, note)
 
     def _write(self, effects: Effects) -> None:
-        log, core = self._log, self.core
+        log, state = self._log, self.state
         if effects.election is not None:
-            log.election.write(effects.election, core.voters.kraft_version, core.voters.last.ids)
+            log.election.write(effects.election, state.voters.kraft_version, state.voters.last.ids)
         if effects.reset_to_snapshot is not None:
             log.reset_to_snapshot(effects.reset_to_snapshot)
         if effects.truncate_to is not None:
@@ -412,7 +418,7 @@ class RaftNode:
             self._on_failure(failure)
 
     def _arm_timer(self) -> None:
-        deadline_ms = self.core.deadline_ms
+        deadline_ms = self.state.deadline_ms
         if deadline_ms == self._timer_ms or self._stopped:
             return
         if self._timer is not None:
@@ -430,7 +436,7 @@ class RaftNode:
         if self._flushing:
             return
         self._flushing = True
-        if self.config.append_linger_ms > 0 and self.core.is_leader:
+        if self.config.append_linger_ms > 0 and self.state.is_leader:
             self._world.clock.call_later(self.config.append_linger_ms, self._spawn_flush)
         else:
             self._spawn_flush()
@@ -443,7 +449,7 @@ class RaftNode:
         try:
             while self._flush_wanted and self.failure is None:
                 self._flush_wanted = False
-                generation, offset = self.core.log.generation, self.core.log.end_offset
+                generation, offset = self.state.log.generation, self.state.log.end_offset
                 try:
                     if (job := self._log.begin_flush()) is not None:
                         await self._world.workers.run(job.run)

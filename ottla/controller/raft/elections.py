@@ -20,8 +20,8 @@ from ottla.controller.raft.messages import (
     VoterChangeReply,
     VoteReply,
 )
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
-from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import QuorumEndpoints, ReplicaKey
 from ottla.protocol.errors import ErrorCode
 
@@ -46,7 +46,7 @@ _AnyReply = (
 )  # fmt: skip
 
 
-def initial_role(state: RaftState, election: ElectionState, now_ms: int) -> Role:
+def initial_role(state: QuorumState, election: ElectionState, now_ms: int) -> Role:
     """Returns the role that continues the durable state. No replica starts as leader: see Resigned."""
     deadline_ms = now_ms + state.random_election_timeout_ms()
     if election.epoch < state.log.last_epoch:
@@ -70,7 +70,7 @@ def initial_role(state: RaftState, election: ElectionState, now_ms: int) -> Role
 # Requests of other replicas
 
 
-def on_vote(state: RaftState, vote: Vote, now_ms: int) -> VoteReply:
+def on_vote(state: QuorumState, vote: Vote, now_ms: int) -> VoteReply:
     if state.is_foreign_cluster(vote.cluster_id):
         return VoteReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     is_meant = vote.candidate.id >= 0 and vote.candidate.id != state.key.id and _is_possible(vote)
@@ -80,7 +80,7 @@ def on_vote(state: RaftState, vote: Vote, now_ms: int) -> VoteReply:
     return VoteReply(error, state.epoch, state.leader_id, state.leader_endpoints, granted)
 
 
-def _rejects_non_voter(state: RaftState, sender_id: int, meant: ReplicaKey | None) -> bool:
+def _rejects_non_voter(state: QuorumState, sender_id: int, meant: ReplicaKey | None) -> bool:
     """Returns True if a request comes from a node outside controller.quorum.voters.
 
     A request that names this replica's directory comes from a voter set in the log (KIP-853), because a configured list has no
@@ -102,7 +102,7 @@ def _is_possible(vote: Vote) -> bool:
     return vote.log_end.offset >= 0 and 0 <= vote.log_end.epoch <= epoch_of_log_max
 
 
-def _judge_vote(state: RaftState, vote: Vote, now_ms: int) -> tuple[ErrorCode, bool]:
+def _judge_vote(state: QuorumState, vote: Vote, now_ms: int) -> tuple[ErrorCode, bool]:
     if not _is_possible(vote):
         return ErrorCode.INVALID_REQUEST, False
     if vote.epoch < state.epoch:
@@ -122,14 +122,14 @@ def _judge_vote(state: RaftState, vote: Vote, now_ms: int) -> tuple[ErrorCode, b
     return ErrorCode.NONE, granted
 
 
-def is_own_key(state: RaftState, meant: ReplicaKey | None) -> bool:
+def is_own_key(state: QuorumState, meant: ReplicaKey | None) -> bool:
     """Returns True if the request is meant for this replica: its address may have belonged to another replica before."""
     if meant is None or meant.id < 0:
         return True
     return meant.id == state.key.id and (not meant.knows_directory or meant == state.key)
 
 
-def on_begin_quorum_epoch(state: RaftState, begin: BeginQuorumEpoch, now_ms: int) -> BeginQuorumEpochReply:
+def on_begin_quorum_epoch(state: QuorumState, begin: BeginQuorumEpoch, now_ms: int) -> BeginQuorumEpochReply:
     if state.is_foreign_cluster(begin.cluster_id):
         return BeginQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     if _rejects_non_voter(state, begin.leader_id, begin.voter):
@@ -140,7 +140,7 @@ def on_begin_quorum_epoch(state: RaftState, begin: BeginQuorumEpoch, now_ms: int
     return BeginQuorumEpochReply(error, state.epoch, state.leader_id, state.leader_endpoints)
 
 
-def on_end_quorum_epoch(state: RaftState, end: EndQuorumEpoch, now_ms: int) -> EndQuorumEpochReply:
+def on_end_quorum_epoch(state: QuorumState, end: EndQuorumEpoch, now_ms: int) -> EndQuorumEpochReply:
     if state.is_foreign_cluster(end.cluster_id):
         return EndQuorumEpochReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     meant = state.key if state.key in end.preferred_candidates else None
@@ -155,7 +155,7 @@ def on_end_quorum_epoch(state: RaftState, end: EndQuorumEpoch, now_ms: int) -> E
     return EndQuorumEpochReply(error, state.epoch, state.leader_id, state.leader_endpoints)
 
 
-def _succession_delay_ms(state: RaftState, end: EndQuorumEpoch) -> int:
+def _succession_delay_ms(state: QuorumState, end: EndQuorumEpoch) -> int:
     total = len(end.preferred_candidates)
     position = next((i for i, key in enumerate(end.preferred_candidates) if is_own_key(state, key)), total)
     if position == 0 and total > 0:
@@ -167,7 +167,7 @@ def _succession_delay_ms(state: RaftState, end: EndQuorumEpoch) -> int:
     )
 
 
-def _follow_sender(state: RaftState, request: BeginQuorumEpoch | EndQuorumEpoch, now_ms: int) -> ErrorCode:
+def _follow_sender(state: QuorumState, request: BeginQuorumEpoch | EndQuorumEpoch, now_ms: int) -> ErrorCode:
     if request.epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if request.leader_id < 0 or not is_consistent_leader(state, request.epoch, request.leader_id):
@@ -180,7 +180,7 @@ def _follow_sender(state: RaftState, request: BeginQuorumEpoch | EndQuorumEpoch,
 # Replies of other replicas
 
 
-def accept(state: RaftState, reply: _AnyReply, now_ms: int) -> bool:
+def accept(state: QuorumState, reply: _AnyReply, now_ms: int) -> bool:
     """Handles the epoch and leader of a reply. Returns True if the next request to the replica needs no backoff.
 
     Afterwards the rest of the reply is valid only if its error is NONE and its epoch is ours: see `is_current`.
@@ -200,12 +200,12 @@ def accept(state: RaftState, reply: _AnyReply, now_ms: int) -> bool:
     return reply.error is ErrorCode.NONE
 
 
-def is_current(state: RaftState, reply: _AnyReply, epoch: int) -> bool:
+def is_current(state: QuorumState, reply: _AnyReply, epoch: int) -> bool:
     """Returns True if a reply to a request of that epoch is still valid in the current epoch."""
     return reply.error is ErrorCode.NONE and reply.epoch == state.epoch == epoch
 
 
-def is_consistent_leader(state: RaftState, epoch: int, leader_id: int) -> bool:
+def is_consistent_leader(state: QuorumState, epoch: int, leader_id: int) -> bool:
     """Returns False if the message names a second leader for an epoch: it is from another cluster, or a disk was restored from an old copy."""
     if leader_id < 0:
         return True
@@ -214,7 +214,9 @@ def is_consistent_leader(state: RaftState, epoch: int, leader_id: int) -> bool:
     return epoch != state.epoch or state.leader_id in (-1, leader_id)
 
 
-def follow_or_fall_back(state: RaftState, epoch: int, leader_id: int, endpoints: QuorumEndpoints, now_ms: int) -> None:
+def follow_or_fall_back(
+    state: QuorumState, epoch: int, leader_id: int, endpoints: QuorumEndpoints, now_ms: int
+) -> None:
     """Enters a later epoch, or follows the leader of this one."""
     role = state.role
     if leader_id == state.key.id:
@@ -231,14 +233,14 @@ def follow_or_fall_back(state: RaftState, epoch: int, leader_id: int, endpoints:
             role.leader_endpoints = endpoints
 
 
-def on_vote_reply(state: RaftState, voter_id: int, vote: Vote, reply: VoteReply, now_ms: int) -> bool:
+def on_vote_reply(state: QuorumState, voter_id: int, vote: Vote, reply: VoteReply, now_ms: int) -> bool:
     handled = accept(state, reply, now_ms)
     if is_current(state, reply, vote.epoch):
         record_vote(state, voter_id, vote, reply.granted, now_ms)
     return handled
 
 
-def record_vote(state: RaftState, voter_id: int, vote: Vote, granted: bool, now_ms: int) -> None:
+def record_vote(state: QuorumState, voter_id: int, vote: Vote, granted: bool, now_ms: int) -> None:
     role = state.role
     if isinstance(role, Prospective) and vote.pre_vote and vote.epoch == role.epoch:
         role.votes.record(voter_id, granted)
@@ -248,7 +250,7 @@ def record_vote(state: RaftState, voter_id: int, vote: Vote, granted: bool, now_
         role.votes.record(voter_id, granted)
 
 
-def on_end_quorum_epoch_reply(state: RaftState, voter_id: int, reply: EndQuorumEpochReply, now_ms: int) -> bool:
+def on_end_quorum_epoch_reply(state: QuorumState, voter_id: int, reply: EndQuorumEpochReply, now_ms: int) -> bool:
     handled = accept(state, reply, now_ms)
     if isinstance(state.role, Resigned):
         state.role.unacknowledged.discard(voter_id)
@@ -258,14 +260,14 @@ def on_end_quorum_epoch_reply(state: RaftState, voter_id: int, reply: EndQuorumE
 # Actions of a replica without a leader
 
 
-def drive_unattached(state: RaftState, role: Unattached, now_ms: int) -> None:
+def drive_unattached(state: QuorumState, role: Unattached, now_ms: int) -> None:
     if state.is_only_voter or (state.is_voter and now_ms >= role.election_deadline_ms):
         transitions.become_prospective(state, now_ms)
     else:
         ask_for_leader(state, now_ms)
 
 
-def drive_prospective(state: RaftState, role: Prospective, now_ms: int) -> None:
+def drive_prospective(state: QuorumState, role: Prospective, now_ms: int) -> None:
     if role.votes.is_won and state.is_voter:
         transitions.become_candidate(state, now_ms)
     elif now_ms >= role.election_deadline_ms or not state.is_voter:
@@ -277,7 +279,7 @@ def drive_prospective(state: RaftState, role: Prospective, now_ms: int) -> None:
         _send_votes(state, role, now_ms)
 
 
-def _return_from_pre_vote(state: RaftState, role: Prospective, now_ms: int) -> None:
+def _return_from_pre_vote(state: QuorumState, role: Prospective, now_ms: int) -> None:
     if role.leader_id >= 0 and role.leader_endpoints:
         transitions.become_follower(state, role.epoch, role.leader_id, role.leader_endpoints, now_ms)
     else:
@@ -285,7 +287,7 @@ def _return_from_pre_vote(state: RaftState, role: Prospective, now_ms: int) -> N
         transitions.become_unattached(state, role.epoch, now_ms, voted=role.voted, leader_id=role.leader_id)
 
 
-def drive_candidate(state: RaftState, role: Candidate, now_ms: int) -> None:
+def drive_candidate(state: QuorumState, role: Candidate, now_ms: int) -> None:
     if not state.is_voter:
         transitions.become_unattached(state, role.epoch, now_ms, voted=role.own_key)
     elif role.votes.is_won:
@@ -303,7 +305,7 @@ def drive_candidate(state: RaftState, role: Candidate, now_ms: int) -> None:
             _send_votes(state, role, now_ms)
 
 
-def _cannot_be_won(state: RaftState, role: Candidate, now_ms: int) -> bool:
+def _cannot_be_won(state: QuorumState, role: Candidate, now_ms: int) -> bool:
     """Returns True if enough voters have rejected, or if the remaining reachable voters are too few for a majority.
 
     The second case: two of three voters notice the failed leader at the same moment, and each votes for itself. They reject each
@@ -315,7 +317,7 @@ def _cannot_be_won(state: RaftState, role: Candidate, now_ms: int) -> bool:
     return votes.is_lost or (bool(votes.rejected) and len(left) < votes.majority)
 
 
-def _send_votes(state: RaftState, role: Prospective | Candidate, now_ms: int) -> None:
+def _send_votes(state: QuorumState, role: Prospective | Candidate, now_ms: int) -> None:
     for voter in state.voters.last:
         if voter.id in role.votes.open:
             vote = Vote(
@@ -324,7 +326,7 @@ def _send_votes(state: RaftState, role: Prospective | Candidate, now_ms: int) ->
             state.send(voter.id, voter.endpoints, vote, now_ms)
 
 
-def drive_resigned(state: RaftState, role: Resigned, now_ms: int) -> None:
+def drive_resigned(state: QuorumState, role: Resigned, now_ms: int) -> None:
     if state.is_only_voter:
         transitions.become_prospective(state, now_ms)
     elif now_ms >= role.election_deadline_ms:
@@ -341,7 +343,7 @@ def drive_resigned(state: RaftState, role: Resigned, now_ms: int) -> None:
             ask_for_leader(state, now_ms)
 
 
-def ask_for_leader(state: RaftState, now_ms: int) -> None:
+def ask_for_leader(state: QuorumState, now_ms: int) -> None:
     """Sends a Fetch to a random replica that may know the leader; its response names the leader (KIP-595). One request at a time."""
     if state.peers.any_waiting:
         return
@@ -356,7 +358,7 @@ def ask_for_leader(state: RaftState, now_ms: int) -> None:
         state.send(target_id, endpoints, fetch, now_ms)
 
 
-def known_replicas(state: RaftState) -> list[tuple[int, QuorumEndpoints]]:
+def known_replicas(state: QuorumState) -> list[tuple[int, QuorumEndpoints]]:
     """Returns voters and bootstrap servers, without this node. The latter get the ids -2, -3, ... as in Kafka; -1 means no node.
 
     Unlike Kafka, requests go to both: all voters may have been replaced since the bootstrap servers were configured.

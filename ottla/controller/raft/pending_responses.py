@@ -8,11 +8,11 @@ from typing import Any
 
 from ottla.controller.raft.leader import Leader
 from ottla.controller.raft.messages import FetchReply, VoterChangeReply
-from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.protocol.errors import ErrorCode
 
 
-def fetch_reply(state: RaftState, error: ErrorCode, **rest: Any) -> FetchReply:
+def fetch_reply(state: QuorumState, error: ErrorCode, **rest: Any) -> FetchReply:
     high_watermark = state.role.high_watermark if isinstance(state.role, Leader) else -1
     return FetchReply(
         error,
@@ -25,17 +25,17 @@ def fetch_reply(state: RaftState, error: ErrorCode, **rest: Any) -> FetchReply:
     )
 
 
-def voter_change_reply(state: RaftState, error: ErrorCode, message: str | None = None) -> VoterChangeReply:
+def voter_change_reply(state: QuorumState, error: ErrorCode, message: str | None = None) -> VoterChangeReply:
     return VoterChangeReply(error, message, state.epoch, state.leader_id, state.leader_endpoints)
 
 
-def finish_change(state: RaftState, leader: Leader, error: ErrorCode, message: str | None = None) -> None:
+def finish_change(state: QuorumState, leader: Leader, error: ErrorCode, message: str | None = None) -> None:
     change, leader.change = leader.change, None
     if change is not None and change.reply_to is not None:
         state.reply(change.reply_to, voter_change_reply(state, error, message))
 
 
-def on_high_watermark(state: RaftState, leader: Leader) -> None:
+def on_high_watermark(state: QuorumState, leader: Leader) -> None:
     change = leader.change
     if change is not None and 0 <= change.offset < leader.high_watermark:
         finish_change(state, leader, ErrorCode.NONE)
@@ -45,7 +45,7 @@ def on_high_watermark(state: RaftState, leader: Leader) -> None:
         leader.resign_requested = True
 
 
-def on_leadership_lost(state: RaftState, leader: Leader) -> None:
+def on_leadership_lost(state: QuorumState, leader: Leader) -> None:
     """Completes all pending responses: followers look for the new leader at once, and that one decides about the change of the voters."""
     for parked in leader.parked:
         state.reply(parked.reply_to, fetch_reply(state, ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -21,13 +21,13 @@ from ottla.controller.raft.messages import (
     VoterChangeReply,
 )
 from ottla.controller.raft.pending_responses import finish_change, voter_change_reply
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.replication import check_leader
-from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoints, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
-def on_add_voter(state: RaftState, add: AddVoter, reply_to: object, now_ms: int) -> None:
+def on_add_voter(state: QuorumState, add: AddVoter, reply_to: object, now_ms: int) -> None:
     rejection = _check_request(state, add.cluster_id, state.epoch) or _check_add(state, add)
     leader = state.role
     if rejection is not None or not isinstance(leader, Leader):
@@ -43,7 +43,7 @@ def on_add_voter(state: RaftState, add: AddVoter, reply_to: object, now_ms: int)
     leader.change = PendingChange(reply_to, now_ms + timeout_ms, add=add, probe_id=probe_id)
 
 
-def _check_add(state: RaftState, add: AddVoter) -> VoterChangeReply | None:
+def _check_add(state: QuorumState, add: AddVoter) -> VoterChangeReply | None:
     if add.voter.id < 0 or not add.voter.knows_directory:
         return voter_change_reply(state, ErrorCode.INVALID_REQUEST, "the new voter needs a node id and a directory id")
     if not _listens_where_the_quorum_talks(state, add.endpoints):
@@ -60,7 +60,7 @@ def _check_add(state: RaftState, add: AddVoter) -> VoterChangeReply | None:
     return None
 
 
-def on_supported_versions(state: RaftState, request_id: int, reply: SupportedVersionsReply, now_ms: int) -> None:
+def on_supported_versions(state: QuorumState, request_id: int, reply: SupportedVersionsReply, now_ms: int) -> None:
     leader = state.role
     change = leader.change if isinstance(leader, Leader) else None
     if change is None or change.add is None or change.probe_id != request_id:
@@ -89,13 +89,13 @@ def on_supported_versions(state: RaftState, request_id: int, reply: SupportedVer
             change.reply_to = None
 
 
-def on_probe_failure(state: RaftState, request_id: int) -> None:
+def on_probe_failure(state: QuorumState, request_id: int) -> None:
     leader = state.role
     if isinstance(leader, Leader) and leader.change is not None and leader.change.probe_id == request_id:
         finish_change(state, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter does not answer at its endpoint")
 
 
-def on_remove_voter(state: RaftState, remove: RemoveVoter, reply_to: object, now_ms: int) -> None:
+def on_remove_voter(state: QuorumState, remove: RemoveVoter, reply_to: object, now_ms: int) -> None:
     rejection = _check_request(state, remove.cluster_id, state.epoch)
     if rejection is None and (remove.voter.id < 0 or not remove.voter.knows_directory):
         rejection = voter_change_reply(state, ErrorCode.INVALID_REQUEST, "the voter needs a node id and a directory id")
@@ -113,7 +113,7 @@ def on_remove_voter(state: RaftState, remove: RemoveVoter, reply_to: object, now
     state.reply(reply_to, rejection)
 
 
-def on_update_voter(state: RaftState, update: UpdateVoter, now_ms: int) -> VoterChangeReply:
+def on_update_voter(state: QuorumState, update: UpdateVoter, now_ms: int) -> VoterChangeReply:
     """Updates a voter. The response is sent after the append: the voter retries if the record is lost with its leader."""
     voter = update.voter
     rejection = _check_request(state, update.cluster_id, update.epoch)
@@ -140,7 +140,7 @@ def on_update_voter(state: RaftState, update: UpdateVoter, now_ms: int) -> Voter
     return voter_change_reply(state, ErrorCode.NONE)
 
 
-def voters_with_directories(state: RaftState) -> VoterSet:
+def voters_with_directories(state: QuorumState) -> VoterSet:
     """Returns the configured voters as they will be in the log: the same nodes, each with the directory id of its fetches.
 
     Raises:
@@ -162,12 +162,12 @@ def voters_with_directories(state: RaftState) -> VoterSet:
     return VoterSet.of(named)
 
 
-def drive_leader(state: RaftState, leader: Leader, now_ms: int) -> None:
+def drive_leader(state: QuorumState, leader: Leader, now_ms: int) -> None:
     if leader.change is not None and now_ms >= leader.change.deadline_ms:
         finish_change(state, leader, ErrorCode.REQUEST_TIMED_OUT)
 
 
-def _check_request(state: RaftState, cluster_id: str | None, epoch: int) -> VoterChangeReply | None:
+def _check_request(state: QuorumState, cluster_id: str | None, epoch: int) -> VoterChangeReply | None:
     if state.is_foreign_cluster(cluster_id):
         return voter_change_reply(
             state, ErrorCode.INCONSISTENT_CLUSTER_ID, f"the cluster id is {state.config.cluster_id!r}"
@@ -176,7 +176,7 @@ def _check_request(state: RaftState, cluster_id: str | None, epoch: int) -> Vote
     return None if error is ErrorCode.NONE else voter_change_reply(state, error)
 
 
-def _check_state(state: RaftState) -> VoterChangeReply | None:
+def _check_state(state: QuorumState) -> VoterChangeReply | None:
     """Checks whether the voter set may be changed now."""
     leader = state.role
     assert isinstance(leader, Leader)
@@ -196,14 +196,14 @@ def _check_state(state: RaftState) -> VoterChangeReply | None:
     return None
 
 
-def _append_voters(state: RaftState, voters: VoterSet) -> int:
+def _append_voters(state: QuorumState, voters: VoterSet) -> int:
     state.note(f"voters {state.voters.last.ids} -> {voters.ids}")
     return transitions.append_batch(state, 1, ControlRecords(voters=voters))
 
 
-def _listener_name(state: RaftState) -> str:
+def _listener_name(state: QuorumState) -> str:
     return state.config.endpoints[0].name if state.config.endpoints else ""
 
 
-def _listens_where_the_quorum_talks(state: RaftState, endpoints: QuorumEndpoints) -> bool:
+def _listens_where_the_quorum_talks(state: QuorumState, endpoints: QuorumEndpoints) -> bool:
     return any(endpoint.name == _listener_name(state) for endpoint in endpoints)

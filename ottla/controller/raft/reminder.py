@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.quorum_state import QuorumState
 
 if TYPE_CHECKING:
     from ottla.server.clock import Clock, TimerHandle
@@ -17,7 +17,7 @@ REMIND_MS = 5_000
 
 
 class Reminder:
-    def __init__(self, clock: Clock, state: RaftState) -> None:
+    def __init__(self, clock: Clock, state: QuorumState) -> None:
         self._clock = clock
         self._state = state
         self._without_leader_ms = 0

@@ -29,8 +29,8 @@ from ottla.controller.raft.messages import (
     VoterChangeReply,
 )
 from ottla.controller.raft.pending_responses import fetch_reply
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.roles import Download, Follower
-from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import DYNAMIC_VOTERS
 from ottla.protocol.errors import ErrorCode
 
@@ -43,7 +43,7 @@ VoterChange = AddVoter | RemoveVoter | UpdateVoter
 # Leader
 
 
-def on_fetch(state: RaftState, fetch: Fetch, reply_to: object, now_ms: int) -> None:
+def on_fetch(state: QuorumState, fetch: Fetch, reply_to: object, now_ms: int) -> None:
     reply = _check_fetch(state, fetch) or answer_fetch(state, fetch, now_ms)
     has_news = reply.error is not ErrorCode.NONE or reply.diverging is not None or reply.snapshot is not None
     role = state.role
@@ -57,7 +57,7 @@ def on_fetch(state: RaftState, fetch: Fetch, reply_to: object, now_ms: int) -> N
         role.parked.append(parked)
 
 
-def _check_fetch(state: RaftState, fetch: Fetch) -> FetchReply | None:
+def _check_fetch(state: QuorumState, fetch: Fetch) -> FetchReply | None:
     if state.is_foreign_cluster(fetch.cluster_id):
         return FetchReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
     end = fetch.log_end
@@ -67,7 +67,7 @@ def _check_fetch(state: RaftState, fetch: Fetch) -> FetchReply | None:
     return None if error is ErrorCode.NONE else fetch_reply(state, error)
 
 
-def check_leader(state: RaftState, epoch: int) -> ErrorCode:
+def check_leader(state: QuorumState, epoch: int) -> ErrorCode:
     """Returns the error of a request to the leader of `epoch`: NONE if this replica is that leader."""
     if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -78,7 +78,7 @@ def check_leader(state: RaftState, epoch: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def answer_fetch(state: RaftState, fetch: Fetch, now_ms: int) -> FetchReply:
+def answer_fetch(state: QuorumState, fetch: Fetch, now_ms: int) -> FetchReply:
     """Responds from the current log, and counts the acknowledgement of the fetch."""
     leader = state.role
     assert isinstance(leader, Leader)
@@ -92,7 +92,7 @@ def answer_fetch(state: RaftState, fetch: Fetch, now_ms: int) -> FetchReply:
     return fetch_reply(state, ErrorCode.NONE, records_from=fetch.log_end.offset, bytes_max=fetch.bytes_max)
 
 
-def on_fetch_snapshot(state: RaftState, fetch: FetchSnapshot, now_ms: int) -> FetchSnapshotReply:
+def on_fetch_snapshot(state: QuorumState, fetch: FetchSnapshot, now_ms: int) -> FetchSnapshotReply:
     """Responds to FetchSnapshot. The driver reads the file, and responds POSITION_OUT_OF_RANGE or SNAPSHOT_NOT_FOUND if that fails."""
     if state.is_foreign_cluster(fetch.cluster_id):
         return FetchSnapshotReply(ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -117,7 +117,7 @@ def on_fetch_snapshot(state: RaftState, fetch: FetchSnapshot, now_ms: int) -> Fe
     )
 
 
-def on_flushed(state: RaftState, generation: int, offset: int, now_ms: int) -> None:
+def on_flushed(state: QuorumState, generation: int, offset: int, now_ms: int) -> None:
     if generation != state.log.generation:
         state.effects.flush = not state.log.is_flushed
         return
@@ -128,7 +128,7 @@ def on_flushed(state: RaftState, generation: int, offset: int, now_ms: int) -> N
         transitions.advance_high_watermark(state, leader.high_watermark)
 
 
-def drive_leader(state: RaftState, leader: Leader, now_ms: int) -> None:
+def drive_leader(state: QuorumState, leader: Leader, now_ms: int) -> None:
     # Appends and commits of this step may commit more, for example a smaller voter set.
     if leader.record_local_end(state.log.flushed_offset):
         transitions.advance_high_watermark(state, leader.high_watermark)
@@ -149,7 +149,7 @@ def drive_leader(state: RaftState, leader: Leader, now_ms: int) -> None:
     _wake_parked(state, leader, now_ms)
 
 
-def _wake_parked(state: RaftState, leader: Leader, now_ms: int) -> None:
+def _wake_parked(state: QuorumState, leader: Leader, now_ms: int) -> None:
     waiting = leader.parked
     if not waiting:
         return
@@ -164,7 +164,7 @@ def _wake_parked(state: RaftState, leader: Leader, now_ms: int) -> None:
 # Follower
 
 
-def drive_follower(state: RaftState, role: Follower, now_ms: int) -> None:
+def drive_follower(state: QuorumState, role: Follower, now_ms: int) -> None:
     if state.is_voter and now_ms >= role.fetch_deadline_ms:
         state.note(f"the leader {role.leader_id} of epoch {role.epoch} does not answer")
         transitions.become_prospective(state, now_ms)
@@ -182,7 +182,7 @@ def drive_follower(state: RaftState, role: Follower, now_ms: int) -> None:
     state.send(role.leader_id, role.leader_endpoints, _next_request(state, role, now_ms), now_ms)
 
 
-def _next_request(state: RaftState, role: Follower, now_ms: int) -> Fetch | FetchSnapshot | VoterChange:
+def _next_request(state: QuorumState, role: Follower, now_ms: int) -> Fetch | FetchSnapshot | VoterChange:
     config = state.config
     if now_ms >= role.voter_change_ms:
         role.voter_change_ms = now_ms + VOTER_CHANGE_PERIOD_MS
@@ -207,7 +207,7 @@ def _next_request(state: RaftState, role: Follower, now_ms: int) -> Fetch | Fetc
     )
 
 
-def _wanted_change(state: RaftState, role: Follower) -> VoterChange | None:
+def _wanted_change(state: QuorumState, role: Follower) -> VoterChange | None:
     """Returns the change of the voter set that this replica needs, or None (KIP-853)."""
     config, known = state.config, state.voters.last.get(state.key.id)
     if state.voters.kraft_version < DYNAMIC_VOTERS:
@@ -226,7 +226,7 @@ def _wanted_change(state: RaftState, role: Follower) -> VoterChange | None:
     return AddVoter(config.cluster_id, state.key, config.endpoints, config.request_timeout_ms, ack_when_committed=False)
 
 
-def on_update_reply(state: RaftState, reply: VoterChangeReply, now_ms: int) -> bool:
+def on_update_reply(state: QuorumState, reply: VoterChangeReply, now_ms: int) -> bool:
     role = state.role
     if isinstance(role, Follower) and reply.error is ErrorCode.UNSUPPORTED_VERSION:
         # The voters are static, and this leader needs no more than that.
@@ -238,7 +238,7 @@ def on_update_reply(state: RaftState, reply: VoterChangeReply, now_ms: int) -> b
     return handled
 
 
-def on_fetch_failure(state: RaftState, destination_id: int, failed: Failed, now_ms: int) -> None:
+def on_fetch_failure(state: QuorumState, destination_id: int, failed: Failed, now_ms: int) -> None:
     role = state.role
     if not isinstance(role, Follower) or destination_id != role.leader_id or not failed.connection_closed:
         return
@@ -249,7 +249,7 @@ def on_fetch_failure(state: RaftState, destination_id: int, failed: Failed, now_
         role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + grace_ms + state.rng.randrange(grace_ms))
 
 
-def on_fetch_reply(state: RaftState, fetch: Fetch, reply: FetchReply, now_ms: int) -> bool:
+def on_fetch_reply(state: QuorumState, fetch: Fetch, reply: FetchReply, now_ms: int) -> bool:
     handled = accept(state, reply, now_ms)
     role = state.role
     if not isinstance(role, Follower) or not is_current(state, reply, fetch.epoch) or reply.leader_id != role.leader_id:
@@ -272,7 +272,7 @@ def on_fetch_reply(state: RaftState, fetch: Fetch, reply: FetchReply, now_ms: in
     return True
 
 
-def _truncate(state: RaftState, reply: FetchReply) -> bool:
+def _truncate(state: QuorumState, reply: FetchReply) -> bool:
     assert reply.diverging is not None
     offset = state.log.truncation_point(reply.diverging)
     if offset < max(state.high_watermark, state.log.start_offset) or offset >= state.log.end_offset:
@@ -289,7 +289,7 @@ def _truncate(state: RaftState, reply: FetchReply) -> bool:
     return True
 
 
-def _append(state: RaftState, reply: FetchReply) -> bool:
+def _append(state: QuorumState, reply: FetchReply) -> bool:
     for batch in reply.batches:
         expected, last_epoch = state.log.end_offset, state.log.last_epoch
         if batch.base_offset != expected or not last_epoch <= batch.epoch <= state.epoch:
@@ -303,7 +303,7 @@ def _append(state: RaftState, reply: FetchReply) -> bool:
     return True
 
 
-def on_fetch_snapshot_reply(state: RaftState, fetch: FetchSnapshot, reply: FetchSnapshotReply, now_ms: int) -> bool:
+def on_fetch_snapshot_reply(state: QuorumState, fetch: FetchSnapshot, reply: FetchSnapshotReply, now_ms: int) -> bool:
     handled = accept(state, reply, now_ms)
     role = state.role
     if not isinstance(role, Follower) or role.download is None:
@@ -328,7 +328,7 @@ def on_fetch_snapshot_reply(state: RaftState, fetch: FetchSnapshot, reply: Fetch
     return True
 
 
-def end_download(state: RaftState, now_ms: int) -> Download | None:
+def end_download(state: QuorumState, now_ms: int) -> Download | None:
     """Ends a download, after which the follower fetches again. Returns None if the role has changed since the request."""
     state.is_storing = False
     role = state.role
@@ -339,7 +339,7 @@ def end_download(state: RaftState, now_ms: int) -> Download | None:
     return ended
 
 
-def on_snapshot_received(state: RaftState, received: SnapshotReceived, now_ms: int) -> None:
+def on_snapshot_received(state: QuorumState, received: SnapshotReceived, now_ms: int) -> None:
     """Resets the log to a downloaded snapshot. Its records are committed, so it may replace a log that ends before it or diverges from it."""
     snapshot = received.snapshot
     if end_download(state, now_ms) is None or snapshot.offset <= state.high_watermark:

@@ -126,7 +126,7 @@ class Candidate:
     epoch: int
     own_key: ReplicaKey
     votes: Votes
-    #: After it, or after `RaftState.election_backoff_ms` once the election is lost, the replica asks for pre-votes again.
+    #: After it, or after `QuorumState.election_backoff_ms` once the election is lost, the replica asks for pre-votes again.
     election_deadline_ms: int
     is_backing_off: bool = False
 

@@ -10,15 +10,15 @@ from ottla.controller.raft.effects import LeaderAndEpoch
 from ottla.controller.raft.leader import CHECK_QUORUM_FACTOR, Leader
 from ottla.controller.raft.messages import Batch, ControlRecords, LeaderChange
 from ottla.controller.raft.quorum import check_transition
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes
-from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import DYNAMIC_VOTERS, QuorumEndpoints, ReplicaKey, VoterSet
 
 # The role.
 
 
 def become_unattached(
-    state: RaftState, epoch: int, now_ms: int, voted: ReplicaKey | None = None, leader_id: int = -1
+    state: QuorumState, epoch: int, now_ms: int, voted: ReplicaKey | None = None, leader_id: int = -1
 ) -> None:
     timeout_ms = state.random_election_timeout_ms()
     match state.role:
@@ -32,7 +32,7 @@ def become_unattached(
     _set_role(state, Unattached(epoch, deadline_ms, voted, leader_id))
 
 
-def become_prospective(state: RaftState, now_ms: int) -> None:
+def become_prospective(state: QuorumState, now_ms: int) -> None:
     old = state.role
     election = old.election
     votes = Votes.among(state.voters.last.ids, state.key.id)
@@ -42,13 +42,13 @@ def become_prospective(state: RaftState, now_ms: int) -> None:
     _set_role(state, role)
 
 
-def become_candidate(state: RaftState, now_ms: int) -> None:
+def become_candidate(state: QuorumState, now_ms: int) -> None:
     votes = Votes.among(state.voters.last.ids, state.key.id)
     deadline_ms = now_ms + state.random_election_timeout_ms()
     _set_role(state, Candidate(state.epoch + 1, state.key, votes, deadline_ms))
 
 
-def become_leader(state: RaftState, now_ms: int) -> None:
+def become_leader(state: QuorumState, now_ms: int) -> None:
     candidate = state.role
     assert isinstance(candidate, Candidate)
     voter_set = state.voters.last
@@ -66,7 +66,7 @@ def become_leader(state: RaftState, now_ms: int) -> None:
     append_batch(state, records.count, records)
 
 
-def become_follower(state: RaftState, epoch: int, leader_id: int, endpoints: QuorumEndpoints, now_ms: int) -> None:
+def become_follower(state: QuorumState, epoch: int, leader_id: int, endpoints: QuorumEndpoints, now_ms: int) -> None:
     voted = state.role.election.voted if epoch == state.epoch else None
     fetch_deadline_ms = now_ms + state.config.fetch_timeout_ms
     role = Follower(epoch, leader_id, endpoints, fetch_deadline_ms, voted)
@@ -75,7 +75,7 @@ def become_follower(state: RaftState, epoch: int, leader_id: int, endpoints: Quo
     state.elections_lost = 0
 
 
-def become_resigned(state: RaftState, now_ms: int) -> None:
+def become_resigned(state: QuorumState, now_ms: int) -> None:
     leader = state.role
     assert isinstance(leader, Leader)
     successors = leader.successors()
@@ -84,7 +84,7 @@ def become_resigned(state: RaftState, now_ms: int) -> None:
     _set_role(state, Resigned(leader.epoch, state.key.id, deadline_ms, successors, unacknowledged))
 
 
-def _own_voter_records(state: RaftState, voter_set: VoterSet) -> tuple[int | None, VoterSet | None]:
+def _own_voter_records(state: QuorumState, voter_set: VoterSet) -> tuple[int | None, VoterSet | None]:
     """Returns the records of the voter set that a leader of dynamic voters writes if the log has none, or its own entry is out of date."""
     if state.voters.kraft_version < DYNAMIC_VOTERS:
         return None, None
@@ -95,7 +95,7 @@ def _own_voter_records(state: RaftState, voter_set: VoterSet) -> tuple[int | Non
     return state.voters.kraft_version, voter_set.updated(own)
 
 
-def _set_role(state: RaftState, role: Role) -> None:
+def _set_role(state: QuorumState, role: Role) -> None:
     old = state.role
     check_transition(old, role)
     state.role = role
@@ -112,7 +112,7 @@ def _set_role(state: RaftState, role: Role) -> None:
         _notify_leader(state, LeaderAndEpoch(leader_id, role.epoch))
 
 
-def _notify_leader(state: RaftState, leader: LeaderAndEpoch) -> None:
+def _notify_leader(state: QuorumState, leader: LeaderAndEpoch) -> None:
     if leader != state.notified_leader:
         state.notified_leader = state.effects.leader_change = leader
 
@@ -120,7 +120,7 @@ def _notify_leader(state: RaftState, leader: LeaderAndEpoch) -> None:
 # The log and the high watermark.
 
 
-def append_batch(state: RaftState, count: int, data: object) -> int:
+def append_batch(state: QuorumState, count: int, data: object) -> int:
     """Appends as leader; returns the last offset. Control records about voters take effect at once."""
     assert count > 0
     base_offset, epoch = state.log.end_offset, state.epoch
@@ -138,7 +138,7 @@ def append_batch(state: RaftState, count: int, data: object) -> int:
     return last_offset
 
 
-def advance_high_watermark(state: RaftState, high_watermark: int) -> None:
+def advance_high_watermark(state: QuorumState, high_watermark: int) -> None:
     if high_watermark <= state.high_watermark:
         return
     assert high_watermark <= state.log.end_offset

@@ -188,13 +188,13 @@ class Replica:
 
     def _start_flush(self) -> None:
         self.flush_wanted = False
-        log, generation, offset = list(self.log), self.core.log.generation, self.core.log.end_offset
+        log, generation, offset = list(self.log), self.core.state.log.generation, self.core.state.log.end_offset
         start_offset, incarnation = self.start_offset, self.incarnation
 
         def flushed() -> None:
             if not self.is_up or self.incarnation != incarnation:
                 return
-            if generation == self.core.log.generation:
+            if generation == self.core.state.log.generation:
                 self.disk.log, self.disk.start_offset = log, max(start_offset, self.disk.start_offset)
                 self.disk.log = [batch for batch in log if batch.base_offset >= self.disk.start_offset]
             self.flushing = False
@@ -224,11 +224,11 @@ class Replica:
     def take_snapshot(self) -> bool:
         """Of everything delivered. The log before it goes."""
         offset = self.delivered_offset
-        if offset <= self.core.log.start_offset or not self.core.log.is_flushed:
+        if offset <= self.core.state.log.start_offset or not self.core.state.log.is_flushed:
             return False
-        epoch = self.core.log.epoch_at(offset)
+        epoch = self.core.state.log.epoch_at(offset)
         snapshot_id = OffsetAndEpoch(offset, epoch)
-        voters = self.core.voters
+        voters = self.core.state.voters
         kraft_version = voters.kraft_version_at(offset)
         made = Snapshot(
             snapshot_id,
@@ -261,7 +261,7 @@ class Replica:
     # The listener.
 
     def _deliver(self) -> None:
-        high_watermark = self.core.high_watermark
+        high_watermark = self.core.state.high_watermark
         latest = self.snapshots[-1] if self.snapshots else None
         if latest is not None and self.delivered_offset < self.start_offset:
             self.delivered, self.delivered_offset = latest.content[1:], latest.id.offset
@@ -324,7 +324,7 @@ class Cluster:
         heapq.heappush(self._events, (self.now_ms + delay_ms, self._sequence, event))
 
     def arm(self, replica: Replica) -> None:
-        deadline_ms = replica.core.deadline_ms
+        deadline_ms = replica.core.state.deadline_ms
         if deadline_ms >= 1 << 60 or self._armed.get(replica.id) == deadline_ms:
             return
         self._armed[replica.id] = deadline_ms
@@ -333,7 +333,7 @@ class Cluster:
         def due() -> None:
             if self._armed.get(replica.id) == deadline_ms:
                 del self._armed[replica.id]
-            if replica.is_up and replica.incarnation == incarnation and replica.core.deadline_ms <= self.now_ms:
+            if replica.is_up and replica.incarnation == incarnation and replica.core.state.deadline_ms <= self.now_ms:
                 replica.tick()
 
         self.after(max(0, deadline_ms - self.now_ms), due)
@@ -426,23 +426,23 @@ class Cluster:
 
     @property
     def leaders(self) -> list[Replica]:
-        return [replica for replica in self.replicas.values() if replica.is_up and replica.core.is_leader]
+        return [replica for replica in self.replicas.values() if replica.is_up and replica.core.state.is_leader]
 
     @property
     def leader(self) -> Replica | None:
         """The one of the highest epoch."""
-        return max(self.leaders, key=lambda replica: replica.core.epoch, default=None)
+        return max(self.leaders, key=lambda replica: replica.core.state.epoch, default=None)
 
     def settled(self) -> bool:
         """One leader, followed by everybody, and everything committed everywhere."""
         leader = self.leader
-        if leader is None or not isinstance(leader.core.role, Leader):
+        if leader is None or not isinstance(leader.core.state.role, Leader):
             return False
-        end = leader.core.log.end_offset
-        return leader.core.role.high_watermark == end and all(
-            replica.core.log.end_offset == end
-            and replica.core.high_watermark == end
-            and replica.core.leader_id == leader.id
+        end = leader.core.state.log.end_offset
+        return leader.core.state.role.high_watermark == end and all(
+            replica.core.state.log.end_offset == end
+            and replica.core.state.high_watermark == end
+            and replica.core.state.leader_id == leader.id
             for replica in self.replicas.values()
             if replica.is_up
         )

@@ -13,7 +13,7 @@ import pytest
 from ottla.controller.raft import elections, log_state, reconfiguration, replication, roles, transitions
 from ottla.controller.raft.leader import Leader, Progress
 from ottla.controller.raft.log_state import LogState
-from ottla.controller.raft.state import RaftState
+from ottla.controller.raft.quorum_state import QuorumState
 from tests.controller.raft.cluster import Replica
 
 Patch = pytest.MonkeyPatch
@@ -51,7 +51,7 @@ def fetching_before_the_flush(patch: Patch) -> None:
 def leader_counts_itself_before_the_flush(patch: Patch) -> None:
     append, record = transitions.append_batch, Leader.record_local_end
 
-    def append_and_count(state: RaftState, count: int, data: Any) -> int:
+    def append_and_count(state: QuorumState, count: int, data: Any) -> int:
         last = append(state, count, data)
         if isinstance(state.role, Leader) and state.key.id in state.role.voters:
             state.role.voters[state.key.id].end_offset = state.log.end_offset
@@ -93,7 +93,7 @@ def a_majority_is_half(patch: Patch) -> None:
 
 
 def a_removed_voter_gives_up_at_once(patch: Patch) -> None:
-    patch.setattr(RaftState, "is_voter", property(lambda self: self.voters.last.is_voter(self.key)))
+    patch.setattr(QuorumState, "is_voter", property(lambda self: self.voters.last.is_voter(self.key)))
 
 
 def candidates_vote_for_others(patch: Patch) -> None:

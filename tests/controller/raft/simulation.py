@@ -58,7 +58,7 @@ class Invariants(Checks):
         core = replica.core
         if self.rules:
             self._check_rules(replica, effects)
-        role = core.role
+        role = core.state.role
         if isinstance(role, Leader):
             if self.leader_of.setdefault(role.epoch, replica.id) != replica.id:
                 raise Broken("18", f"{self.leader_of[role.epoch]} and {replica.id} lead in epoch {role.epoch}")
@@ -66,15 +66,15 @@ class Invariants(Checks):
                 self._check_complete(replica)
         # Monotonic high watermark, within one life of a replica.
         key = (replica.id, replica.incarnation)
-        if core.high_watermark < self.watermark_of.get(key, -1):
-            raise Broken("20", f"the high watermark of {replica.id} went back to {core.high_watermark}")
-        self.watermark_of[key] = core.high_watermark
+        if core.state.high_watermark < self.watermark_of.get(key, -1):
+            raise Broken("20", f"the high watermark of {replica.id} went back to {core.state.high_watermark}")
+        self.watermark_of[key] = core.state.high_watermark
         if effects.high_watermark is not None or effects.appends:
             self._check_committed(replica)
 
     def _check_rules(self, replica: Replica, effects: Effects) -> None:
         core, disk = replica.core, replica.disk
-        if disk.election is not None and disk.election != core.role.election:
+        if disk.election is not None and disk.election != core.state.role.election:
             raise Broken("18", f"the role of {replica.id} is not durable")
         for reply in effects.replies:
             granted = isinstance(reply.body, VoteReply) and reply.body.granted
@@ -83,24 +83,24 @@ class Invariants(Checks):
         for request in effects.requests:
             body = request.body
             if isinstance(body, Vote) and not body.pre_vote:
-                assert isinstance(core.role, Candidate)
-                if disk.election is None or disk.election.voted != core.key:
+                assert isinstance(core.state.role, Candidate)
+                if disk.election is None or disk.election.voted != core.state.key:
                     raise Broken("18", f"{replica.id} asks for votes without having voted for itself")
-        role = core.role
+        role = core.state.role
         if isinstance(role, Leader) and -1 < role.high_watermark <= role.epoch_start_offset:
             raise Broken("20", "a watermark is exposed before a record of the leader's own epoch")
 
     def _check_complete(self, replica: Replica) -> None:
         """4: a leader has everything committed. The newest committed record stands for all before it (log matching)."""
         last = self.committed_end - 1
-        if last >= replica.core.log.start_offset:
-            epoch = replica.core.log.epoch_at(last + 1)
+        if last >= replica.core.state.log.start_offset:
+            epoch = replica.core.state.log.epoch_at(last + 1)
             if epoch != self.committed[last][0]:
                 raise Broken("4", f"leader {replica.id} lacks committed offset {last}")
 
     def _check_committed(self, replica: Replica) -> None:
         """19: committed records never change, and all replicas have the same."""
-        high_watermark = replica.core.high_watermark
+        high_watermark = replica.core.state.high_watermark
         for batch in reversed(replica.log):
             if batch.last_offset >= high_watermark:
                 continue
@@ -207,7 +207,7 @@ class Simulation:
                 cluster.heal()
             case "snapshot" if replica.is_up:
                 replica.take_snapshot()
-            case "resign" if replica.is_up and replica.core.is_leader:
+            case "resign" if replica.is_up and replica.core.state.is_leader:
                 replica.apply(replica.core.resign(cluster.now_ms))
             case "voters" if self.dynamic:
                 self._change_voters()
@@ -218,7 +218,7 @@ class Simulation:
             return
         node_id = self.rng.choice(list(self.cluster.replicas))
         key = ReplicaKey(node_id, directory_of(node_id))
-        if leader.core.voters.last.is_voter(key):
+        if leader.core.state.voters.last.is_voter(key):
             change: AddVoter | RemoveVoter = RemoveVoter(None, key)
         else:
             change = AddVoter(None, key, (endpoint_of(node_id),), 1000)
@@ -232,7 +232,7 @@ class Simulation:
                 offset = replica.append(value)
             except NotLeader:
                 continue
-            self.waiting.append((replica.id, replica.incarnation, replica.core.epoch, offset, value))
+            self.waiting.append((replica.id, replica.incarnation, replica.core.state.epoch, offset, value))
 
     def _collect(self) -> None:
         """A value is acknowledged when the leader it was given to, still the leader, has committed it."""
@@ -240,7 +240,7 @@ class Simulation:
         for entry in self.waiting:
             node_id, incarnation, epoch, offset, value = entry
             replica = self.cluster.replicas[node_id]
-            role = replica.core.role
+            role = replica.core.state.role
             if not replica.is_up or replica.incarnation != incarnation or role.epoch != epoch:
                 continue
             if isinstance(role, Leader) and role.high_watermark > offset:

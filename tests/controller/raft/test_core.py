@@ -54,7 +54,7 @@ def following(**options: Any) -> tuple[RaftCore, Effects]:
     core = make(epochs=[(4, 0)], end=10, **options)
     core.tick(0)
     effects = core.step(Received(BeginQuorumEpoch(None, None, 5, 2, (endpoint_of(2),)), None), 0)
-    assert isinstance(core.role, Follower)
+    assert isinstance(core.state.role, Follower)
     return core, effects
 
 
@@ -87,7 +87,7 @@ def test_the_only_voter_leads_in_its_first_tick_and_commits_only_what_is_flushed
     assert effects.flush and effects.high_watermark is None
     last_offset, effects = core.append([(3, ["a", "b", "c"])], 1)
     assert (last_offset, effects.high_watermark) == (3, None)
-    effects = core.step(Flushed(core.log.generation, 2), 2)
+    effects = core.step(Flushed(core.state.log.generation, 2), 2)
     assert effects.high_watermark == 2
     assert effects.leader_change == (1, 1)
 
@@ -113,7 +113,7 @@ def test_a_follower_whose_leader_answers_refuses_pre_votes() -> None:
     effects = core.tick(1)
     assert granted(core.step(vote(3, 5, pre_vote=True), 2)), "the leader has not answered yet"
     core = follower()
-    core.role.has_fetched = True
+    core.state.role.has_fetched = True
     effects = core.step(vote(3, 5, pre_vote=True), 2)
     assert not granted(effects)
     assert effects.election is None, "a pre-vote changes nothing"
@@ -124,13 +124,13 @@ def candidate_without_the_leader() -> tuple[RaftCore, dict[int, int], int]:
     core, effects = following()
     now_ms = 1
     core.step(Failed(effects.requests[0].request_id, connection_closed=True), now_ms)
-    while not isinstance(core.role, Prospective):
+    while not isinstance(core.state.role, Prospective):
         now_ms += 10
         effects = core.tick(now_ms)
     asked = {request.destination_id: request.request_id for request in effects.requests}
     reply = VoteReply(NONE, 5, 2, (endpoint_of(2),), True)
     effects = core.step(Answered(asked[3], reply), now_ms)
-    assert isinstance(core.role, Candidate)
+    assert isinstance(core.state.role, Candidate)
     return core, {request.destination_id: request.request_id for request in effects.requests}, now_ms
 
 
@@ -143,16 +143,16 @@ def test_two_who_vote_for_themselves_and_miss_the_dead_leader_try_again_soon(dea
     ]
     for event in events if dead_first else reversed(events):
         core.step(event, now_ms)
-    assert isinstance(core.role, Candidate)
-    assert core.role.election_deadline_ms <= now_ms + 220, "it would wait out the election timeout"
+    assert isinstance(core.state.role, Candidate)
+    assert core.state.role.election_deadline_ms <= now_ms + 220, "it would wait out the election timeout"
 
 
 def test_a_candidate_that_was_refused_once_waits_for_those_who_can_still_answer() -> None:
     core, asked, now_ms = candidate_without_the_leader()
     core.step(Answered(asked[3], VoteReply(NONE, 6, -1, (), False)), now_ms)
-    assert isinstance(core.role, Candidate) and not core.role.is_backing_off
+    assert isinstance(core.state.role, Candidate) and not core.state.role.is_backing_off
     core.step(Answered(asked[2], VoteReply(NONE, 6, -1, (), True)), now_ms)
-    assert isinstance(core.role, Leader)
+    assert isinstance(core.state.role, Leader)
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_a_candidate_that_was_refused_once_waits_for_those_who_can_still_answer(
 )
 def test_what_a_restart_begins_as(election: ElectionState | None, role: type) -> None:
     core = make(election=election, epochs=[(4, 0)], end=10)
-    assert type(core.role) is role
-    assert core.epoch >= 4, "never before the epoch of the log"
+    assert type(core.state.role) is role
+    assert core.state.epoch >= 4, "never before the epoch of the log"
 
 
 def test_a_voter_fetches_again_only_when_what_it_got_is_flushed() -> None:
@@ -176,7 +176,7 @@ def test_a_voter_fetches_again_only_when_what_it_got_is_flushed() -> None:
     effects = reply_to(core, effects, 201, high_watermark=11, batches=(Batch(10, 12, 5, "data"),))
     assert [batch.base_offset for batch in effects.appends] == [10]
     assert (effects.flush, effects.requests, effects.high_watermark) == (True, [], 11)
-    effects = core.step(Flushed(core.log.generation, 13), 202)
+    effects = core.step(Flushed(core.state.log.generation, 13), 202)
     (request,) = effects.requests
     assert isinstance(request.body, Fetch)
     assert request.body.log_end == OffsetAndEpoch(13, 5)
@@ -185,14 +185,14 @@ def test_a_voter_fetches_again_only_when_what_it_got_is_flushed() -> None:
 def test_a_flush_begun_before_a_truncation_says_nothing_about_what_came_after() -> None:
     core, effects = following()
     effects = reply_to(core, effects, 201, batches=(Batch(10, 12, 4, "old"),))
-    begun = core.log.generation
+    begun = core.state.log.generation
     effects = core.step(Flushed(begun, 13), 202)
     effects = reply_to(core, effects, 203, diverging=OffsetAndEpoch(10, 4))
     assert effects.truncate_to == 10
     effects = reply_to(core, effects, 204, batches=(Batch(10, 12, 5, "new"),))
     effects = core.step(Flushed(begun, 13), 205)
     assert effects.flush and not effects.requests, "the new records are not on the disk"
-    assert core.step(Flushed(core.log.generation, 13), 206).requests
+    assert core.step(Flushed(core.state.log.generation, 13), 206).requests
 
 
 def test_a_leader_cannot_make_a_follower_truncate_what_is_committed() -> None:
@@ -201,7 +201,7 @@ def test_a_leader_cannot_make_a_follower_truncate_what_is_committed() -> None:
     effects = reply_to(core, effects, 202, diverging=OffsetAndEpoch(7, 4))
     assert effects.truncate_to is None
     assert any("REFUSED" in note for note in effects.notes)
-    assert core.log.end_offset == 10
+    assert core.state.log.end_offset == 10
 
 
 @pytest.mark.parametrize(
@@ -211,15 +211,15 @@ def test_batches_that_do_not_continue_the_log_are_refused(batch: Batch) -> None:
     core, effects = following()
     effects = reply_to(core, effects, 201, batches=(batch,))
     assert effects.appends == []
-    assert core.log.end_offset == 10
+    assert core.state.log.end_offset == 10
 
 
 def test_a_reply_that_comes_too_late_is_ignored() -> None:
     core, effects = following(fetch_timeout_ms=60_000)
     (request,) = effects.requests
-    core.tick(core.config.request_timeout_ms)
+    core.tick(core.state.config.request_timeout_ms)
     reply = FetchReply(NONE, 5, 2, batches=(Batch(10, 10, 5, ""),))
-    effects = core.step(Answered(request.request_id, reply), core.config.request_timeout_ms)
+    effects = core.step(Answered(request.request_id, reply), core.state.config.request_timeout_ms)
     assert effects.appends == []
 
 
@@ -235,20 +235,20 @@ def elected(**options: Any) -> RaftCore:
         for request in effects.requests:
             if isinstance(request.body, Vote) and request.destination_id == 2:
                 core.step(Answered(request.request_id, VoteReply(NONE, request.body.epoch, granted=True)), 3000)
-    assert isinstance(core.role, Leader), core.role
+    assert isinstance(core.state.role, Leader), core.state.role
     return core
 
 
 def fetch(core: RaftCore, replica: int, offset: int, epoch: int, *, wait_ms: int = 0, now_ms: int = 3001) -> Effects:
     key = ReplicaKey(replica, directory_of(replica))
-    body = Fetch(None, key, core.epoch, OffsetAndEpoch(offset, epoch), core.high_watermark, wait_ms)
+    body = Fetch(None, key, core.state.epoch, OffsetAndEpoch(offset, epoch), core.state.high_watermark, wait_ms)
     return core.step(Received(body, replica), now_ms)
 
 
 def test_records_of_older_epochs_are_committed_only_with_one_of_the_own() -> None:
     """Raft, figure 8."""
     core = elected()
-    core.step(Flushed(core.log.generation, 11), 3000)
+    core.step(Flushed(core.state.log.generation, 11), 3000)
     assert fetch(core, 2, 10, 4).high_watermark is None, "a majority has them all, and yet"
     assert fetch(core, 2, 11, 5).high_watermark == 11
 
@@ -256,38 +256,38 @@ def test_records_of_older_epochs_are_committed_only_with_one_of_the_own() -> Non
 def test_a_leader_does_not_count_itself_before_its_flush() -> None:
     core = elected()
     assert fetch(core, 2, 11, 5).high_watermark is None
-    assert core.step(Flushed(core.log.generation, 11), 3002).high_watermark == 11
+    assert core.step(Flushed(core.state.log.generation, 11), 3002).high_watermark == 11
 
 
 def test_a_fetch_waits_for_an_append_or_for_the_watermark() -> None:
     core = elected()
-    core.step(Flushed(core.log.generation, 11), 3000)
+    core.step(Flushed(core.state.log.generation, 11), 3000)
     (reply,) = fetch(core, 3, 11, 5, wait_ms=500).replies
     assert reply.reply_to == 3, "its own fetch has moved the watermark, which is news"
-    assert core.high_watermark == 11
+    assert core.state.high_watermark == 11
     core.append([(1, ["x"])], 3005)
     effects = fetch(core, 2, 11, 5, wait_ms=500, now_ms=3006)
     (reply,) = effects.replies
     assert reply.body.records_from == 11
     assert fetch(core, 2, 12, 5, wait_ms=500, now_ms=3007).replies == []
-    effects = core.step(Flushed(core.log.generation, 12), 3008)
+    effects = core.step(Flushed(core.state.log.generation, 12), 3008)
     assert effects.high_watermark == 12
     assert [reply.reply_to for reply in effects.replies] == [2], "who waits learns of the commit at once (KIP-1166)"
 
 
 def test_a_waiting_fetch_is_answered_when_its_time_is_up() -> None:
     core = elected()
-    core.step(Flushed(core.log.generation, 11), 3000)
+    core.step(Flushed(core.state.log.generation, 11), 3000)
     fetch(core, 2, 11, 5)
     assert fetch(core, 2, 11, 5, wait_ms=500, now_ms=3010).replies == []
-    assert core.deadline_ms <= 3510
+    assert core.state.deadline_ms <= 3510
     (reply,) = core.tick(3510).replies
     assert reply.body.error is NONE
 
 
 def test_a_leader_that_loses_its_office_lets_the_waiting_go() -> None:
     core = elected()
-    core.step(Flushed(core.log.generation, 11), 3000)
+    core.step(Flushed(core.state.log.generation, 11), 3000)
     fetch(core, 2, 11, 5)
     fetch(core, 2, 11, 5, wait_ms=500)
     effects = core.step(vote(3, 9, log_end=(99, 8)), 3003)
@@ -301,14 +301,14 @@ def test_a_leader_that_loses_its_office_lets_the_waiting_go() -> None:
 
 def test_a_leader_without_a_majority_resigns() -> None:
     core = elected()
-    timeout_ms = int(core.config.fetch_timeout_ms * 1.5)
+    timeout_ms = int(core.state.config.fetch_timeout_ms * 1.5)
     core.tick(3000 + timeout_ms - 1)
-    assert core.is_leader
+    assert core.state.is_leader
     fetch(core, 3, 10, 4, now_ms=3000 + timeout_ms - 1)
     core.tick(3000 + timeout_ms + 10)
-    assert core.is_leader, "one of two followers is enough"
+    assert core.state.is_leader, "one of two followers is enough"
     core.tick(3000 + 3 * timeout_ms)
-    assert isinstance(core.role, Resigned)
+    assert isinstance(core.state.role, Resigned)
 
 
 def test_a_lost_connection_shortens_the_wait_for_the_leader() -> None:
@@ -316,9 +316,9 @@ def test_a_lost_connection_shortens_the_wait_for_the_leader() -> None:
     effects = reply_to(core, effects, 201)
     (request,) = effects.requests
     core.step(Failed(request.request_id, connection_closed=True), 300)
-    assert 300 <= core.role.deadline_ms(True) <= 300 + 2 * core.config.leader_loss_grace_ms
-    core.tick(300 + 2 * core.config.leader_loss_grace_ms)
-    assert isinstance(core.role, Prospective)
+    assert 300 <= core.state.role.deadline_ms(True) <= 300 + 2 * core.state.config.leader_loss_grace_ms
+    core.tick(300 + 2 * core.state.config.leader_loss_grace_ms)
+    assert isinstance(core.state.role, Prospective)
 
 
 def test_a_pre_vote_that_an_old_replica_cannot_answer_counts() -> None:
@@ -326,14 +326,14 @@ def test_a_pre_vote_that_an_old_replica_cannot_answer_counts() -> None:
     effects = core.tick(3000)
     asked = [request for request in effects.requests if request.destination_id == 2]
     core.step(Failed(asked[0].request_id, unsupported_version=True), 3001)
-    assert isinstance(core.role, Candidate)
+    assert isinstance(core.state.role, Candidate)
 
 
 def test_a_node_without_the_controller_role_never_asks_for_votes() -> None:
     core = make(can_vote=False)
     core.tick(0)
     core.tick(60_000)
-    assert isinstance(core.role, Unattached)
+    assert isinstance(core.state.role, Unattached)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_who_is_no_voter_by_our_list_moves_nothing_and_learns_nothing(
     core = follower()
     effects = core.step(Received(request_of_a_foreign_node, "him"), 1)
     assert [reply.body for reply in effects.replies] == [reply_type(ErrorCode.INCONSISTENT_VOTER_SET)]
-    assert (core.leader_id, core.epoch) == (2, 5)
+    assert (core.state.leader_id, core.state.epoch) == (2, 5)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_a_request_that_names_our_directory_is_from_voters_in_the_log_that_we_ha
     core = follower()
     effects = core.step(Received(request_of_a_new_voter, "him"), 1)
     assert [reply.body.error for reply in effects.replies] == [ErrorCode.NONE]
-    assert core.epoch == 9
+    assert core.state.epoch == 9
 
 
 def test_a_repeated_vote_request_is_granted_where_the_file_did_not_keep_the_directory() -> None:
@@ -381,11 +381,13 @@ def test_a_repeated_vote_request_is_granted_where_the_file_did_not_keep_the_dire
 
 def test_observers_that_fetch_no_more_are_forgotten_when_others_come() -> None:
     core = elected()
-    leader = core.role
+    leader = core.state.role
     assert isinstance(leader, Leader)
     for number in range(50):
         observer = ReplicaKey(9, number.to_bytes(16, "big"))
-        core.step(Received(Fetch(None, observer, core.epoch, core.log.end), number), 3_000 + number * 60_000)
+        core.step(
+            Received(Fetch(None, observer, core.state.epoch, core.state.log.end), number), 3_000 + number * 60_000
+        )
         leader.check_quorum_deadline_ms = 1 << 40
     assert len(leader.observers) <= 6, "restarted with a new disk each minute; they are described for five"
 
@@ -410,21 +412,21 @@ def test_a_node_that_a_majority_of_its_list_refuses_stops_and_one_that_a_minorit
 
 def test_a_second_node_with_a_voters_id_is_not_counted_while_the_first_fetches() -> None:
     core = elected()
-    leader = core.role
+    leader = core.state.role
     assert isinstance(leader, Leader)
     impostor = ReplicaKey(2, b"i" * 16)
     fetch(core, 2, 10, 4)
-    core.step(Received(Fetch(None, impostor, core.epoch, core.log.end), "impostor"), 3002)
+    core.step(Received(Fetch(None, impostor, core.state.epoch, core.state.log.end), "impostor"), 3002)
     assert leader.voters[2].end_offset == 10, "what the impostor has, the voter has not"
     later_ms = 3003 + leader.check_quorum_ms
-    core.step(Received(Fetch(None, impostor, core.epoch, core.log.end), "replaced"), later_ms)
+    core.step(Received(Fetch(None, impostor, core.state.epoch, core.state.log.end), "replaced"), later_ms)
     assert leader.voters[2].end_offset == 11, "its disk was replaced: the old one does not come back"
 
 
 def test_a_former_leader_whom_the_others_still_name_is_no_duplicate_node_id() -> None:
     """The others were suspended, elect no leader for many timeouts, and answer from their old state."""
     core = elected()
-    led = core.epoch
+    led = core.state.epoch
     now_ms = 3002
     effects = core.tick(now_ms)
     while now_ms < 60_000:
@@ -439,7 +441,7 @@ def test_a_former_leader_whom_the_others_still_name_is_no_duplicate_node_id() ->
                     continue
             assert core.step(Answered(request.request_id, reply), now_ms).disagreement is None
         effects = core.tick(now_ms)
-    assert not core.is_leader and core.led_epoch == led
+    assert not core.state.is_leader and core.state.led_epoch == led
 
 
 def test_a_node_that_others_take_for_their_leader_and_is_not_stops_after_a_while() -> None:
@@ -454,11 +456,11 @@ def test_a_node_that_others_take_for_their_leader_and_is_not_stops_after_a_while
                 reported = core.step(Answered(request.request_id, reply), now_ms).disagreement or reported
         effects = core.tick(now_ms)
     assert reported is not None and "another running node has node id 1" in reported
-    assert now_ms > 2 * core.config.fetch_timeout_ms, "its own former leadership is still in their heads"
+    assert now_ms > 2 * core.state.config.fetch_timeout_ms, "its own former leadership is still in their heads"
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_voter_that_starts_without_a_known_leader_waits_no_longer_than_the_bound(seed: int) -> None:
     core = make(rng=Random(seed))
-    assert isinstance(core.role, Unattached)
-    assert core.role.election_deadline_ms < START_ELECTION_MS_MAX
+    assert isinstance(core.state.role, Unattached)
+    assert core.state.role.election_deadline_ms < START_ELECTION_MS_MAX

@@ -47,7 +47,7 @@ class Replica:
         self.published: list[MetadataImage] = []
         self.replayed: list[int] = [0]
         self.failures: list[BaseException] = []
-        self.delivery = Delivery(self.core, self.log, self, self.clock, self.failures.append)
+        self.delivery = Delivery(self.core.state, self.log, self, self.clock, self.failures.append)
 
     def handle_commit(self, batches: list[CommittedBatch]) -> Work[None]:
         return self.loader.handle_commit(batches)
@@ -74,16 +74,16 @@ class Replica:
         )
         writer.append(encode_metadata(records_of(topic), 30))
         writer.freeze()
-        self.core.log.reset_to_snapshot(snapshot)
-        self.core.high_watermark = snapshot.offset
+        self.core.state.log.reset_to_snapshot(snapshot)
+        self.core.state.high_watermark = snapshot.offset
         self.log.reset_to_snapshot(snapshot)
 
     def append(self, topic: str) -> None:
         values = encode_metadata(records_of(topic), 30)
-        first = self.core.log.end_offset
+        first = self.core.state.log.end_offset
         self.log.append(Batch(first, first + len(values) - 1, 1, values), 1)
-        self.core.log.append(first, first + len(values) - 1, 1)
-        self.core.high_watermark = self.core.log.end_offset
+        self.core.state.log.append(first, first + len(values) - 1, 1)
+        self.core.state.high_watermark = self.core.state.log.end_offset
 
     def turns(self) -> int:
         """Until nothing is left to do; how many turns of the loop it took."""
@@ -207,7 +207,7 @@ def test_many_batches_are_delivered_a_bounded_number_of_bytes_in_each_turn(
     names = [f"topic-{number}" for number in range(6)]
     for name in names:
         replica.append(name)
-    size = sum(batch.size_bytes for batch in replica.log.committed(0, replica.core.high_watermark, 1 << 30))
+    size = sum(batch.size_bytes for batch in replica.log.committed(0, replica.core.state.high_watermark, 1 << 30))
     monkeypatch.setattr(delivery, "DELIVERY_BYTES_MAX", size // 6 - 1)
     assert replica.turns() == 6
     assert replica.topics == set(names)

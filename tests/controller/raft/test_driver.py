@@ -194,7 +194,7 @@ async def test_what_a_lonely_leader_appended_is_truncated(tmp_path: Path) -> Non
         for node in others:
             await node.kill()
         old.raft.append([b"never committed"])
-        await until(lambda: old.raft.core.log.is_flushed, "the flush")
+        await until(lambda: old.raft.state.log.is_flushed, "the flush")
         await old.kill()
         for node in others:
             await node.start()
@@ -233,7 +233,7 @@ async def test_a_node_restarts_from_its_snapshot(tmp_path: Path) -> None:
         await node.start()
         assert node.state.records == [b"a", b"b", b"c"]
         assert node.state.snapshots_loaded == 1
-        assert node.raft.core.log.latest_snapshot == snapshot
+        assert node.raft.state.log.latest_snapshot == snapshot
 
 
 async def test_a_snapshot_of_what_is_not_committed_is_refused(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ async def test_a_snapshot_that_the_log_has_overtaken_is_not_kept(tmp_path: Path)
         newer = take_snapshot(node)
         node.raft.core.start_log_at(newer)
         node.raft.snapshot_created(older)
-        assert node.raft.core.log.snapshots == [newer]
+        assert node.raft.state.log.snapshots == [newer]
         assert node.raft._log.snapshots.known() == [newer]
 
 
@@ -346,12 +346,12 @@ async def test_an_observer_becomes_a_voter_and_then_leads_alone(tmp_path: Path) 
     first, second = made.nodes
     try:
         await made.commit_everywhere(b"alone")
-        assert not second.raft.core.is_voter
+        assert not second.raft.state.is_voter
         listener = Listener("CONTROLLER", "127.0.0.1", ports[1])
         add = AddRaftVoterRequest(CLUSTER_ID, 5000, 2, directory_id(2), [listener])
         added = await ask(first, ports[0], add)
         assert added.error_code == ErrorCode.NONE, added
-        await until(lambda: second.raft.core.is_voter, "the new voter to know")
+        await until(lambda: second.raft.state.is_voter, "the new voter to know")
         again = await ask(first, ports[0], add)
         assert again.error_code == ErrorCode.DUPLICATE_VOTER
         await made.commit_everywhere(b"together")
@@ -363,7 +363,7 @@ async def test_an_observer_becomes_a_voter_and_then_leads_alone(tmp_path: Path) 
         await second.stop()
         await second.start()
         assert second.raft.is_leader
-        assert second.raft.core.voters.last.ids == (2,)
+        assert second.raft.state.voters.last.ids == (2,)
     finally:
         for node in made.nodes:
             await node.stop()

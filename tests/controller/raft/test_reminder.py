@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.quorum_state import QuorumState
 from ottla.controller.raft.reminder import REMIND_MS, Reminder
-from ottla.controller.raft.state import RaftState
 from ottla.controller.raft.voters import QuorumEndpoint
 from tests.manual_clock import ManualClock
 
@@ -20,7 +20,7 @@ def test_a_replica_without_a_leader_says_every_five_seconds_for_whom_it_waits(ca
     voters = SimpleNamespace(last=SimpleNamespace(ids=()))
     raft = SimpleNamespace(config=config, leader_id=-1, voters=voters)
     clock = ManualClock()
-    reminder = Reminder(clock, cast(RaftState, raft))
+    reminder = Reminder(clock, cast(QuorumState, raft))
     reminder.begin()
     clock.advance(REMIND_MS)
     assert "no voter is known either, and controller.quorum.bootstrap.servers=localhost:9093" in caplog.text

@@ -30,8 +30,8 @@ LATER_MS = 60_000
 def all_has_arrived() -> RaftCore:
     """A follower of leader 2 in epoch 5 with a log of ten records; the leader's log begins with a snapshot."""
     core, effects = following()
-    assert isinstance(core.role, Follower)
-    core.role.has_described_itself = True
+    assert isinstance(core.state.role, Follower)
+    core.state.role.has_described_itself = True
     (request,) = reply_to(core, effects, snapshot=SNAPSHOT).requests
     assert isinstance(request.body, FetchSnapshot)
     leader = (ErrorCode.NONE, 5, 2, (endpoint_of(2),))
@@ -56,19 +56,19 @@ def answer(core: RaftCore, effects: Effects, now_ms: int, **fields: object) -> E
 def test_while_it_is_stored_the_leader_is_not_asked_and_not_given_up() -> None:
     core = all_has_arrived()
     effects = core.tick(LATER_MS)
-    assert isinstance(core.role, Follower) and not effects.requests
+    assert isinstance(core.state.role, Follower) and not effects.requests
     effects = core.step(STORED, LATER_MS + 1)
-    assert effects.reset_to_snapshot == SNAPSHOT and core.high_watermark == 50
+    assert effects.reset_to_snapshot == SNAPSHOT and core.state.high_watermark == 50
     (request,) = effects.requests
     assert isinstance(request.body, Fetch) and request.body.log_end == SNAPSHOT
-    assert core.role.deadline_ms(True) < 2 * LATER_MS, "from now on it has to answer again"
+    assert core.state.role.deadline_ms(True) < 2 * LATER_MS, "from now on it has to answer again"
 
 
 def test_a_snapshot_that_cannot_be_used_is_fetched_again() -> None:
     core = all_has_arrived()
     (request,) = core.abandon_download(LATER_MS).requests
     assert isinstance(request.body, Fetch) and request.body.log_end == OffsetAndEpoch(10, 4)
-    assert not core.is_storing
+    assert not core.state.is_storing
 
 
 def test_what_the_next_leader_has_sent_meanwhile_stays_though_the_snapshot_ends_behind_its_watermark() -> None:
@@ -76,18 +76,18 @@ def test_what_the_next_leader_has_sent_meanwhile_stays_though_the_snapshot_ends_
     core = all_has_arrived()
     effects = follow_another(core, 10)
     effects = answer(core, effects, 11, batches=(Batch(10, 59, 5, b"", None, None),), high_watermark=10)
-    core.step(Flushed(core.log.generation, 60), 12)
-    assert core.log.end_offset == 60
+    core.step(Flushed(core.state.log.generation, 60), 12)
+    assert core.state.log.end_offset == 60
     effects = core.step(STORED, 13)
-    assert effects.reset_to_snapshot is None and core.log.end_offset == 60
-    assert not core.is_storing
+    assert effects.reset_to_snapshot is None and core.state.log.end_offset == 60
+    assert not core.state.is_storing
 
 
 def test_the_next_leaders_snapshot_waits_until_the_former_ones_is_stored() -> None:
     """Both may have one name, and so one file."""
     core = all_has_arrived()
     effects = answer(core, follow_another(core, 10), 11, snapshot=SNAPSHOT)
-    assert isinstance(core.role, Follower) and core.role.download is None
+    assert isinstance(core.state.role, Follower) and core.state.role.download is None
     assert not effects.requests, "it is asked again, but not at once"
     core.step(STORED, 12)
     effects = answer(core, core.tick(LATER_MS // 60), LATER_MS // 60, snapshot=SNAPSHOT)

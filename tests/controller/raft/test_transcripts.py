@@ -122,10 +122,10 @@ class RaftTranscript:
                 self.cluster.log.append(f"{replica.id} down")
                 continue
             core = replica.core
-            voters = "+".join(map(str, core.voters.last.ids))
+            voters = "+".join(map(str, core.state.voters.last.ids))
             self.cluster.log.append(
-                f"{replica.id} {type(core.role).__name__:<11} epoch {core.epoch} leader {core.leader_id:>2} "
-                f"log {core.log.start_offset}..{core.log.end} hw {core.high_watermark} voters {voters} {' '.join(replica.delivered)}".rstrip()
+                f"{replica.id} {type(core.state.role).__name__:<11} epoch {core.state.epoch} leader {core.state.leader_id:>2} "
+                f"log {core.state.log.start_offset}..{core.state.log.end} hw {core.state.high_watermark} voters {voters} {' '.join(replica.delivered)}".rstrip()
             )
 
 

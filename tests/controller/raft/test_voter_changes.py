@@ -42,7 +42,7 @@ def test_a_voter_that_missed_the_change_to_voters_in_the_log_votes_for_one_that_
         cluster.run_until(cluster.now_ms + 300)
         settle(cluster)
     cluster.run_until(cluster.now_ms + 2_000)  # all have fetched: their directories are known
-    voters = voters_with_directories(leader_of(cluster).core)
+    voters = voters_with_directories(leader_of(cluster).core.state)
     replicas[3].crash()
     leader = leader_of(cluster)
     _, effects = leader.core.append([(2, ControlRecords(kraft_version=1, voters=voters))], cluster.now_ms)
@@ -52,13 +52,13 @@ def test_a_voter_that_missed_the_change_to_voters_in_the_log_votes_for_one_that_
     change(cluster, RemoveVoter(None, ReplicaKey(1, directory_of(1))))
     cluster.run_until(cluster.now_ms + 3_000)
     settle(cluster)
-    assert leader_of(cluster).core.voters.last.ids == (2, 3, 4)
+    assert leader_of(cluster).core.state.voters.last.ids == (2, 3, 4)
     replicas[1].crash()
     replicas[2].crash()
     replicas[3].start()
     settle(cluster)
     assert leader_of(cluster).id in (3, 4)
-    assert replicas[3].core.voters.kraft_version == 1
+    assert replicas[3].core.state.voters.kraft_version == 1
 
 
 def test_a_voter_of_a_static_quorum_describes_itself_once_to_each_leader(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,9 @@ from ottla.controller.raft.roles import Follower, Prospective, Resigned, Role
 from ottla.controller.raft.voters import QuorumEndpoint, QuorumEndpoints, VoterHistory
 
 
-class RaftState:
+class QuorumState:
+    """What one replica knows of the quorum. The functions of a step change it, and add the step's effects to it."""
+
     role: Role
 
     def __init__(
@@ -108,7 +110,15 @@ class RaftState:
         limit_ms = min(self.config.election_backoff_ms_max, 100 << min(self.elections_lost, 10))
         return 20 + self.rng.randrange(max(1, limit_ms))
 
-    # Sends of the current step
+    # The current step
+
+    def begin_step(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def take_effects(self) -> Effects:
+        """Returns the effects of the step that ends; the next one begins without any."""
+        effects, self.effects = self.effects, Effects()
+        return effects
 
     def note(self, text: str) -> None:
         self.effects.notes.append(text)
