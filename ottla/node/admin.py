@@ -1,10 +1,7 @@
-"""Administration of a node: the admin listener with its checks, and every source of metrics of the node."""
+"""Administration of a node: the admin listener, and every source of metrics of the node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.coordinator.partitions import hashes
 from ottla.broker.metrics.coordinator import coordinator_metrics, group_metrics, transaction_metrics
 from ottla.broker.metrics.partitions import partition_metrics
@@ -14,10 +11,10 @@ from ottla.broker.metrics.traffic import Traffic
 from ottla.broker.node import BrokerNode
 from ottla.controller.metrics import ControllerMetrics, ControllerWorkMetrics, RaftMetrics
 from ottla.controller.node import ControllerNode, MetadataNode
-from ottla.node.in_sync import InSyncOnce
-from ottla.node.state import NodeState
-from ottla.server.admin import AdminServer, Check, read_address
+from ottla.node.checks import NodeChecks
+from ottla.server.admin import AdminServer, read_address
 from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import NodeConfig
 from ottla.server.kept import kept_metrics
 from ottla.server.loop_metrics import LoopMetrics
 from ottla.server.metrics import Registry
@@ -27,20 +24,16 @@ ADMIN_LISTENER = "ottla.admin.listener"
 METRICS_PORT = "ottla.metrics.port"
 
 
-def admin_servers(node: NodeState) -> list[AdminServer]:
+def admin_servers(world: World, config: NodeConfig, metrics: Registry, checks: NodeChecks) -> list[AdminServer]:
     """Return a server for each of the two properties that is set: they say where the same pages are served."""
     addresses = []
-    if text := node.config.own[ADMIN_LISTENER]:
+    if text := config.own[ADMIN_LISTENER]:
         addresses.append(_address(text))
-    if (metrics_port := node.config.own[METRICS_PORT]) is not None:
+    if (metrics_port := config.own[METRICS_PORT]) is not None:
         addresses.append(("127.0.0.1", metrics_port))
     if addresses:
-        node.metrics.add(LoopMetrics(node.world.clock, node.config.is_controller))
-    in_sync = InSyncOnce()
-    return [
-        AdminServer(node.world, host, port, node.metrics, lambda: live(node), lambda: ready(node, in_sync))
-        for host, port in addresses
-    ]
+        metrics.add(LoopMetrics(world.clock, config.is_controller))
+    return [AdminServer(world, host, port, metrics, checks.live, checks.ready) for host, port in addresses]
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -75,48 +68,3 @@ def add_broker_sources(registry: Registry, world: World, broker: BrokerNode) -> 
     registry.add(lambda: transaction_metrics(broker.transactions.coordinator))
     registry.add(lambda: kept_metrics([hashes, broker.components.share_leaders.group_settings.kept]))
     registry.add(lambda: share_metrics(broker.components.share_leaders, broker.components.share.coordinator))
-
-
-def live(node: NodeState) -> Iterator[Check]:
-    """Liveness, which fails if a restart could help: a response proves that the event loop runs; the required disks must work."""
-    yield Check("event loop", True)
-    if node.started_metadata:
-        failure = node.metadata.raft.failure
-        yield Check("metadata log", failure is None, "" if failure is None else str(failure))
-    if node.logs is not None:
-        usable = [directory.path for directory in node.logs.directories if directory.online]
-        yield Check("log directories", bool(usable), f"{len(usable)} of {len(node.logs.directories)} usable")
-
-
-def ready(node: NodeState, in_sync: InSyncOnce) -> Iterator[Check]:
-    """Readiness: the checks that must pass before clients are routed to this node."""
-    yield from live(node)
-    if not node.started_metadata:
-        yield Check("start", False, "the metadata log is not open yet")
-        return
-    raft = node.metadata.raft
-    where = f"node {raft.leader_id} leads" if raft.leader_id >= 0 else "no leader is known"
-    yield Check("quorum", raft.is_in_touch, where if raft.is_in_touch else f"{where}, and it does not answer")
-    if not node.config.is_broker:
-        return
-    broker = _broker_check(node)
-    yield broker
-    if broker.passed and node.broker is not None:
-        image, now_ms = node.metadata.loader.image, node.world.clock.mono_ms()
-        missing = in_sync.missing(node.config.node_id, node.broker.replicas, image, now_ms)
-        full = node.broker.full_disks.full
-        yield Check("disk space", not full, "; ".join(full.values()))
-        yield Check("replicas", not missing, f"{missing} not in sync since the start" if missing else "")
-
-
-def _broker_check(node: NodeState) -> Check:
-    state = node.broker.lifecycle.state if node.broker is not None else BrokerState.NOT_RUNNING
-    if state is not BrokerState.RUNNING:
-        return Check("broker", False, state.name)
-    if node.broker is not None and node.broker.assumed_fencing.is_assumed:
-        return Check("broker", False, "assumes that it was fenced: it reaches neither the controller nor most brokers")
-    # The image may be outdated if the quorum cannot be reached, which another check reports.
-    registered = node.metadata.loader.image.cluster.brokers.get(node.config.node_id)
-    if registered is None or registered.fenced:
-        return Check("broker", False, "fenced: the controller gives it no partition to lead")
-    return Check("broker", True, state.name)

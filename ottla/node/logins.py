@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.scram import ScramCredential, ScramImage
-from ottla.node.state import NodeState
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.load import NodeConfig
@@ -42,40 +42,37 @@ def is_sasl(endpoint: Endpoint) -> bool:
 class NodeUsers:
     """SCRAM users and delegation tokens, as the node's metadata has them now, and the keys for OAUTHBEARER's tokens."""
 
-    def __init__(self, node: NodeState) -> None:
-        self._node = node
+    def __init__(self, world: World, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
+        """Takes in `image` a function that returns the latest one."""
+        self._world, self._config, self._image = world, config, image
         self._decoys_of: ScramImage | None = None
         #: By mechanism, the credential that decoys are like.
         self._models: dict[str, ScramCredential | None] = {}
         #: While there are no users.
-        self._decoy_key = node.world.rng.randbytes(SALT_BYTES)
-        self.tokens = OAuthTokens(node.world)
+        self._decoy_key = world.rng.randbytes(SALT_BYTES)
+        self.tokens = OAuthTokens(world)
         self.for_scram = ScramUsers(self._credential, self._token, self._decoy, self._nonce)
 
-    @property
-    def _image(self) -> MetadataImage:
-        return self._node.metadata.loader.image
-
     def _credential(self, mechanism: str, user: str) -> Credential | None:
-        return self._image.scram.credential(NUMBERS[mechanism], user)
+        return self._image().scram.credential(NUMBERS[mechanism], user)
 
     def _token(self, token_id: str) -> TokenCredential | None:
-        token = self._image.delegation_tokens.tokens.get(token_id)
-        keys = token_keys(self._node.config)
-        if token is None or not keys or token.expiration_timestamp_ms <= self._node.world.clock.wall_ms():
+        token = self._image().delegation_tokens.tokens.get(token_id)
+        keys = token_keys(self._config)
+        if token is None or not keys or token.expiration_timestamp_ms <= self._world.clock.wall_ms():
             return None
         secrets = tuple(hmac_of(key, token_id) for key in keys)
         return TokenCredential(principal_of(token.owner), token.expiration_timestamp_ms, secrets)
 
     def _decoy(self, mechanism: str, user: str) -> Decoy:
-        scram = self._image.scram
+        scram = self._image().scram
         if scram is not self._decoys_of:
             # A peer without a login may ask for many, and the first of all users is looked for among all of them.
             self._decoys_of, self._models = scram, {name: scram.first(number) for name, number in NUMBERS.items()}
         return decoy(self._models[mechanism], self._decoy_key, user)
 
     def _nonce(self) -> str:
-        return f"{self._node.world.rng.getrandbits(NONCE_BITS):x}"
+        return f"{self._world.rng.getrandbits(NONCE_BITS):x}"
 
 
 def token_keys(config: NodeConfig) -> tuple[str, ...]:
@@ -119,12 +116,12 @@ def peer_login(world: World, config: NodeConfig, listener: str, name: str) -> Pe
 
 
 def logins_of(
-    node: NodeState, users: NodeUsers, endpoint: Endpoint, requests: Dispatcher, wheel: TimerWheel
+    world: World, config: NodeConfig, users: NodeUsers, endpoint: Endpoint, requests: Dispatcher, wheel: TimerWheel
 ) -> Logins | None:
     """Returns how clients log in at a listener, None if they do not. Dynamic configurations replace the rules."""
     if not is_sasl(endpoint):
         return None
-    logins = Logins(login_rules(node.config, endpoint.name, users.for_scram, users.tokens), requests, node.world, wheel)
+    logins = Logins(login_rules(config, endpoint.name, users.for_scram, users.tokens), requests, world, wheel)
 
     def update(config: NodeConfig, changed: frozenset[str]) -> None:
         try:
@@ -132,5 +129,5 @@ def logins_of(
         except ConfigError as error:
             log.error("Logins of listener %s go on by the rules that they had: %s", endpoint.name, error)
 
-    node.config.watch(update)
+    config.watch(update)
     return logins

@@ -24,6 +24,7 @@ from ottla.controller.metadata.publisher import AclPublisher, QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
 from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_servers
+from ottla.node.checks import NodeChecks
 from ottla.node.closing import close_logs
 from ottla.node.formatting import prepare
 from ottla.node.logins import NodeUsers, logins_of
@@ -36,7 +37,6 @@ from ottla.node.settings import (
     raft_config,
     registered,
 )
-from ottla.node.state import NodeState
 from ottla.protocol.api import ApiKey
 from ottla.server.authorization.authorizer import StandardAuthorizer
 from ottla.server.config.errors import ConfigError
@@ -45,6 +45,7 @@ from ottla.server.config.load import NodeConfig, log_ignored
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from ottla.server.kept import kept_metrics
+from ottla.server.metrics import Registry
 from ottla.server.network.client_gate import ClientGate
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.network.frames import ReceiveBuffer
@@ -75,14 +76,22 @@ FAILED_TO_START = (
 )
 
 
-class Node(NodeState):
+class Node:
     """A node: broker, controller, or both."""
 
     def __init__(self, world: World, properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> None:
         """Takes in `where` the origin of each property, for messages."""
-        config = NodeConfig(properties, where)
-        super().__init__(config, detoured(world, config))
+        config = self.config = NodeConfig(properties, where)
+        self.world = detoured(world, config)
         log_ignored(self.config)
+        self.metrics = Registry()
+        self.checks = NodeChecks(self.world, self.config)
+        self.logs: Logs | None = None
+        self._metadata: MetadataNode | None = None
+        #: True once the metadata log is open and its replica runs.
+        self.started_metadata = False
+        self.controller: ControllerNode | None = None
+        self.broker: BrokerNode | None = None
         self.name = f"[KafkaRaftServer nodeId={self.config.node_id}]"
         self.authorizer = authorizer(self.config)
         self.quotas = client_quotas(self.config, self.world)
@@ -98,20 +107,25 @@ class Node(NodeState):
         self.config.watch(lambda config, changed: self._update_limits())
         self._update_limits()
         self.metrics.add(lambda: listener_metrics(self.listeners))
+        self._inbox = ReceiveBuffer(requests=RequestBytes(self.config["queued.max.request.bytes"]))
         self.metrics.add(lambda: memory_metrics(self._inbox.requests))
         if isinstance(self.authorizer, StandardAuthorizer):
             decisions = self.authorizer.decisions
             self.metrics.add(lambda: kept_metrics([decisions]))
         self.metrics.add(lambda: quota_metrics(self.quotas, self.world.clock.mono_ms()))
         self._request_metrics: list[Route] = []
-        self._inbox = ReceiveBuffer(requests=RequestBytes(self.config["queued.max.request.bytes"]))
-        self._users = NodeUsers(self)
+        self._users = NodeUsers(self.world, self.config, lambda: self.metadata.loader.image)
         self._channels: list[ControllerChannel] = []
         self._lifecycle: BrokerLifecycle | None = None
         #: Done when the node cannot go on: with the reason.
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self._admin = admin_servers(self)
+        self._admin = admin_servers(self.world, self.config, self.metrics, self.checks)
         self._stopping = False
+
+    @property
+    def metadata(self) -> MetadataNode:
+        assert self._metadata is not None, "a node has no metadata before its start"
+        return self._metadata
 
     def _update_limits(self) -> None:
         config = self.config
@@ -126,6 +140,7 @@ class Node(NodeState):
         self.cluster_id = prepare(files, config, self.world.rng, self.world.clock.wall_ms())
         opened = {d.path: d for d in open_log_dirs(files, directories, self.cluster_id, config.node_id)}
         self.logs = Logs(files, [opened[path] for path in config.log_directories], self.world.rng)
+        self.checks.logs_are_made(self.logs)
         try:
             for server in self._admin:
                 # First, so that a node that recovers its logs for minutes says that it is alive and not ready.
@@ -180,6 +195,7 @@ class Node(NodeState):
             await self.metadata.start()
         add_metadata_sources(self.metrics, self.world, self.metadata, self.controller)
         self.started_metadata = True
+        self.checks.metadata_runs(self.metadata)
 
     async def _start_broker(self, logs: Logs) -> None:
         config, clock = self.config, self.world.clock
@@ -236,6 +252,7 @@ class Node(NodeState):
             self._security.to_brokers,
             self._security.check_stores,
         )
+        self.checks.broker_is_made(broker)
         if isinstance(self.authorizer, StandardAuthorizer) and not config.is_controller:
             lifecycle.caught_up.add_done_callback(self._authorize_clients)
         self.metrics.add(lambda: broker_metrics(broker.components))
@@ -301,7 +318,7 @@ class Node(NodeState):
                 self.wheel,
                 tls=self._security.of_listeners.get(endpoint.name),
                 inter_broker=endpoint.name == self.config.inter_broker_listener,
-                logins=logins_of(self, self._users, endpoint, dispatcher, self.wheel),
+                logins=logins_of(self.world, self.config, self._users, endpoint, dispatcher, self.wheel),
             )
             await listener.bind()
             self.listeners.append(listener)

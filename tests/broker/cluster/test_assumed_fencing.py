@@ -7,8 +7,6 @@ import asyncio
 import pytest
 
 from ottla.broker.cluster.assumed_fencing import is_minority
-from ottla.node.admin import ready
-from ottla.node.in_sync import InSyncOnce
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
@@ -72,7 +70,7 @@ def test_a_leader_cut_off_from_the_others_disconnects_its_clients_when_its_sessi
             await channel.request(MetadataRequest())
         assert not any(is_assumed(node) for node in harness.cluster.nodes if node is not leader)
         assert leader.server is not None
-        failed = [check.why for check in ready(leader.server, InSyncOnce()) if not check.passed]
+        failed = [check.why for check in leader.server.checks.ready() if not check.passed]
         assert any("assumes that it was fenced" in why for why in failed), failed
         harness.cluster.hub.heal()
         await harness.until("it serves again", lambda: not is_assumed(leader))

@@ -36,7 +36,7 @@ def test_the_user_that_decoys_are_like_is_looked_for_once_for_each_image(
     looked: list[int] = []
     first = ScramImage.first
     monkeypatch.setattr(ScramImage, "first", lambda scram, number: (looked.append(number), first(scram, number))[1])
-    decoy = NodeUsers(node).for_scram.decoy
+    decoy = NodeUsers(node.world, node.config, lambda: node.metadata.loader.image).for_scram.decoy
     assert decoy(MECHANISM, "unknown").iterations == 4096, "there is no user to be like"
     node.metadata.loader.image = image("alice", "bob")
     looked.clear()

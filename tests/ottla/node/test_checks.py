@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.node.in_sync import IN_SYNC_WAIT_MS_MAX, InSyncOnce
+from ottla.node.checks import IN_SYNC_WAIT_MS_MAX, InSyncOnce
 from tests.controller.harness import DecisionHarness, topic_id
 
 

@@ -1,0 +1,126 @@
+"""The checks of a node: liveness, and readiness, which includes that a restarted broker has its replicas back in sync.
+
+Before that, stopping the next node may take partitions below min.insync.replicas. An orchestrator that updates node by node
+(a StatefulSet) goes on as soon as the node before is ready. A broker is unfenced, and so can be used, seconds before its
+followers have fetched what was written while it was down. With replication factor 3 and min.insync.replicas 2 producers
+were then answered NOT_ENOUGH_REPLICAS until the fetchers had caught up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ottla.broker.cluster.broker_state import BrokerState
+from ottla.broker.node import BrokerNode
+from ottla.broker.replication.partition import Partition
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.partitions import NO_LEADER
+from ottla.controller.node import MetadataNode
+from ottla.server.admin import Check
+from ottla.server.config.load import NodeConfig
+from ottla.server.world import World
+from ottla.storage.directories.logs import Logs
+
+#: The longest time for which replicas that are not in sync keep a node from being ready. One that never catches up, because its leader's
+#: disk fails, must not stop an update for good.
+IN_SYNC_WAIT_MS_MAX = 600_000
+
+
+class InSyncOnce:
+    """Remembers when a broker's replicas have all been in sync once since its start: afterwards a follower that lags is no matter of readiness."""
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._since_ms = -1
+
+    def missing(self, node_id: int, partitions: Iterable[Partition], image: MetadataImage, now_ms: int) -> int:
+        """Returns the number of replicas that are not in sync with a leader; 0 for good once it was 0, or the time is over.
+
+        Partitions without a leader do not count: there is nothing to catch up with. Replicas that a reassignment is adding are not missed either,
+        and those of a failed log directory come back by another way.
+        """
+        if self._is_done:
+            return 0
+        if self._since_ms < 0:
+            self._since_ms = now_ms
+        count = sum(_is_behind(node_id, each, image) for each in partitions)
+        self._is_done = not count or now_ms - self._since_ms >= IN_SYNC_WAIT_MS_MAX
+        return 0 if self._is_done else count
+
+
+def _is_behind(node_id: int, local: Partition, image: MetadataImage) -> bool:
+    topic = image.topics.by_id(local.topic_id)
+    partition = None if topic is None else topic.partitions.get(local.index)
+    return (
+        partition is not None
+        and local.log is not None
+        and partition.leader != NO_LEADER
+        and node_id in partition.replicas
+        and node_id not in partition.isr
+        and node_id not in partition.adding_replicas
+    )
+
+
+class NodeChecks:
+    """What the admin listener answers about a node, which says here what it has started so far."""
+
+    def __init__(self, world: World, config: NodeConfig) -> None:
+        self._world, self._config = world, config
+        self._in_sync = InSyncOnce()
+        self._logs: Logs | None = None
+        self._metadata: MetadataNode | None = None
+        self._broker: BrokerNode | None = None
+
+    def logs_are_made(self, logs: Logs) -> None:
+        self._logs = logs
+
+    def metadata_runs(self, metadata: MetadataNode) -> None:
+        """The metadata log is open, and its replica runs."""
+        self._metadata = metadata
+
+    def broker_is_made(self, broker: BrokerNode) -> None:
+        self._broker = broker
+
+    def live(self) -> Iterator[Check]:
+        """Liveness, which fails if a restart could help: a response proves that the event loop runs; the required disks must work."""
+        yield Check("event loop", True)
+        if self._metadata is not None:
+            failure = self._metadata.raft.failure
+            yield Check("metadata log", failure is None, "" if failure is None else str(failure))
+        if self._logs is not None:
+            usable = [directory.path for directory in self._logs.directories if directory.online]
+            yield Check("log directories", bool(usable), f"{len(usable)} of {len(self._logs.directories)} usable")
+
+    def ready(self) -> Iterator[Check]:
+        """Readiness: the checks that must pass before clients are routed to this node."""
+        yield from self.live()
+        if self._metadata is None:
+            yield Check("start", False, "the metadata log is not open yet")
+            return
+        raft = self._metadata.raft
+        where = f"node {raft.leader_id} leads" if raft.leader_id >= 0 else "no leader is known"
+        yield Check("quorum", raft.is_in_touch, where if raft.is_in_touch else f"{where}, and it does not answer")
+        if not self._config.is_broker:
+            return
+        broker = self._broker_check(self._metadata)
+        yield broker
+        if broker.passed and self._broker is not None:
+            image, now_ms = self._metadata.loader.image, self._world.clock.mono_ms()
+            missing = self._in_sync.missing(self._config.node_id, self._broker.replicas, image, now_ms)
+            full = self._broker.full_disks.full
+            yield Check("disk space", not full, "; ".join(full.values()))
+            yield Check("replicas", not missing, f"{missing} not in sync since the start" if missing else "")
+
+    def _broker_check(self, metadata: MetadataNode) -> Check:
+        state = self._broker.lifecycle.state if self._broker is not None else BrokerState.NOT_RUNNING
+        if state is not BrokerState.RUNNING:
+            return Check("broker", False, state.name)
+        if self._broker is not None and self._broker.assumed_fencing.is_assumed:
+            return Check(
+                "broker", False, "assumes that it was fenced: it reaches neither the controller nor most brokers"
+            )
+        # The image may be outdated if the quorum cannot be reached, which another check reports.
+        registered = metadata.loader.image.cluster.brokers.get(self._config.node_id)
+        if registered is None or registered.fenced:
+            return Check("broker", False, "fenced: the controller gives it no partition to lead")
+        return Check("broker", True, state.name)
