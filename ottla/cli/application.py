@@ -39,6 +39,7 @@ class Connection:
 Output = Annotated[
     Literal["table", "json"], Parameter(name=["--output", "-o"], help="A table, or one JSON object per line.")
 ]
+Yes = Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask at a terminal.")]
 
 CONNECTION = Connection()
 

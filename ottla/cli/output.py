@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from ottla.cli.errors import CommandFailed
 
 Row = Mapping[str, object]
 
@@ -60,3 +63,23 @@ def _print_rich(cells: list[list[str]], columns: Sequence[str]) -> None:
     for row in cells:
         table.add_row(*map(Text, row))
     Console().print(table)  # colourless by itself where NO_COLOR is set
+
+
+def time_text(timestamp_ms: int) -> str | None:
+    """Return ISO 8601 in UTC, None for a time that is not set."""
+    if timestamp_ms < 0:
+        return None
+    return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask at a terminal before something is lost. A script is not asked, and neither is who has passed --yes.
+
+    Raises:
+        CommandFailed: the answer is not yes.
+    """
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandFailed("nothing was changed")

@@ -118,7 +118,7 @@ class TransactionShard:
         """KafkaError while its record could not be replayed: its producer id and epoch, which fence others, are unknown.
 
         A new producer id would fence rightly, but a commit that was acknowledged may wait for its markers, and a newer version
-        can read the record. `ottla transaction forget` is the remedy of an operator who knows that none will.
+        can read the record. `ottla txn forget` is the remedy of an operator who knows that none will.
         """
         if transactional_id in self.unreadable:
             raise unreadable(f"transactional id {transactional_id}")

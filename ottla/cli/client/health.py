@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.cli.client.brokers import describe_log_dirs
 from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataResponse, TopicDataRequest
 from ottla.protocol.messages.shared_structs import PartitionIndex
 
@@ -45,14 +45,12 @@ async def describe_quorum(cluster: ClusterClient) -> PartitionDataResponse:
 async def _broker_problems(cluster: ClusterClient, broker_id: int) -> list[Problem]:
     """Returns what is wrong with a broker's log directories, or that it cannot be reached."""
     place = f"broker {broker_id}"
-    cluster.doing = f"describing the log directories of {place}"
     try:
-        response: DescribeLogDirsResponse = await cluster.request(DescribeLogDirsRequest(topics=[]), broker_id)
+        directories = await describe_log_dirs(cluster, broker_id, [])
     except NoConnection as fault:
         return [Problem(place, fault.cause)]
-    check(place, response.error_code)
     found = []
-    for row in response.results:
+    for row in directories:
         if row.error_code:
             found.append(Problem(place, f"log directory {row.log_dir} is offline"))
         elif 0 <= row.usable_bytes < FULL_BYTES:  # -1: not known

@@ -13,7 +13,7 @@ from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.groups import GroupDescription
 from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.commands.partition import places_of
 from ottla.cli.output import note, print_rows
 
 app = App(name="group", version_flags=[], help="Consumer groups: list, describe, reset, delete.")
@@ -75,7 +75,7 @@ async def reset(
 ) -> None:
     """Set the committed offsets of a group that has no members (a group of this name need not exist)."""
     async with connect(connection) as cluster:
-        places = await _places(cluster, topic)
+        places = await places_of(cluster, topic)
         committed = await groups.committed_offsets(cluster, group)
         new = await _targets(cluster, places, to, committed)
         if not dry_run:
@@ -133,17 +133,6 @@ def _member_rows(
         if not member.assigned
     ]
     return [{"group": description.group, "state": description.state, **row} for row in rows]
-
-
-async def _places(cluster: ClusterClient, wanted: Sequence[str]) -> list[TopicPartition]:
-    places: list[TopicPartition] = []
-    for text in wanted:
-        name, colon, index = text.partition(":")
-        if colon and not index.isdecimal():
-            raise CommandFailed(f"--topic {text!r} is not TOPIC or TOPIC:PARTITION", None, USAGE)
-        indexes = await cluster.partitions(name)
-        places += [(name, int(index))] if colon else [(name, number) for number in indexes]
-    return places
 
 
 async def _targets(

@@ -1,0 +1,38 @@
+"""Log directories of brokers, and their removal from the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import check
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+
+
+async def describe_log_dirs(
+    cluster: ClusterClient, broker: int, topics: Iterable[TopicNamePartitions] | None = None
+) -> list[DescribeLogDirsResult]:
+    """Return the log directories of a broker with the replicas of `topics`, of all topics for None.
+
+    Raises:
+        NoConnection: the broker cannot be reached.
+        CommandFailed: no permission.
+    """
+    cluster.doing = f"describing the log directories of broker {broker}"
+    wanted = None if topics is None else list(topics)
+    response: DescribeLogDirsResponse = await cluster.request(DescribeLogDirsRequest(topics=wanted), broker)
+    check(f"broker {broker}", response.error_code)
+    return response.results
+
+
+async def unregister_broker(cluster: ClusterClient, broker: int) -> None:
+    """Remove the registration of a broker, which must have stopped for good: a running one would register again."""
+    cluster.doing = f"removing broker {broker}"
+    response = await cluster.request(UnregisterBrokerRequest(broker))
+    check(f"broker {broker}", response.error_code, response.error_message)

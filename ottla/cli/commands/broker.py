@@ -1,0 +1,207 @@
+"""The commands of `ottla broker`: list, log-dirs, drain, remove."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from functools import partial
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.client.brokers import describe_log_dirs, unregister_broker
+from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.cli.client.failures import code_of
+from ottla.cli.client.health import describe_cluster
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.client.reassignments import alter_reassignments, list_reassignments
+from ottla.cli.drain import plan_drain
+from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
+from ottla.cli.output import confirm, note, print_rows
+
+app = App(name="broker", version_flags=[], help="Brokers: list, log directories, drain, remove.")
+
+LIST_COLUMNS = ("broker", "host", "port", "rack", "fenced", "leaders", "replicas", "out_of_sync")
+DIRECTORY_COLUMNS = ("broker", "log_dir", "replicas", "bytes", "free_bytes", "total_bytes", "moving", "problem")
+MOVE_COLUMNS = ("topic", "partition", "replicas", "new_replicas", "error")
+#: Between two looks at a move that goes on.
+WATCH_S = 1.0
+MOVES_AT_ONCE = 500
+
+main = partial(run, app)
+
+
+@app.command(name="list")
+async def list_(*, output: Output = "table", connection: Connection = CONNECTION) -> None:
+    """Show the brokers: where they are, and what they lead and hold."""
+    async with connect(connection) as cluster:
+        described = await describe_cluster(cluster)
+        topics = (await cluster.metadata(None)).topics
+    parts = [part for topic in topics for part in topic.partitions]
+    leaders = Counter(part.leader_id for part in parts)
+    replicas = Counter(node for part in parts for node in part.replica_nodes)
+    missing = Counter(node for part in parts for node in set(part.replica_nodes) - set(part.isr_nodes))
+    rows = [
+        {
+            "broker": row.broker_id,
+            "host": row.host,
+            "port": row.port,
+            "rack": row.rack,
+            "fenced": row.is_fenced,
+            "leaders": leaders[row.broker_id],
+            "replicas": replicas[row.broker_id],
+            "out_of_sync": missing[row.broker_id],
+        }
+        for row in sorted(described.brokers, key=lambda row: row.broker_id)
+    ]
+    print_rows(rows, LIST_COLUMNS, output)
+
+
+@app.command(name="log-dirs")
+async def log_dirs(
+    brokers: Annotated[list[int] | None, Parameter(consume_multiple=True, help="Default: all.")] = None,
+    /,
+    *,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> int:
+    """Show the log directories of brokers: what is in them, and what room is left. Exit code 1: one cannot be used."""
+    rows: list[dict[str, object]] = []
+    async with connect(connection) as cluster:
+        described = await describe_cluster(cluster)
+        alive = sorted(row.broker_id for row in described.brokers if not row.is_fenced)
+        for broker in brokers or alive:
+            try:
+                found = await describe_log_dirs(cluster, broker)
+            except NoConnection as fault:
+                rows.append({"broker": broker, "problem": fault.cause})
+                continue
+            for directory in found:
+                parts = [part for topic in directory.topics for part in topic.partitions]
+                rows.append(
+                    {
+                        "broker": broker,
+                        "log_dir": directory.log_dir,
+                        "replicas": sum(not part.is_future_key for part in parts),
+                        "bytes": sum(part.partition_size for part in parts),
+                        "free_bytes": _known(directory.usable_bytes),
+                        "total_bytes": _known(directory.total_bytes),
+                        "moving": sum(part.is_future_key for part in parts),
+                        "cordoned": directory.is_cordoned,
+                        "problem": code_of(directory.error_code).name if directory.error_code else None,
+                    }
+                )
+    print_rows(rows, DIRECTORY_COLUMNS, output)
+    return FAILED if any(row["problem"] for row in rows) else OK
+
+
+@app.command
+async def drain(
+    broker: int,
+    /,
+    *,
+    dry_run: Annotated[bool, Parameter(negative="", help="Only show what would move where.")] = False,
+    wait: Annotated[bool, Parameter(negative="--no-wait", help="Wait until everything has moved.")] = True,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Move all replicas of a broker to the others, with regard to their racks and numbers of replicas.
+
+    The broker goes on serving meanwhile, and holds nothing at the end. Topics that are created later may be placed on it again:
+    stop it then, and `ottla broker remove` it.
+    """
+    async with connect(connection, limited=False) as cluster:
+        async with cluster.limit():
+            described = await describe_cluster(cluster)
+            racks = {row.broker_id: row.rack for row in described.brokers if not row.is_fenced}
+            if broker not in {row.broker_id for row in described.brokers}:
+                raise CommandFailed(
+                    f"there is no broker {broker}", "`ottla broker list` shows those that there are", USAGE
+                )
+            before = await _replicas(cluster)
+            plan = plan_drain(broker, before, racks)
+        if plan.stuck:
+            name, index = plan.stuck[0]
+            raise CommandFailed(
+                f"{len(plan.stuck)} partition(s), such as {name}-{index}, have a replica on each of the other brokers",
+                "start another broker, or lower their replication factor with `ottla partition move`",
+            )
+        rows = [
+            {"topic": name, "partition": index, "replicas": before[name, index], "new_replicas": nodes}
+            for (name, index), nodes in plan.moves.items()
+        ]
+        print_rows(rows, MOVE_COLUMNS[:-1], output)
+        if dry_run or not plan.moves:
+            note("nothing was changed (--dry-run)" if dry_run else f"broker {broker} holds nothing")
+            return
+        await move(cluster, plan.moves)
+        if wait:
+            await wait_for_moves(cluster, list(plan.moves))
+            note(f"broker {broker} holds nothing")
+
+
+@app.command
+async def remove(broker: int, /, *, yes: Yes = False, connection: Connection = CONNECTION) -> None:
+    """Remove the registration of a broker that has stopped for good. It must hold no replicas: `ottla broker drain` moves them."""
+    async with connect(connection) as cluster:
+        found = {row.broker_id: row for row in (await describe_cluster(cluster)).brokers}
+        if broker not in found:
+            raise CommandFailed(f"there is no broker {broker}", "`ottla broker list` shows those that there are", USAGE)
+        held = [place for place, nodes in (await _replicas(cluster)).items() if broker in nodes]
+        if held:
+            raise CommandFailed(
+                f"broker {broker} holds {len(held)} replica(s), such as that of {held[0][0]}-{held[0][1]}",
+                f"`ottla broker drain {broker}` moves them",
+            )
+        if not found[broker].is_fenced:
+            raise CommandFailed(f"broker {broker} is running", "stop it first: it would register again")
+        confirm(f"remove broker {broker} from the cluster?", yes)
+        await unregister_broker(cluster, broker)
+    note(f"removed broker {broker}")
+
+
+async def move(cluster: ClusterClient, replicas: dict[TopicPartition, list[int]]) -> None:
+    """Begin to move partitions.
+
+    Raises:
+        CommandFailed: the first partition that is refused; the others move.
+    """
+    places = sorted(replicas)
+    refused: list[str] = []
+    for first in range(0, len(places), MOVES_AT_ONCE):
+        part = {place: replicas[place] for place in places[first : first + MOVES_AT_ONCE]}
+        async with cluster.limit():
+            results = await alter_reassignments(cluster, part)
+        refused += [
+            f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})"
+            for (name, index), (code, message) in results.items()
+            if code
+        ]
+    if refused:
+        raise CommandFailed("; ".join(refused[:3]), "`ottla partition moves` shows what goes on")
+
+
+async def wait_for_moves(cluster: ClusterClient, places: list[TopicPartition]) -> None:
+    """Wait until the partitions have moved, and note how many are left."""
+    left = len(places)
+    while left:
+        async with cluster.limit():
+            going_on = len(await list_reassignments(cluster, places))
+        if going_on != left:
+            left = going_on
+            note(f"{len(places) - left} of {len(places)} partitions have moved")
+        if left:
+            await asyncio.sleep(WATCH_S)
+
+
+async def _replicas(cluster: ClusterClient) -> dict[TopicPartition, list[int]]:
+    return {
+        (topic.name or "", part.partition_index): list(part.replica_nodes)
+        for topic in (await cluster.metadata(None)).topics
+        for part in topic.partitions
+    }
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number

@@ -1,0 +1,114 @@
+"""The commands of `ottla token`: delegation tokens (KIP-48): list, create, renew, expire."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.client.tokens import BROKER_DEFAULT_MS, create_token, describe_tokens, expire_token, renew_token
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import note, print_rows, time_text
+from ottla.protocol.messages.shared_structs import TokenPrincipal
+
+app = App(
+    name="token",
+    version_flags=[],
+    help="Delegation tokens: list, create, renew, expire. HMAC is what `create` prints: the secret of the token.",
+)
+
+COLUMNS = ("token_id", "owner", "renewers", "issued", "expires", "ends")
+HOUR_MS = 3_600_000
+
+Hours = Annotated[float | None, Parameter(help="Default: the broker's setting.")]
+
+main = partial(run, app)
+
+
+@app.command(name="list")
+async def list_(
+    *,
+    owner: Annotated[list[str] | None, Parameter(help="Only tokens of these users.", negative="")] = None,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Show the tokens that you own or may renew; those of others need a permission. HMACs are not shown."""
+    async with connect(connection) as cluster:
+        tokens = await describe_tokens(cluster, owner)
+    rows = [
+        {
+            "token_id": token.token_id,
+            "owner": f"{token.principal_type}:{token.principal_name}",
+            "renewers": _names(token.renewers),
+            "issued": time_text(token.issue_timestamp),
+            "expires": time_text(token.expiry_timestamp),
+            "ends": time_text(token.max_timestamp),
+        }
+        for token in sorted(tokens, key=lambda token: token.token_id)
+    ]
+    print_rows(rows, COLUMNS, output)
+
+
+@app.command
+async def create(
+    *,
+    owner: Annotated[str | None, Parameter(help="Another user, who then owns the token.")] = None,
+    renewer: Annotated[list[str] | None, Parameter(help="Who may renew it besides.", negative="")] = None,
+    hours: Hours = None,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Create a token. A client logs in by SCRAM with its id as the name, its HMAC as the password and tokenauth=true."""
+    async with connect(connection) as cluster:
+        made = await create_token(cluster, owner, renewer or [], _ms(hours))
+    row = {
+        "token_id": made.token_id,
+        "hmac": b64encode(made.hmac).decode(),
+        "owner": f"{made.principal_type}:{made.principal_name}",
+        "expires": time_text(made.expiry_timestamp_ms),
+        "ends": time_text(made.max_timestamp_ms),
+    }
+    print_rows([row], tuple(row), output)
+
+
+@app.command
+async def renew(hmac: str, /, *, hours: Hours = None, connection: Connection = CONNECTION) -> None:
+    """Let a token live longer, up to the end that it was created with."""
+    async with connect(connection) as cluster:
+        expires = await renew_token(cluster, _secret(hmac), _ms(hours))
+    note(f"the token expires at {time_text(expires)}")
+
+
+@app.command
+async def expire(
+    hmac: str,
+    /,
+    *,
+    hours: Annotated[float | None, Parameter(help="Default: at once.")] = None,
+    connection: Connection = CONNECTION,
+) -> None:
+    """End a token."""
+    async with connect(connection) as cluster:
+        expires = await expire_token(cluster, _secret(hmac), _ms(hours))
+    note(f"the token ends at {time_text(expires)}" if hours else "the token has ended")
+
+
+def _ms(hours: float | None) -> int:
+    if hours is not None and hours <= 0:
+        raise CommandFailed(f"--hours {hours:g} is not above 0", None, USAGE)
+    return BROKER_DEFAULT_MS if hours is None else int(hours * HOUR_MS)
+
+
+def _secret(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise CommandFailed("the HMAC is not base64", "it is what `ottla token create` printed", USAGE) from None
+
+
+def _names(principals: Sequence[TokenPrincipal]) -> list[str]:
+    return [f"{each.principal_type}:{each.principal_name}" for each in principals]

@@ -1,0 +1,120 @@
+"""The commands of `ottla txn`: list, describe, abort; and forget, which gives up a record of `__transaction_state` that no broker can read."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ottla.broker.coordinator.partitions import partition_for
+from ottla.broker.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
+from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.producer import Producer
+from ottla.cli.client.transactions import abort_transaction, describe_transaction, list_transactions
+from ottla.cli.errors import CommandFailed
+from ottla.cli.output import confirm, note, print_rows, time_text
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.internal_topics.coordinator_records import encode_key
+from ottla.protocol.internal_topics.transaction_records import TransactionLogKey
+from ottla.protocol.records import NewRecord
+
+app = App(
+    name="txn", version_flags=[], help="Transactions: list, describe, abort; forget ids whose record cannot be read."
+)
+
+LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
+DESCRIBE_COLUMNS = (*LIST_COLUMNS, "producer_epoch", "began", "timeout_ms", "partitions")
+
+Ids = Annotated[list[str], Parameter(consume_multiple=True, help="Transactional ids.")]
+
+main = partial(run, app)
+
+
+@app.command(name="list")
+async def list_(
+    *,
+    state: Annotated[
+        list[str] | None, Parameter(help="Only in this state: Ongoing, PrepareCommit, CompleteAbort, ...", negative="")
+    ] = None,
+    producer_id: Annotated[list[int] | None, Parameter(help="Only of these producers.", negative="")] = None,
+    open_seconds: Annotated[float | None, Parameter(name="--open-for", help="Only open for this many seconds.")] = None,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Show the transactional ids and the states of their transactions."""
+    open_ms = -1 if open_seconds is None else int(open_seconds * 1000)
+    async with connect(connection) as cluster:
+        found = await list_transactions(
+            cluster, states=state or (), producer_ids=producer_id or (), open_ms_min=open_ms
+        )
+    print_rows([row._asdict() for row in found], LIST_COLUMNS, output)
+
+
+@app.command
+async def describe(ids: Ids, /, *, output: Output = "table", connection: Connection = CONNECTION) -> None:
+    """Show transactions: since when they are open, and the partitions in them."""
+    rows = []
+    async with connect(connection) as cluster:
+        for transactional_id in ids:
+            node, found = await describe_transaction(cluster, transactional_id)
+            places = [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions]
+            rows.append(
+                {
+                    "transactional_id": transactional_id,
+                    "state": found.transaction_state,
+                    "producer_id": found.producer_id,
+                    "coordinator": node,
+                    "producer_epoch": found.producer_epoch,
+                    "began": time_text(found.transaction_start_time_ms),
+                    "timeout_ms": found.transaction_timeout_ms,
+                    "partitions": places,
+                }
+            )
+    print_rows(rows, DESCRIBE_COLUMNS, output)
+
+
+@app.command
+async def abort(ids: Ids, /, *, yes: Yes = False, connection: Connection = CONNECTION) -> None:
+    """Abort the open transactions of these ids. Their producers are fenced: a running application ends with an error."""
+    async with connect(connection) as cluster:
+        for transactional_id in ids:
+            _, found = await describe_transaction(cluster, transactional_id)
+            confirm(f"abort the transaction of {transactional_id} ({found.transaction_state})?", yes)
+            await abort_transaction(cluster, transactional_id)
+            note(f"aborted {transactional_id}")
+
+
+@app.command
+async def forget(ids: Ids, /, *, connection: Connection = CONNECTION) -> None:
+    """Forget transactional ids that get UNKNOWN_SERVER_ERROR because their newest record cannot be read.
+
+    A newer version may be able to read it: then start that one. If the record is of a transaction that was committed, markers
+    that were not written yet never will be. `kafka-transactions find-hanging` shows what stays open, and its `abort` ends it.
+    """
+    async with connect(connection, client_id=ADMIN_CLIENT_ID) as cluster:
+        for transactional_id in ids:
+            if not await _is_unreadable(cluster, transactional_id):
+                raise CommandFailed(
+                    f"the records of transactional id {transactional_id} can be read",
+                    "`ottla txn describe` shows its state, and `ottla txn abort` ends its transaction",
+                )
+        producer = Producer(cluster, TRANSACTION_STATE_TOPIC)
+        await producer.start()
+        for transactional_id in ids:
+            key = encode_key(TransactionLogKey(transactional_id=transactional_id))
+            await producer.send(NewRecord(key, None), partition_for(transactional_id, producer.partitions))
+        await producer.flush()
+        for transactional_id in ids:
+            print(f"forgot {transactional_id}")
+
+
+async def _is_unreadable(cluster: ClusterClient, transactional_id: str) -> bool:
+    try:
+        await describe_transaction(cluster, transactional_id)
+    except CommandFailed as fault:
+        if fault.code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+            return fault.code == ErrorCode.UNKNOWN_SERVER_ERROR
+        raise
+    return False

@@ -1,0 +1,86 @@
+"""`ottla broker` and `ottla partition`: on three brokers replicas move, on none of them a plan is computed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.cli.drain import plan_drain
+from ottla.cli.errors import FAILED, OK, USAGE
+from ottla.testing import Cluster
+from tests.ottla.cli.commands.conftest import Run, runner
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def three(cluster: Cluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", cluster.bootstrap)
+    return runner(capfdbinary, monkeypatch)
+
+
+def rows(run: Run, *words: str) -> list[dict[str, object]]:
+    done = run(*words, "-o", "json")
+    assert done.code == OK, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_a_partition_moves_and_its_preferred_replica_is_elected(three: Run) -> None:
+    assert three("topic", "create", "moves", "-p", "2", "-r", "2").code == OK
+    assert three("partition", "move", "moves", "--to", "3,1").code == OK
+    assert [row["replicas"] for row in rows(three, "topic", "describe", "moves")] == [[3, 1], [3, 1]]
+    assert rows(three, "partition", "moves") == []
+    elected = rows(three, "partition", "elect", "moves:0", "moves:1")
+    assert {row["result"] for row in elected} <= {"elected", "not needed"}
+    assert {row["leader"] for row in rows(three, "topic", "describe", "moves")} == {3}
+
+
+def test_what_cannot_move_is_refused_with_the_reason(three: Run) -> None:
+    assert three("topic", "create", "stays", "-p", "1").code == OK
+    assert three("partition", "move", "stays", "--to", "one").code == USAGE
+    unknown = three("partition", "move", "stays", "--to", "9")
+    assert unknown.code == FAILED and "stays-0" in unknown.err and "INVALID_REPLICA_ASSIGNMENT" in unknown.err
+    assert "none of these partitions" in three("partition", "cancel", "stays").err
+    assert three("partition", "elect", "--unclean").code == USAGE
+
+
+def test_a_broker_is_drained_before_it_is_removed_and_only_after_it_has_stopped(cluster: Cluster, three: Run) -> None:
+    assert three("topic", "create", "drained", "-p", "6", "-r", "2").code == OK
+    held = {row["broker"]: row for row in rows(three, "broker", "list")}
+    directories = rows(three, "broker", "log-dirs", "2")
+    assert [row["replicas"] for row in directories] == [held[2]["replicas"]]
+    assert three("broker", "remove", "2").code == FAILED
+    everywhere = three("broker", "drain", "2")
+    assert everywhere.code == FAILED and "such as stays-0" in everywhere.err
+    assert three("topic", "delete", "stays").code == OK
+    held = {row["broker"]: row for row in rows(three, "broker", "list")}
+    planned = rows(three, "broker", "drain", "2", "--dry-run")
+    assert len(planned) == held[2]["replicas"] and all(2 not in row["new_replicas"] for row in planned)
+    assert three("broker", "drain", "2").code == OK
+    assert {row["broker"]: row["replicas"] for row in rows(three, "broker", "list")}[2] == 0
+    running = three("broker", "remove", "2")
+    assert running.code == FAILED and "is running" in running.err
+    cluster.stop(2)
+    removed = three("broker", "remove", "2")
+    assert removed.code == OK, removed.err
+    assert [row["broker"] for row in rows(three, "broker", "list")] == [1, 3]
+    assert three("broker", "drain", "9").code == USAGE
+
+
+def test_a_drain_prefers_other_racks_then_brokers_with_few_replicas() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
+    replicas = {("t", 0): [1, 3], ("t", 1): [3, 1], ("t", 2): [4, 5], ("t", 3): [1, 5]}
+    plan = plan_drain(1, replicas, racks)
+    assert plan.moves == {("t", 0): [2, 3], ("t", 1): [3, 2], ("t", 3): [4, 5]}
+    assert plan.stuck == []
+
+
+def test_a_partition_that_has_a_replica_everywhere_is_stuck() -> None:
+    plan = plan_drain(1, {("t", 0): [1, 2], ("t", 1): [1]}, {1: None, 2: None})
+    assert plan.stuck == [("t", 0)] and plan.moves == {("t", 1): [2]}
