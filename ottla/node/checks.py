@@ -21,15 +21,17 @@ from ottla.server.config.load import NodeConfig
 from ottla.server.world import World
 from ottla.storage.directories.logs import Logs
 
-#: The longest time for which replicas that are not in sync keep a node from being ready. One that never catches up, because its leader's
-#: disk fails, must not stop an update for good.
-IN_SYNC_WAIT_MS_MAX = 600_000
+#: The property of the longest time for which replicas that are not in sync keep a node from being ready.
+IN_SYNC_TIMEOUT = "ottla.ready.in.sync.timeout.ms"
 
 
 class InSyncOnce:
     """Remembers when a broker's replicas have all been in sync once since its start: afterwards a follower that lags is no matter of readiness."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_ms: int) -> None:
+        """After `timeout_ms` nothing is missed any more: a replica that never catches up, because its leader's disk fails, must not stop an
+        update for good."""
+        self._timeout_ms = timeout_ms
         self._is_done = False
         self._since_ms = -1
 
@@ -44,7 +46,7 @@ class InSyncOnce:
         if self._since_ms < 0:
             self._since_ms = now_ms
         count = sum(_is_behind(node_id, each, image) for each in partitions)
-        self._is_done = not count or now_ms - self._since_ms >= IN_SYNC_WAIT_MS_MAX
+        self._is_done = not count or now_ms - self._since_ms >= self._timeout_ms
         return 0 if self._is_done else count
 
 
@@ -66,7 +68,7 @@ class NodeChecks:
 
     def __init__(self, world: World, config: NodeConfig) -> None:
         self._world, self._config = world, config
-        self._in_sync = InSyncOnce()
+        self._in_sync = InSyncOnce(config.own[IN_SYNC_TIMEOUT])
         self._logs: Logs | None = None
         self._metadata: MetadataNode | None = None
         self._broker: BrokerNode | None = None

@@ -9,6 +9,7 @@ This module imports nothing of the server, so that the node's own start is all t
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,12 @@ import ottla
 
 #: "<fd of ready>,<fd of alive>"
 PIPES_VARIABLE = "OTTLA_DEV_PIPES"
+#: The address of systemd's socket, see sd_notify(3).
+SYSTEMD_VARIABLE = "NOTIFY_SOCKET"
+#: The file of the log, instead of standard output.
+LOG_FILE_VARIABLE = "OTTLA_LOG_FILE"
+#: A child has neither: its output is the parent's, and the parent is the service.
+OF_PARENT = (SYSTEMD_VARIABLE, LOG_FILE_VARIABLE)
 
 
 class ChildNode(NamedTuple):
@@ -33,7 +40,7 @@ def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[byt
     """Starts `ottla start` with these arguments."""
     ready_fd, ready_write = os.pipe()
     alive_read, alive_fd = os.pipe()
-    environment = dict(os.environ)
+    environment = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
     environment[PIPES_VARIABLE] = f"{ready_write},{alive_read}"
     # -P keeps the user's own folders from shadowing ours; ours are then found where this very package was.
     root = str(Path(ottla.__file__).parent.parent)
@@ -58,6 +65,17 @@ def spawn(arguments: Sequence[str], output: int | IO[bytes], stdin: int | IO[byt
         os.close(ready_write)
         os.close(alive_read)
     return ChildNode(process, ready_fd, alive_fd)
+
+
+def report_ready(ready_fd: int) -> None:
+    """Report to the process that started this node, or to systemd (Type=notify), that clients are served."""
+    if ready_fd >= 0:
+        os.write(ready_fd, b"ready\n")
+    address = os.environ.pop(SYSTEMD_VARIABLE, "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+            # An address that begins with @ is one of Linux's abstract ones, which begin with a zero byte.
+            notified.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
 
 
 def inherited_pipes() -> tuple[int, int]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.node.child import inherited_pipes
+from ottla.node.child import LOG_FILE_VARIABLE, inherited_pipes, report_ready
 from ottla.node.loop_watch import LoopWatch
 from ottla.node.node import FAILED_TO_START, Node
 from ottla.server import log_setup
@@ -37,7 +37,13 @@ FULL_DISK_REMEDY = (
 
 def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
     """Runs a node until a signal stops it; returns the process's exit code."""
-    log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"))
+    log_file = os.environ.get(LOG_FILE_VARIABLE)
+    try:
+        stream = log_setup.LogFile(log_file) if log_file else None
+    except OSError as failure:
+        print(f"ottla start: the log {log_file} cannot be written: {failure.strerror}", file=sys.stderr)
+        return 1
+    log_setup.set_up(os.environ.get("OTTLA_LOG_LEVEL", "INFO"), stream)
     raise_descriptors()
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     try:
@@ -85,8 +91,7 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
                 _explain(failure)
                 return 1
             gc.freeze()
-            if ready_fd >= 0:
-                os.write(ready_fd, b"ready\n")
+            report_ready(ready_fd)
             await asyncio.wait(ends[1:], return_when=asyncio.FIRST_COMPLETED)
         if node.failed.done():
             _explain(node.failed.result())

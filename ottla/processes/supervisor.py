@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from ottla.node.child import inherited_pipes, spawn
+from ottla.node.child import inherited_pipes, report_ready, spawn
 from ottla.processes.admin import MachineAdmin
 from ottla.processes.directories import check_directories, cluster_id_of
 from ottla.processes.one_log import OneLog
@@ -166,8 +166,7 @@ class Supervisor:
             len(self.processes),
             ", ".join(f"{p.node_id} {p.name}" for p in self.processes),
         )
-        if ready_fd >= 0:
-            os.write(ready_fd, b"ready\n")
+        report_ready(ready_fd)
 
     async def _keep(self, process: Supervised) -> None:
         """Starts the process again whenever it dies, until the machine stops."""

@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
-from typing import TextIO
+from typing import Protocol
 
 #: The limit of events in the queue. Further ones are counted and dropped: logging must not block requests.
 QUEUED_MAX = 10_000
@@ -23,10 +23,34 @@ LINE_LENGTH_MAX = 8_192
 WRITTEN_AT_ONCE = 250
 #: A line appears after this time at the latest.
 REST_S = 0.02
+#: The size at which a log file is renamed to FILE.1, and how many such files are kept: 1.1 GB in all.
+FILE_BYTES = 100 << 20
+FILES_KEPT = 10
 FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 #: Names from clients (client ids, topics) must not look like further lines.
 UNPRINTABLE = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n", 13: "\\r"}
+
+
+class Stream(Protocol):
+    """Takes the text of whole lines."""
+
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> object: ...
+
+
+class LogFile(logging.handlers.RotatingFileHandler):
+    """A log file that is replaced by a new one when it is full. Raises OSError if it cannot be written."""
+
+    def __init__(self, path: str, bytes_max: int = FILE_BYTES, kept: int = FILES_KEPT) -> None:
+        super().__init__(path, maxBytes=bytes_max, backupCount=kept, encoding="utf-8")
+
+    def write(self, text: str) -> None:
+        if self.stream is not None and self.stream.tell() >= self.maxBytes:
+            self.doRollover()
+        if self.stream is None:  # a rename has failed
+            self.stream = self._open()
+        self.stream.write(text)
 
 
 class OneLine(logging.Formatter):
@@ -71,7 +95,7 @@ class BatchWriter(logging.handlers.QueueListener):
     to wait to get it back.
     """
 
-    def __init__(self, events: queue.SimpleQueue[logging.LogRecord | None], stream: TextIO) -> None:
+    def __init__(self, events: queue.SimpleQueue[logging.LogRecord | None], stream: Stream) -> None:
         super().__init__(events)
         self._events = events
         self._stream = stream
@@ -120,8 +144,8 @@ class LogWriter:
             self._listener.stop()
 
 
-def set_up(level: str = "INFO", stream: TextIO | None = None) -> LogWriter:
-    """Starts logging to `stream` (by default to standard output, as Kafka does)."""
+def set_up(level: str = "INFO", stream: Stream | None = None) -> LogWriter:
+    """Starts logging to `stream`, by default to standard output."""
     events: queue.SimpleQueue[logging.LogRecord | None] = queue.SimpleQueue()
     enqueue = Enqueue(events)
     listener = BatchWriter(events, stream if stream is not None else sys.stdout)

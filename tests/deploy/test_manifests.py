@@ -131,7 +131,12 @@ def read_unit(path: Path) -> configparser.ConfigParser:
 def test_the_service_unit_starts_a_node_and_gives_it_time_to_stop() -> None:
     service = read_unit(SYSTEMD / "ottla.service")["Service"]
     assert " -P -m ottla start /" in service["ExecStart"]
-    assert int(service["TimeoutStopSec"]) >= 30
+    assert service["Type"] == "notify"
+    words = service["ExecStop"].split()
+    assert words[-2] == "--wait" and "may-stop" in words
+    assert int(service["TimeoutStopSec"]) >= int(words[-1]) + 60, (
+        "a connection that is not answered, and the stop itself"
+    )
     assert service["KillSignal"] == "SIGTERM"
     assert int(service["LimitNOFILE"]) >= 100_000
 

@@ -7,10 +7,11 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from ottla.server.log_setup import LINE_LENGTH_MAX, QUEUED_MAX, set_up
+from ottla.server.log_setup import LINE_LENGTH_MAX, QUEUED_MAX, LogFile, set_up
 
 LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARNING|ERROR) (.*) \((.*)\)")
 
@@ -102,3 +103,18 @@ def test_a_stuck_stream_costs_events_and_no_time() -> None:
     writer.close()
     assert "events were not logged" in out.getvalue()
     assert "afterwards" in out.getvalue()
+
+
+@pytest.mark.usefixtures("root_as_it_was")
+def test_a_full_log_file_is_renamed_and_the_oldest_goes(tmp_path: Path) -> None:
+    path = tmp_path / "node.log"
+    for number in range(4):  # each life of the process appends to what is there
+        writer = set_up("INFO", LogFile(str(path), bytes_max=60, kept=2))
+        logging.getLogger("a").info("the line with the number %d", number)
+        writer.close()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["node.log", "node.log.1", "node.log.2"]
+    assert [(tmp_path / name).read_text()[-7:-5] for name in ("node.log.2", "node.log.1", "node.log")] == [
+        " 1",
+        " 2",
+        " 3",
+    ]

@@ -10,6 +10,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
     DescribeConfigsResult,
 )
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -33,6 +34,7 @@ DEFAULT_SOURCE = 5
 SET = 0
 UNSET = 1
 _BROKER = 4
+_TOPICS_AT_ONCE = 500
 
 
 async def describe_configs(
@@ -49,6 +51,22 @@ async def describe_configs(
     result: DescribeConfigsResult = (await cluster.request(request, _node_for(kind, name))).results[0]
     check(f"settings of {kind} {name}".rstrip(), result.error_code, result.error_message)
     return sorted(result.configs, key=lambda entry: str(entry.name))
+
+
+async def describe_topics_config(cluster: ClusterClient, topics: Sequence[str], key: str) -> dict[str, str]:
+    """Return the value of one setting for each topic."""
+    values: dict[str, str] = {}
+    for first in range(0, len(topics), _TOPICS_AT_ONCE):
+        resources = [
+            DescribeConfigsResource(resource_type=RESOURCE_TYPES["topic"], resource_name=name, configuration_keys=[key])
+            for name in topics[first : first + _TOPICS_AT_ONCE]
+        ]
+        cluster.doing = f"reading {key} of the topics"
+        response: DescribeConfigsResponse = await cluster.request(DescribeConfigsRequest(resources=resources))
+        for result in response.results:
+            check(f"settings of topic {result.resource_name}", result.error_code, result.error_message)
+            values[result.resource_name] = str(result.configs[0].value)
+    return values
 
 
 async def alter_configs(

@@ -1,19 +1,28 @@
-"""The commands of `ottla cluster`: info, health."""
+"""The commands of `ottla cluster`: info, health, may-stop."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client import health
-from ottla.cli.errors import OK, UNHEALTHY
+from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.cli.client.connection import read_client_properties
+from ottla.cli.client.stopping import Stop, effects_of_stop
+from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 
 app = App(name="cluster", version_flags=[], help="The cluster: who is in it, and is it healthy.")
 
+#: Replicas join the ISR within a second of having caught up.
+AGAIN_SECONDS = 1.0
 INFO_COLUMNS = ("broker", "host", "port", "rack", "roles", "fenced")
 
 main = partial(run, app)
@@ -52,6 +61,54 @@ async def show_health(*, output: Output = "table", connection: Connection = CONN
         return UNHEALTHY
     note("healthy")
     return OK
+
+
+@app.command(name="may-stop")
+async def may_stop(
+    node: str,
+    /,
+    *,
+    wait: Annotated[float, Parameter(name="--wait", help="Seconds to wait until it may.")] = 0.0,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> int:
+    """Check whether NODE may stop without making anything unavailable; the exit code is 3 if not.
+
+    NODE is the id of a broker or controller, or its server.properties. Run it before each step of an update, as the service unit does.
+    """
+    node_id = _node_id(node)
+    deadline = time.monotonic() + wait
+    async with connect(replace(connection, timeout=connection.timeout + wait)) as cluster:
+        while True:
+            stop = await _effects_of_stop(cluster, node_id)
+            if not stop.now or time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(AGAIN_SECONDS)
+    for problem in stop.always:
+        note(f"{problem.place} will be unavailable meanwhile: {problem.problem}")
+    if stop.now:
+        print_rows([problem._asdict() for problem in stop.now], health.Problem._fields, output)
+        return UNHEALTHY
+    note(f"node {node_id} may stop")
+    return OK
+
+
+async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> Stop:
+    """A broker that goes away meanwhile is a reason to wait, too."""
+    try:
+        return await effects_of_stop(cluster, node_id)
+    except NoConnection as fault:
+        return Stop([health.Problem("cluster", fault.cause)], [])
+
+
+def _node_id(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    properties = read_client_properties(text)
+    found = properties.get("node.id", properties.get("broker.id", ""))
+    if not found.isascii() or not found.isdigit():
+        raise CommandFailed(f"{text} is neither the id of a node nor a file with node.id", None, USAGE)
+    return int(found)
 
 
 def _roles(node: int, quorum: PartitionDataResponse) -> list[str]:

@@ -51,6 +51,9 @@ OWN_CONFIGS = {
         ConfigKey("ottla.produce.validate.records", Type.BOOLEAN, False, Importance.MEDIUM,
             "Whether every record of a produced batch is decoded and checked, as Kafka does. By default only the header, the CRC, "
             "the size and the sequence are, and the records where the topic's configuration needs them."),
+        ConfigKey("ottla.ready.in.sync.timeout.ms", Type.LONG, 600_000, Importance.LOW,
+            "How long after its start a broker is not ready because its replicas are not in sync yet. An orchestrator that updates node by "
+            "node stops the next one when this one is ready.", at_least(0)),
     )
 }  # fmt: skip
 
