@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.container.properties_text import read_value
-from ottla.container.settings import ContainerError, Environment, Resolution
+from ottla.container.settings import ContainerError, Environment, ReadFile, Resolution, User, read_value
 
 BITNAMI = "bitnami/kafka"
 PREFIX = "KAFKA_CFG_"
@@ -46,6 +45,10 @@ FILE_VARIABLES = (
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 DEFAULT_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+YES = frozenset({"yes", "true", "1"})
+FORMAT_EMPTY = "ottla.format.empty.directories"
+#: Where users mount certificates when they do not mount over the image's own directory of them.
+MOUNTED_CERTIFICATES = "/bitnami/kafka/config/certs"
 _LIST = re.compile(r"[,;]")
 
 
@@ -71,6 +74,13 @@ def map_variables(environment: Environment, resolution: Resolution) -> None:
     for variable in sorted(variables):
         value, origin = variables[variable]
         resolution.set(property_name(variable), read_value(origin, value), origin)
+    resolution.initial_controllers = environment.get("KAFKA_INITIAL_CONTROLLERS") or None
+    if environment.get("KAFKA_SKIP_KRAFT_STORAGE_INIT", "").lower() in YES:
+        resolution.set(FORMAT_EMPTY, "false", "KAFKA_SKIP_KRAFT_STORAGE_INIT")
+    if "KAFKA_CLIENT_LISTENER_NAME" in environment:
+        resolution.notes.append(
+            "KAFKA_CLIENT_LISTENER_NAME: no client properties are written here; tools take --command-config"
+        )
     protocols = _listener_protocols(resolution)
     if any(protocol.startswith("SASL") for protocol in protocols.values()):
         _set_sasl(environment, resolution, protocols)
@@ -98,12 +108,12 @@ def _set_sasl(environment: Environment, resolution: Resolution, protocols: dict[
             "KAFKA_CLIENT_USERS, KAFKA_CLIENT_PASSWORDS",
             "list one password for each user, in the same order",
         )
-    clients = list(zip(users, passwords, strict=True))
-    inter_broker = (
+    clients = [User(*pair) for pair in zip(users, passwords, strict=True)]
+    inter_broker = User(
         environment.get("KAFKA_INTER_BROKER_USER", "user"),
         environment.get("KAFKA_INTER_BROKER_PASSWORD", "bitnami"),
     )
-    controller = (
+    controller = User(
         environment.get("KAFKA_CONTROLLER_USER", "controller_user"),
         environment.get("KAFKA_CONTROLLER_PASSWORD", "bitnami"),
     )
@@ -111,8 +121,10 @@ def _set_sasl(environment: Environment, resolution: Resolution, protocols: dict[
         (resolution.get("inter.broker.listener.name") or "INTERNAL").upper(): inter_broker,
         (resolution.get("controller.listener.names") or "CONTROLLER").upper(): controller,
     }
-    resolution.users = [*clients, inter_broker, controller]
     mechanisms = [m.upper() for m in listed(resolution.get("sasl.enabled.mechanisms") or "")]
+    if any(mechanism.startswith("SCRAM") for mechanism in mechanisms):
+        # One of that name is enough: by default clients and brokers are the same user.
+        resolution.users = list({user.name: user for user in (controller, inter_broker, *clients)}.values())
     for listener, protocol in protocols.items():
         if not protocol.startswith("SASL"):
             continue
@@ -122,18 +134,47 @@ def _set_sasl(environment: Environment, resolution: Resolution, protocols: dict[
             resolution.set_default(name, _jaas(mechanism, clients, mine), "KAFKA_CLIENT_USERS and its like")
 
 
-def _jaas(mechanism: str, clients: list[tuple[str, str]], own: tuple[str, str] | None) -> str:
+def _jaas(mechanism: str, clients: list[User], own: User | None) -> str:
     module = SCRAM_MODULE if mechanism.startswith("SCRAM") else PLAIN_MODULE
     words = [module, "required"]
     if own is not None:
-        words += [f'username="{_quoted(own[0])}"', f'password="{_quoted(own[1])}"']
+        words += [f'username="{_quoted(own.name)}"', f'password="{_quoted(own.password)}"']
     if module is PLAIN_MODULE:
-        known = dict(clients)
+        known = {user.name: user.password for user in clients}
         if own is not None:
-            known.setdefault(*own)
+            known.setdefault(own.name, own.password)
         words += [f'user_{user}="{_quoted(password)}"' for user, password in known.items()]
     return " ".join(words) + ";"
 
 
 def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def set_stores(environment: Environment, resolution: Resolution, read: ReadFile) -> None:
+    """Keystore and truststore where that image looks for them, if a listener needs them."""
+    text = f"{resolution.get('listeners')},{resolution.get('listener.security.protocol.map')}"
+    if "SSL" not in text:
+        return
+    kind = environment.get("KAFKA_TLS_TYPE", "JKS").upper()
+    ending = "pem" if kind == "PEM" else "jks"
+    folder = MOUNTED_CERTIFICATES
+    resolution.set_default("ssl.keystore.type", kind, "KAFKA_TLS_TYPE")
+    key = read(f"{folder}/kafka.keystore.key") if kind == "PEM" else None
+    chain = read(f"{folder}/kafka.keystore.pem") if kind == "PEM" else None
+    if key is None or chain is None:
+        resolution.set_default("ssl.keystore.location", f"{folder}/kafka.keystore.{ending}", f"{BITNAMI} default")
+    else:
+        # Two files there, where Kafka's own property for a file wants both in one.
+        resolution.set_default("ssl.keystore.key", key.decode(), f"{folder}/kafka.keystore.key")
+        resolution.set_default("ssl.keystore.certificate.chain", chain.decode(), f"{folder}/kafka.keystore.pem")
+    resolution.set_default("ssl.truststore.type", kind, "KAFKA_TLS_TYPE")
+    trusted = environment.get("KAFKA_TLS_TRUSTSTORE_FILE") or f"{folder}/kafka.truststore.{ending}"
+    resolution.set_default("ssl.truststore.location", trusted, "KAFKA_TLS_TRUSTSTORE_FILE")
+    resolution.set_default(
+        "ssl.client.auth", environment.get("KAFKA_TLS_CLIENT_AUTH", "required"), "KAFKA_TLS_CLIENT_AUTH"
+    )
+    if password := environment.get("KAFKA_CERTIFICATE_PASSWORD"):
+        stores = () if kind == "PEM" else ("ssl.keystore.password", "ssl.truststore.password")
+        for name in ("ssl.key.password", *stores):
+            resolution.set_default(name, password, "KAFKA_CERTIFICATE_PASSWORD")

@@ -5,12 +5,15 @@ Directories are tried by writing, addresses by binding: permissions, read-only m
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
 import tempfile
+from collections.abc import Mapping
 
 from ottla.container.settings import ContainerError, Resolution
+from ottla.server.authorization.authorizer import make_authorizer
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import Endpoint
 from ottla.server.config.load import NodeConfig
@@ -21,8 +24,7 @@ from ottla.storage.files import OsFiles
 
 def check_properties(resolution: Resolution) -> NodeConfig:
     """Check the node's configuration; an error names the variable that has the value."""
-    resolved = resolution.properties
-    own = {name: resolved.pop(name) for name in list(resolved) if name.startswith("ottla.")}
+    resolved = {name: value for name, value in resolution.properties.items() if not name.startswith("ottla.")}
     if "process.roles" not in resolved:
         raise ContainerError(
             "process.roles is not set: this container is configured neither as broker nor as controller",
@@ -32,12 +34,37 @@ def check_properties(resolution: Resolution) -> NodeConfig:
         )
     try:
         config = NodeConfig(resolved)
+        make_authorizer(config["authorizer.class.name"], config.static)
     except ConfigError as fault:
-        origin = resolution.origin(fault.name)
-        where = f"{fault.name} ({origin})" if origin else fault.name
-        raise ContainerError(" ".join(str(fault).split()), where, fault.what_to_try or "correct it") from None
-    del own
+        raise _refusal(fault, resolution.origin(fault.name)) from None
     return config
+
+
+def _refusal(fault: ConfigError, origin: str) -> ContainerError:
+    where = f"{fault.name} ({origin})" if origin else fault.name
+    return ContainerError(" ".join(str(fault).split()), where, fault.what_to_try or "correct it")
+
+
+def check_node(properties: Mapping[str, str], origins: Mapping[str, str]) -> None:
+    """Make the node without starting it: what it refuses by itself, such as a key store that cannot be read, is refused here.
+
+    Raises:
+        ContainerError: the node would not start.
+    """
+    from ottla.node.node import Node  # half of what a start imports
+    from ottla.server.world import RealWorld
+
+    async def made() -> None:
+        real = RealWorld(asyncio.get_running_loop())
+        try:
+            Node(real.world, properties)
+        finally:
+            await real.close()
+
+    try:
+        asyncio.run(made())
+    except ConfigError as fault:
+        raise _refusal(fault, origins.get(fault.name, "")) from None
 
 
 def _variable(resolution: Resolution, name: str) -> str:

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.container.bitnami import BITNAMI
-from ottla.container.bitnami_steps import with_commands_run
+from ottla.container.bitnami import BITNAMI, FORMAT_EMPTY
 from ottla.container.checks import (
     check_addresses,
     check_cluster_id,
@@ -15,10 +14,10 @@ from ottla.container.checks import (
     check_properties,
     unresolved_names,
 )
-from ottla.container.properties_text import read_file, write_file
-from ottla.container.report import report
+from ottla.container.first_start import FirstStart, reachable
 from ottla.container.resolve import detect, resolve
-from ottla.container.settings import ContainerError, Environment, Resolution, Setting
+from ottla.container.settings import ContainerError, Environment, Resolution, Setting, read_file, write_file
+from ottla.container.steps import with_commands_run, with_placeholders_filled
 
 CLUSTER_ID = "cluster.id"
 PATHS = ("log.dirs", "log.dir", "metadata.log.dir", "ssl.keystore.location", "ssl.truststore.location")
@@ -33,6 +32,7 @@ class Prepared(NamedTuple):
     id_is_default: bool
     #: The variable or the file that set each property.
     origins: dict[str, str]
+    first_start: FirstStart
     #: The environment of the scripts that users of the bitnami image mount.
     scripts_environment: Environment | None = None
 
@@ -57,31 +57,34 @@ def configure(environment: Environment, dialect: str | None, root: str, say: Cal
         return read_path(root, path)
 
     is_bitnami = detect(environment, read, dialect).dialect == BITNAMI
-    if is_bitnami:
-        environment = with_commands_run(environment)
+    environment = with_commands_run(environment) if is_bitnami else with_placeholders_filled(environment)
     resolution = resolve(environment, read, dialect)
     _below_root(resolution, root)
     config = None
     try:
         config = check_properties(resolution)
     finally:
-        for line in report(resolution, () if config is None else _unknown(config.unknown)):
+        for line in resolution.report(() if config is None else _unknown(config.unknown)):
             say(line)
     check_directories(config, resolution)
     cluster_id = check_cluster_id(config, resolution)
     check_addresses(config, resolution)
     for host in unresolved_names(config):
         say(f"===> Note: {host} does not resolve here now")
+    first_start = FirstStart(resolution.users, resolution.initial_controllers, resolution.topics, reachable(config))
+    for note in first_start.notes():
+        say(f"===> Note: {note}")
     properties = resolution.properties
     if cluster_id is not None:
         properties[CLUSTER_ID] = cluster_id
     # As the images that it stands for: they format at each start what is empty.
-    properties.setdefault("ottla.format.empty.directories", "true")
+    properties.setdefault(FORMAT_EMPTY, "true")
     return Prepared(
         properties,
         resolution.log_level,
         resolution.cluster_id is None,
         {name: setting.origin for name, setting in resolution.settings.items()},
+        first_start,
         environment if is_bitnami else None,
     )
 

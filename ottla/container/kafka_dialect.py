@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from ottla.container.properties_text import read_value
-from ottla.container.settings import ContainerError, Environment, Resolution
+from ottla.container.settings import ContainerError, Environment, ReadFile, Resolution, read_value
+from ottla.server.sasl.jaas import JaasError, read_sections
 
 APACHE, CONFLUENT = "apache/kafka", "confluentinc/cp-kafka"
 PREFIX = "KAFKA_"
@@ -33,6 +33,7 @@ CREDENTIAL_CONTENTS = {
     "KAFKA_SSL_KEY_CREDENTIALS": "ssl.key.password",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
 }
+CREDENTIAL_NAMES = frozenset([*CREDENTIAL_FILES, *CREDENTIAL_CONTENTS])
 #: cp-kafka ends with an error where these are set.
 REPLACED_NAMES = {
     "KAFKA_ADVERTISED_HOST_NAME": "KAFKA_ADVERTISED_LISTENERS",
@@ -43,6 +44,9 @@ REPLACED_NAMES = {
 }
 #: That image requires CLUSTER_ID too. Here a directory may have been formatted before, as testcontainers does it.
 CONFLUENT_REQUIRED = ("KAFKA_PROCESS_ROLES",)
+#: The section of a JAAS file that a broker reads if there is none for the listener.
+DEFAULT_SECTION = "KafkaServer"
+_LOGIN_CONFIG = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 _HOST_OF_LISTENER = re.compile(r"://[^:]*:")
 
 
@@ -61,9 +65,6 @@ def map_variables(environment: Environment, resolution: Resolution, dialect: str
         elif dialect == CONFLUENT and variable.startswith("CONFLUENT_SUPPORT_"):
             name = property_name(variable, every_prefix=False)
             resolution.set(name, read_value(variable, environment[variable]), variable)
-
-
-CREDENTIAL_NAMES = frozenset([*CREDENTIAL_FILES, *CREDENTIAL_CONTENTS])
 
 
 def derive_listeners(resolution: Resolution) -> None:
@@ -96,3 +97,42 @@ def check_confluent(environment: Environment) -> None:
             "KAFKA_ADVERTISED_LISTENERS",
             "set it to what clients shall dial, for example PLAINTEXT://kafka:9092",
         )
+
+
+def set_credentials(environment: Environment, resolution: Resolution, read: ReadFile, folder: str) -> None:
+    """TLS stores by file name, and their passwords by the name of the file that has them; all in the secrets folder."""
+    for variable, name in CREDENTIAL_FILES.items():
+        if file_name := environment.get(variable):
+            resolution.set(name, f"{folder}/{file_name}", variable)
+    for variable, name in CREDENTIAL_CONTENTS.items():
+        if file_name := environment.get(variable):
+            data = read(f"{folder}/{file_name}")
+            if data is None:
+                raise ContainerError(f"there is no file {folder}/{file_name}", variable, f"mount it into {folder}")
+            resolution.set(name, data.decode("utf-8", "surrogateescape").strip(), f"{variable} ({folder}/{file_name})")
+
+
+def set_jaas(environment: Environment, resolution: Resolution, read: ReadFile) -> None:
+    """Sets the properties of listeners with passwords from the JAAS file that the JVM's options name."""
+    match = _LOGIN_CONFIG.search(environment.get("KAFKA_OPTS", ""))
+    if match is None:
+        return
+    path = match.group(1).strip("\"'")
+    data = read(path)
+    if data is None:
+        raise ContainerError(f"there is no JAAS file {path}", "KAFKA_OPTS", "mount it there, or take the option out")
+    try:
+        sections = read_sections(data.decode("utf-8", "replace"))
+    except JaasError as error:
+        remedy = 'write KafkaServer { <module> required key="value"; };'
+        raise ContainerError(f"not a JAAS file: {error}", path, remedy) from None
+    protocols = resolution.get("listener.security.protocol.map") or "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+    for entry in protocols.split(","):
+        listener, _, protocol = (part.strip() for part in entry.partition(":"))
+        section = f"{listener.lower()}.{DEFAULT_SECTION}"
+        if not protocol.upper().startswith("SASL"):
+            continue
+        for module in sections.get(section, sections.get(DEFAULT_SECTION, ())):
+            for mechanism in module.mechanisms:
+                name = f"listener.name.{listener.lower()}.{mechanism}.sasl.jaas.config"
+                resolution.set_default(name, module.text(), f"KAFKA_OPTS ({path})")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from ottla.server.config.broker import is_secret
+from ottla.server.config.errors import ConfigError
+from ottla.server.config.load import read_properties
+from ottla.server.config.own import OWN_CONFIGS
 
 #: Gives the bytes of a file, or None where there is none. Mapping is pure but for this.
 ReadFile = Callable[[str], bytes | None]
 Environment = Mapping[str, str]
+
+HIDDEN = "[hidden]"
+ORIGIN_COLUMN_MAX = 72
 
 
 class Setting(NamedTuple):
@@ -28,6 +36,16 @@ class ContainerError(Exception):
         self.remedy = remedy
 
 
+class User(NamedTuple):
+    """A name and a password for SCRAM, to be written when the directories are formatted."""
+
+    name: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"<User {self.name}>"
+
+
 @dataclass(slots=True)
 class Resolution:
     """The outcome of mapping. Later settings of a name win over earlier ones, as later lines of a properties file do."""
@@ -39,8 +57,11 @@ class Resolution:
     cluster_id: Setting | None = None
     default_cluster_id: str | None = None
     notes: list[str] = field(default_factory=list)
-    #: SCRAM credentials to be written when a cluster begins: (user, password) by origin.
-    users: list[tuple[str, str]] = field(default_factory=list)
+    users: list[User] = field(default_factory=list)
+    #: The first voters of a dynamic quorum, as `kafka-storage format --initial-controllers` takes them.
+    initial_controllers: str | None = None
+    #: Topics to be created once the node serves, as wurstmeister's KAFKA_CREATE_TOPICS has them.
+    topics: Setting | None = None
     log_level: str | None = None
 
     def set(self, name: str, value: str, origin: str) -> None:
@@ -60,3 +81,52 @@ class Resolution:
     @property
     def properties(self) -> dict[str, str]:
         return {name: setting.value for name, setting in self.settings.items()}
+
+    def report(self, unknown: Sequence[str]) -> Iterator[str]:
+        """Return what the entry point prints before the node's own log: all properties with their origins, without secrets."""
+        yield f"===> Environment as of {self.dialect} ({self.reason})"
+        rows = [
+            (f"{name}={_shown(name, setting.value)}", setting.origin) for name, setting in sorted(self.settings.items())
+        ]
+        if self.cluster_id is not None:
+            rows.insert(0, (f"cluster id {self.cluster_id.value}", self.cluster_id.origin))
+        width = min(max((len(text) for text, _ in rows), default=0), ORIGIN_COLUMN_MAX)
+        for text, origin in rows:
+            yield f"     {text:{width}}  # {origin}"
+        for note in self.notes:
+            yield f"===> Note: {note}"
+        if unknown:
+            listed = ", ".join(f"{name} ({self.origin(name) or 'alias'})" for name in unknown)
+            yield f"===> Not known, and ignored: {listed}"
+
+
+def _shown(name: str, value: str) -> str:
+    """Returns the value as it may stand in a log: passwords are hidden, and so is what is not known, as Kafka does."""
+    own = OWN_CONFIGS.get(name)
+    hidden = is_secret(name) if own is None else own.secret
+    return HIDDEN if hidden else value.replace("\n", "\\n")
+
+
+# -- Text of Java's properties format ----------------------------------------------------------------------------------
+
+
+def read_value(where: str, text: str) -> str:
+    """A variable's value as a properties file has it: escapes resolved, blanks in front left out."""
+    if "\\" not in text and "\n" not in text:
+        return text.strip()
+    # A line that ends in the middle of an escape would swallow the next property; there is none here.
+    return read_file(f"x={text}".encode(), where).get("x", "")
+
+
+def read_file(data: bytes, where: str) -> dict[str, str]:
+    try:
+        return read_properties(data, where)
+    except ConfigError as fault:
+        raise ContainerError(str(fault), where, fault.what_to_try) from None
+
+
+def write_file(properties: Mapping[str, str]) -> str:
+    """Text that reads back to the same properties."""
+    import javaproperties
+
+    return str(javaproperties.dumps(properties, timestamp=False))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from ottla.cli.shims.__main__ import TOOLS
 from tests.docker.compose_file import ROOT
+from tests.ports import free_ports
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 DOCKERFILES = (DOCKERFILE, ROOT / "docker" / "pipeline.Dockerfile")
@@ -94,11 +97,16 @@ def test_the_pinned_packages_are_what_the_project_asks_for() -> None:
         assert [int(n) for n in re.findall(r"\d+", version)] >= [int(n) for n in least.split(".")], requirement
 
 
+IMAGE_ENVIRONMENT = {**os.environ, "OTTLA_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What install.sh puts into the image."""
     prefix = tmp_path_factory.mktemp("image")
-    subprocess.run(["sh", str(ROOT / "docker/image/install.sh")], env={**os.environ, "PREFIX": str(prefix)}, check=True)
+    subprocess.run(
+        ["sh", str(ROOT / "docker/image/install.sh")], env=IMAGE_ENVIRONMENT | {"PREFIX": str(prefix)}, check=True
+    )
     return prefix
 
 
@@ -113,6 +121,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "opt/bitnami/scripts/kafka/entrypoint.sh",
         "opt/bitnami/scripts/kafka/run.sh",
         "opt/kafka/bin/kafka-topics.sh",
+        "opt/bitnami/scripts/kafka/setup.sh",
+        "etc/confluent/docker/ensure",
+        "usr/bin/start-kafka.sh",
+        "usr/bin/create-topics.sh",
         "usr/local/bin/cub",
         "usr/local/bin/ottla-health",
     ],
@@ -125,19 +137,90 @@ def test_scripts_are_where_three_images_have_them(path: str, installed: Path) ->
 
 
 def test_every_tool_has_every_spelling(installed: Path) -> None:
-    names = (ROOT / "docker/image/tools.txt").read_text().split()
-    assert set(names) == set(TOOLS) - {"kafka-ready"}
-    for name in names:
+    for name in (*(TOOLS.keys() - {"create-topics"}), "kafka-run-class", "connect-standalone"):
         assert (installed / f"opt/kafka/bin/{name}.sh").exists()
         assert (installed / f"opt/bitnami/kafka/bin/{name}.sh").is_symlink()
         assert (installed / f"usr/bin/{name}").is_symlink()
 
 
-def test_a_tool_is_found_by_its_name(installed: Path) -> None:
-    environment = {**os.environ, "OTTLA_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    tool = installed / "opt/kafka/bin/kafka-storage.sh"
-    done = subprocess.run([str(tool), "random-uuid"], env=environment, capture_output=True, text=True)
-    assert (done.returncode, len(done.stdout.strip())) == (0, 22), done.stderr
+def run_in(installed: Path, *words: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [f"{installed}/{words[0]}", *words[1:]], env=IMAGE_ENVIRONMENT, capture_output=True, text=True
+    )
+    return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+
+def test_a_tool_is_found_by_its_name_and_by_its_class(installed: Path) -> None:
+    for words in (
+        ["kafka-storage.sh", "random-uuid"],
+        ["kafka-run-class.sh", "kafka.tools.StorageTool", "random-uuid"],
+    ):
+        code, said, error = run_in(installed, f"opt/kafka/bin/{words[0]}", *words[1:])
+        assert (code, len(said)) == (0, 22), error
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["opt/kafka/bin/kafka-run-class.sh", "kafka.tools.JmxTool"], "this image has no JVM"),
+        (["opt/kafka/bin/connect-standalone.sh", "x"], "run its own image against this broker"),
+        (["opt/kafka/bin/zookeeper-shell.sh"], "there is no ZooKeeper here"),
+        (["usr/local/bin/cub", "zk-ready", "localhost:1", "0"], "nothing listens on localhost:1"),
+        (["usr/local/bin/cub", "sr-ready"], "kafka-ready and zk-ready are known here"),
+        (["opt/bitnami/scripts/libkafka.sh"], "use the tools in /opt/bitnami/kafka/bin"),
+    ],
+)
+def test_what_is_not_in_the_image_says_so_in_one_line(command: list[str], said: str, installed: Path) -> None:
+    words = command if "libkafka" not in command[0] else ["bin/sh", *command]
+    if words is not command:  # it is sourced, and has no first line of its own
+        done = subprocess.run(["sh", f"{installed}/{command[0]}"], capture_output=True, text=True)
+        code, error = done.returncode, done.stderr.strip()
+    else:
+        code, _, error = run_in(installed, *command)
+    assert code == 1 and said in error and "\n" not in error
+
+
+def test_curl_of_a_health_check_gets_the_body_or_the_code_of_the_real_one(installed: Path) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/readyz" else 503)
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    def curl(*words: str) -> tuple[int, str]:
+        program = [sys.executable, f"{installed}/usr/local/bin/curl", *words]
+        done = subprocess.run(program, capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            assert curl("-f", f"{address}/readyz") == (0, "ok")
+            assert curl("-fsS", f"{address}/else") == (22, "")
+            assert curl("-X", "POST", address)[0] == 2
+        finally:
+            server.shutdown()
+    assert curl("-sf", address)[0] == 7
+
+
+def test_the_file_of_kafka_server_start_is_the_packaged_node(tmp_path: Path) -> None:
+    written = tmp_path / "server.properties"
+    command = [sys.executable, "-m", "ottla", "container", "configure", "--properties", str(written), "--check"]
+    assert "ottla container configure --properties /opt/kafka/config/server.properties" in DOCKERFILE.read_text()
+    given = {"PYTHONPATH": str(ROOT), "KAFKA_LOG_DIRS": str(tmp_path), "OTTLA_ADMIN_LISTENER": ""}
+    ports = dict(zip(("PLAINTEXT", "CONTROLLER"), free_ports(2), strict=True))
+    given |= {
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_LISTENERS": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    }
+    subprocess.run(command, env=given, check=True, capture_output=True)
+    assert "process.roles=broker,controller" in written.read_text()
 
 
 def core_distributions() -> set[str]:

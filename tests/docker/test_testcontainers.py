@@ -30,7 +30,11 @@ export KAFKA_ZOOKEEPER_CONNECT='localhost:2181'"""
 def image(tmp_path: Path) -> Path:
     """The image's file system, as far as it is ours, and on the PATH what it has there."""
     prefix = tmp_path / "image"
-    subprocess.run(["sh", str(ROOT / "docker/image/install.sh")], env={**os.environ, "PREFIX": str(prefix)}, check=True)
+    subprocess.run(
+        ["sh", str(ROOT / "docker/image/install.sh")],
+        env={**os.environ, "PREFIX": str(prefix), "OTTLA_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
     path = prefix / "path"
     path.mkdir()
     for tool in ("kafka-storage", "kafka-topics"):

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.broker.transactions.describe import matcher
-from ottla.container.jaas import read_jaas
-from ottla.container.properties_text import read_file, write_file
-from ottla.container.settings import ContainerError
+from ottla.container.settings import ContainerError, read_file, write_file
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
 from ottla.server.admin import read_request
@@ -19,6 +17,7 @@ from ottla.server.config.errors import ConfigError
 from ottla.server.config.group import GROUP_CONFIGS, check_group_configs
 from ottla.server.config.key import REQUIRED
 from ottla.server.config.topic import TOPIC_CONFIGS, check_topic_configs
+from ottla.server.sasl.jaas import JaasError, read_sections
 from ottla.storage.config import LogConfig
 from tests.fuzz.target import Target, equal
 
@@ -91,7 +90,7 @@ def others(data: bytes) -> None:
 
 
 def _jaas(data: bytes) -> None:
-    sections = read_jaas(_text(data), "a file")
+    sections = read_sections(_text(data))
     for modules in sections.values():
         for module in modules:
             assert module.mechanisms is not None and module.text()
@@ -130,5 +129,5 @@ TARGETS = [
         256,
         5,
     ),
-    Target("texts", others, other_seeds, (ContainerError,), bytes_max=512, share=5),
+    Target("texts", others, other_seeds, (ContainerError, JaasError), bytes_max=512, share=5),
 ]

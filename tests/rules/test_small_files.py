@@ -27,7 +27,6 @@ SMALL_FILES_MAX = {
     "controller/metadata": 6,
     "controller/raft": 3,
     "ottla/cli": 7,
-    "ottla/container": 4,
     "ottla/node": 1,
     "ottla/processes": 3,
     "ottla/testing": 1,

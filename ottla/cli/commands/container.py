@@ -9,22 +9,33 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
+import subprocess
 import sys
-from typing import NamedTuple
+from collections.abc import Mapping
+from random import SystemRandom
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.errors import FAILED
 from ottla.processes.plan import process_count
 
+if TYPE_CHECKING:
+    from ottla.container.first_start import FirstStart
+
 PROGRAM = "ottla container"
 #: The brokers of this container, each a process, as `ottla start --processes`.
 PROCESSES = "OTTLA_PROCESSES"
-VARIABLES_OF_JVM = ("KAFKA_HEAP_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_JMX_OPTS")
 
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Entry point of the container image.")
     parser.add_argument("step", nargs="?", default="run", choices=("run", "configure", "launch"))
-    parser.add_argument("variables", nargs="*", metavar="VAR=VALUE", help="as if it were set in the environment")
+    parser.add_argument(
+        "variables",
+        nargs="*",
+        metavar="VAR=VALUE",
+        help="as if it were set in the environment",
+    )
     parser.add_argument(
         "--dialect", choices=("apache", "confluent", "bitnami"), help="do not guess whose variables they are"
     )
@@ -51,6 +62,8 @@ def main(argv: list[str] | None = None) -> int:
         return FAILED
     if arguments.check or arguments.step == "configure":
         return 0
+    if ready.first_start is not None:
+        _create_topics_later(ready.first_start)
     if ready.log_level:
         os.environ["OTTLA_LOG_LEVEL"] = ready.log_level
     print("===> Launching", flush=True)
@@ -70,12 +83,14 @@ class Launch(NamedTuple):
     log_level: str | None
     #: None for one process that is broker and controller.
     processes: int | None
+    first_start: FirstStart | None = None
 
 
 def _prepare(arguments: argparse.Namespace) -> Launch:
-    from ottla.container import places
-    from ottla.container.bitnami_steps import run_scripts
-    from ottla.container.entry import configure, launch_properties
+    from ottla.container.checks import check_node
+    from ottla.container.entry import CLUSTER_ID, configure, launch_properties
+    from ottla.container.resolve import CONFIGURED
+    from ottla.container.steps import run_scripts
 
     environment = dict(os.environ)
     for variable in arguments.variables:
@@ -83,7 +98,7 @@ def _prepare(arguments: argparse.Namespace) -> Launch:
         if not equals:
             raise SystemExit(f"{PROGRAM}: {variable!r} is not VAR=value")
         environment[name] = value
-    path = arguments.properties or arguments.root + places.CONFIGURED
+    path = arguments.properties or arguments.root + CONFIGURED
     processes = _processes(environment.get(PROCESSES, ""))
     if arguments.step == "launch":
         properties = launch_properties(path)
@@ -93,9 +108,63 @@ def _prepare(arguments: argparse.Namespace) -> Launch:
     _check_processes(prepared.properties, processes, prepared.origins)
     if arguments.step == "configure":
         prepared.write(path)
-    elif not arguments.check and prepared.scripts_environment is not None:
-        run_scripts(arguments.root, prepared.scripts_environment, _say)
-    return Launch(prepared.properties, prepared.log_level, processes)
+    elif arguments.check:
+        if processes is None:
+            check_node(prepared.properties, prepared.origins)
+    else:
+        if prepared.scripts_environment is not None:
+            run_scripts(arguments.root, prepared.scripts_environment, _say)
+        _format(prepared.first_start, prepared.properties, prepared.properties.get(CLUSTER_ID), processes)
+    return Launch(prepared.properties, prepared.log_level, processes, prepared.first_start)
+
+
+def _format(
+    first_start: FirstStart, properties: Mapping[str, str], cluster_id: str | None, processes: int | None
+) -> None:
+    """Format what is empty as `kafka-storage format` does, if users or voters have to be written.
+
+    Raises:
+        ContainerError: the directories cannot be formatted.
+    """
+    if not first_start.users and not first_start.initial_controllers:
+        return
+    from ottla.cli.storage_format import CannotFormat, format_directories
+    from ottla.container.first_start import add_scram
+    from ottla.container.settings import ContainerError
+    from ottla.processes.plan import plan
+    from ottla.protocol.primitives import new_uuid, uuid_to_str
+    from ottla.server.config.errors import ConfigError
+    from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
+    from ottla.storage.files import OsFiles
+
+    rng = SystemRandom()
+    options = argparse.Namespace(
+        config="the environment",
+        cluster_id=cluster_id or uuid_to_str(new_uuid(rng)),
+        ignore_formatted=True,
+        add_scram=list(add_scram(first_start.users, rng)),
+        feature=[],
+        release_version=None,
+        standalone=False,
+        no_initial_controllers=False,
+        initial_controllers=first_start.initial_controllers,
+    )
+    nodes = [properties]
+    if processes is not None:
+        nodes = [node.properties for node in plan(properties, processes, socket.gethostname())]
+    try:
+        for node in nodes:
+            for line in format_directories(OsFiles(), node, options, rng):
+                _say(f"===> {line}")
+    except (CannotFormat, ConfigError, InconsistentLogDirectory, StorageFailure) as fault:
+        raise ContainerError(" ".join(str(fault).split()), "log.dirs", "correct it, or mount empty volumes") from None
+
+
+def _create_topics_later(first_start: FirstStart) -> None:
+    """Start a process that creates the topics as soon as the node serves, because this process becomes the node."""
+    if first_start.topics is not None and first_start.servers is not None:
+        command = [sys.executable, "-P", "-m", "ottla.cli.shims", "create-topics"]
+        subprocess.Popen([*command, first_start.servers, first_start.topics.value])
 
 
 def _processes(text: str) -> int | None:

@@ -15,6 +15,7 @@ TOOLS = {
     "kafka-consumer-groups": "ottla.cli.shims.consumer_groups",
     "kafka-server-start": "ottla.cli.shims.server_start",
     "kafka-ready": "ottla.cli.shims.ready",
+    "create-topics": "ottla.cli.shims.create_topics",
 }
 
 

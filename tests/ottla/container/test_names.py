@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.container import bitnami, kafka_dialect
-from ottla.container.properties_text import read_value
+from ottla.container.settings import read_value
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.container.report import report
 from ottla.container.resolve import DEFAULT_CLUSTER_ID, resolve
 from ottla.container.settings import ContainerError, Resolution
 
@@ -227,7 +226,7 @@ def test_the_report_names_origins_and_hides_secrets() -> None:
             **OTHER_KEY,
         }
     )
-    lines = list(report(found, ["foo.secret", "bar"]))
+    lines = list(found.report(["foo.secret", "bar"]))
     text = "\n".join(lines)
     assert "hunter" not in text
     assert "bar=[hidden]" in text, "what is not known may be a password"

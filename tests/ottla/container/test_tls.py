@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.certificates import Authority
-from ottla.container.properties_text import write_file
 from ottla.container.resolve import resolve
+from ottla.container.settings import write_file
 from ottla.server.config.load import NodeConfig, read_properties
 from ottla.server.tls.contexts import server_context
 from ottla.server.tls.properties import TlsProperties

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.container.bitnami_steps import DONE, SCRIPTS, run_scripts, with_commands_run
 from ottla.container.resolve import resolve
 from ottla.container.settings import ContainerError
+from ottla.container.steps import DONE, SCRIPTS, run_scripts, with_commands_run
 
 PATH = {"PATH": os.environ["PATH"]}
 

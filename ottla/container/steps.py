@@ -1,4 +1,4 @@
-"""Commands in variables and mounted scripts, which the bitnami image runs before the node starts."""
+"""Commands in variables and mounted scripts, which other images run before the node starts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from collections.abc import Callable
 from ottla.container.bitnami import ALIASES, PREFIX
 from ottla.container.settings import ContainerError, Environment
 
-#: The output of the command replaces the value of the other variable.
+#: bitnami's: the output of the command replaces the value of the other variable.
 COMMANDS = {
     "KAFKA_NODE_ID_COMMAND": "KAFKA_CFG_NODE_ID",
     "KAFKA_CONTROLLER_QUORUM_VOTERS_COMMAND": "KAFKA_CFG_CONTROLLER_QUORUM_VOTERS",
     "KAFKA_BROKER_ID_COMMAND": "KAFKA_CFG_BROKER_ID",
+}
+#: wurstmeister's: the output replaces _{HOSTNAME_COMMAND} in others, or it is the other variable's value if nothing else gives it one.
+PLACEHOLDERS = {
+    "HOSTNAME_COMMAND": "KAFKA_ADVERTISED_HOST_NAME",
+    "PORT_COMMAND": "KAFKA_ADVERTISED_PORT",
+    "BROKER_ID_COMMAND": "KAFKA_BROKER_ID",
 }
 SCRIPTS = "/docker-entrypoint-initdb.d"
 #: On the volume: the scripts are for its first start.
@@ -31,13 +37,29 @@ def with_commands_run(environment: Environment) -> dict[str, str]:
     for variable, target in COMMANDS.items():
         if not (command := environment.get(variable, "").strip()):
             continue
-        value = _run(["bash", "-c", command], variable, found, capture=True).strip()
-        if not value:
-            raise ContainerError(f"`{command}` prints nothing", variable, "let it print the value, or take it out")
+        value = _output(command, variable, found)
         for alias, name in ALIASES.items():
             if PREFIX + name == target:
                 found.pop(alias, None)
         found[target] = value
+    return found
+
+
+def with_placeholders_filled(environment: Environment) -> dict[str, str]:
+    """Returns the environment with what wurstmeister's commands print, each of which is run only if it is needed.
+
+    Raises:
+        ContainerError: a command fails, or prints nothing.
+    """
+    found = dict(environment)
+    for variable, target in PLACEHOLDERS.items():
+        mark = f"_{{{variable}}}"
+        uses = [name for name, value in found.items() if name.startswith("KAFKA_") and mark in value]
+        given = target in found or (target != "KAFKA_BROKER_ID" and "KAFKA_ADVERTISED_LISTENERS" in found)
+        if not (command := environment.get(variable, "").strip()) or (given and not uses):
+            continue
+        value = _output(command, variable, found)
+        found |= {name: found[name].replace(mark, value) for name in uses} if uses else {target: value}
     return found
 
 
@@ -62,6 +84,13 @@ def run_scripts(root: str, environment: Environment, say: Callable[[str], None])
     os.makedirs(os.path.dirname(root + DONE), exist_ok=True)
     with open(root + DONE, "w", encoding="ascii"):
         pass
+
+
+def _output(command: str, variable: str, environment: Environment) -> str:
+    value = _run(["bash", "-c", command], variable, environment, capture=True).strip()
+    if not value:
+        raise ContainerError(f"`{command}` prints nothing", variable, "let it print the value, or take it out")
+    return value
 
 
 def _run(words: list[str], where: str, environment: Environment, *, capture: bool) -> str:
