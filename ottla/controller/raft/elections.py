@@ -56,7 +56,9 @@ def initial_role(state: QuorumState, election: ElectionState, now_ms: int) -> Ro
     if election.leader_id == state.key.id:
         # It led this epoch and may have lost unflushed records since. If it continued to lead, it would write other records at
         # the same (offset, epoch); if it voted for another candidate, the epoch would have two leaders.
-        return Resigned(election.epoch, state.key.id, deadline_ms)
+        # Voters that restarted too follow it: it resigns to each of them, as in Kafka, so that they need not miss it first.
+        others = set(state.voters.last.ids) - {state.key.id}
+        return Resigned(election.epoch, state.key.id, deadline_ms, unacknowledged=others)
     if election.leader_id >= 0:
         endpoints = state.voters.last.endpoints(election.leader_id)
         if endpoints:
@@ -157,8 +159,11 @@ def on_end_quorum_epoch(state: QuorumState, end: EndQuorumEpoch, now_ms: int) ->
 
 def _succession_delay_ms(state: QuorumState, end: EndQuorumEpoch) -> int:
     total = len(end.preferred_candidates)
+    if total == 0:
+        # A leader that has restarted does not know who has the longest log.
+        return state.rng.randrange(START_ELECTION_MS_MAX)
     position = next((i for i, key in enumerate(end.preferred_candidates) if is_own_key(state, key)), total)
-    if position == 0 and total > 0:
+    if position == 0:
         return 0
     if position >= total:
         return state.config.election_backoff_ms_max

@@ -196,7 +196,7 @@ MUTANTS = (
     _mutant(a_pre_vote_counts_as_a_vote, "4 18 19"),
     _mutant(observers_count_for_the_majority, "1 4 19"),
     _mutant(half_of_the_voters_commit, "1 4 19"),
-    _mutant(a_flush_of_before_a_truncation_counts, "1 4 19", voters=3, batches_per_fetch=1),
+    _mutant(a_flush_of_before_a_truncation_counts, "1 4 19", voters=3, batches_per_fetch=1, flush_ms_max=300),
     _mutant(voters_change_before_the_last_change_is_committed, "1 4 18 19", dynamic=True, voters=3),
     _mutant(epochs_of_a_truncated_log_stay, "1 4 19 21 54"),
     _mutant(the_epoch_of_the_log_is_forgotten, "18"),

@@ -125,6 +125,7 @@ class Simulation:
         *,
         voters: int | None = None,
         batches_per_fetch: int = 3,
+        flush_ms_max: int | None = None,
         dynamic: bool = False,
         rules: bool = True,
     ) -> None:
@@ -135,7 +136,7 @@ class Simulation:
             delay_ms_max=rng.choice([5, 20, 100]),
             drop=rng.choice([0.0, 0.01, 0.1]),
             duplicate=rng.choice([0.0, 0.05]),
-            flush_ms_max=rng.choice([0, 5, 50, 300]),
+            flush_ms_max=rng.choice([0, 5, 50, 300]) if flush_ms_max is None else flush_ms_max,
             crash_in_flush=rng.choice([0.0, 0.01, 0.05]),
             batches_per_fetch=batches_per_fetch,
         )

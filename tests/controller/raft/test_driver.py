@@ -173,6 +173,24 @@ async def test_killing_the_leader_stops_decisions_for_less_than_the_fetch_timeou
         await until(lambda: old.state.records == [b"before", b"after"], "the old leader to catch up")
 
 
+async def test_a_quorum_that_was_killed_elects_without_waiting_for_a_leader_that_does_not_lead_any_more(
+    tmp_path: Path,
+) -> None:
+    """The former leader says so itself (EndQuorumEpoch): the others would miss it only after the fetch timeout."""
+    timeouts = {"fetch_timeout_ms": FETCH_TIMEOUT_MS, "election_timeout_ms": FETCH_TIMEOUT_MS}
+    async with quorum(3, tmp_path, **timeouts) as made:
+        await made.elect()
+        await made.commit_everywhere(b"before")
+        for node in made.nodes:
+            await node.kill()
+        began = time.monotonic()
+        for node in made.nodes:
+            await node.start()
+        await made.elect()
+        await made.commit_everywhere(b"after")
+        assert time.monotonic() - began < BEFORE_THE_TIMEOUT_S
+
+
 async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
     async with quorum(3, tmp_path, fetch_timeout_ms=FETCH_TIMEOUT_MS) as made:
         old = await made.elect()
