@@ -11,6 +11,7 @@ import logging
 
 from ottla.broker.configs import BrokerConfigs
 from ottla.protocol.work import Errand
+from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
 from ottla.server.turns import run_in_turns
 from ottla.server.worker_process import WorkerEnded, WorkerProcess
@@ -53,7 +54,7 @@ class LogCleaner:
                 worked = False
             if not worked:
                 await self._process.close()
-                await asyncio.sleep(self._configs["log.cleaner.backoff.ms"] / 1000)
+                await pause(self._world.session_clock, self._configs["log.cleaner.backoff.ms"])
 
     async def _pass(self) -> bool:
         """Clean the dirtiest log in one pass; return False if no log needs cleaning."""

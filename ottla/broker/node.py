@@ -95,8 +95,9 @@ class BrokerNode:
             world, configs, self.metadata, self.share_coordinator, self.channels, topic_creation
         )
         work = LongWork(world)
+        self._share_locks = TimerWheel(world.session_clock)
         self.share_leaders = ShareLeaders(
-            world, configs, self.metadata, self.replicas, share_persister, wheel, work,
+            world, configs, self.metadata, self.replicas, share_persister, self._share_locks, work,
             DeadLetterQueue(world, configs, self.metadata, self.replicas, self.channels, controller, wheel),
         )  # fmt: skip
         self.components = BrokerComponents(
@@ -188,6 +189,7 @@ class BrokerNode:
         self.transactions.coordinator.close()
         self.groups.close()
         self.share_leaders.close()
+        self._share_locks.close()
         self.share_coordinator.close()
         self.channels.close()
         self.replicas.resign_all()

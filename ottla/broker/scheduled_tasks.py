@@ -98,7 +98,7 @@ class ScheduledTasks:
 
     def _schedule(self, task: ScheduledTask) -> None:
         if not self._stopped:
-            task.handle = self._world.clock.call_later(max(1, task.interval_ms), lambda: self._turn(task))
+            task.handle = self._world.session_clock.call_later(max(1, task.interval_ms), lambda: self._turn(task))
 
     def _turn(self, task: ScheduledTask) -> None:
         try:

@@ -15,9 +15,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import IO, Protocol
 
 from ottla.cli.default_node import PROGRAM, default_properties, replication
-from ottla.node.child import spawn
+from ottla.node.child import ChildNode, NodeProcess, spawn
 
 HOST = "127.0.0.1"
 #: A node that ends is noticed at once; the timeout is for busy machines.
@@ -43,7 +44,7 @@ class Node:
     dir: str
     #: Properties that every user of the machine could read in its command line: passwords, and what belongs to them.
     properties_file: str | None = None
-    process: subprocess.Popen[bytes] | None = None
+    process: NodeProcess | None = None
     ready_fd: int = -1
     alive_fd: int = -1
     #: Keep the ports from other processes, also while the node does not run.
@@ -133,7 +134,13 @@ def bootstrap(nodes: Sequence[Node]) -> str:
 # -- Starting and stopping -----------------------------------------------------------------------------------------------
 
 
-def start(node: Node, properties: dict[str, str]) -> None:
+class Birth(Protocol):
+    """Starts a node's process with the arguments of `ottla start` (ottla/node/child.py)."""
+
+    def __call__(self, arguments: Sequence[str], output: IO[bytes], /) -> ChildNode: ...
+
+
+def start(node: Node, properties: dict[str, str], birth: Birth = spawn) -> None:
     os.makedirs(node.dir, exist_ok=True)
     if node.alive_fd >= 0:  # of an earlier life
         os.close(node.alive_fd)
@@ -141,7 +148,7 @@ def start(node: Node, properties: dict[str, str]) -> None:
     for key, value in properties.items():
         arguments += ["--override", f"{key}={value}"]
     with open(node.log_file, "ab") as output:
-        node.process, node.ready_fd, node.alive_fd = spawn(arguments, output)
+        node.process, node.ready_fd, node.alive_fd = birth(arguments, output)
 
 
 def wait_ready(nodes: Sequence[Node]) -> str | None:

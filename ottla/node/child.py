@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 import ottla
 
@@ -28,10 +28,22 @@ LOG_FILE_VARIABLE = "OTTLA_LOG_FILE"
 OF_PARENT = (SYSTEMD_VARIABLE, LOG_FILE_VARIABLE)
 
 
+class NodeProcess(Protocol):
+    """What a parent does with a node's process: of subprocess.Popen, or one that another process has forked for it."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
 class ChildNode(NamedTuple):
     """A started node. The parent reads `ready_fd`, and keeps `alive_fd` open: the node stops when it is closed."""
 
-    process: subprocess.Popen[bytes]
+    process: NodeProcess
     ready_fd: int
     alive_fd: int
 

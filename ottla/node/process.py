@@ -17,7 +17,7 @@ from ottla.node.loop_watch import LoopWatch
 from ottla.node.node import FAILED_TO_START, Node
 from ottla.server import log_setup
 from ottla.server.config.errors import ConfigError
-from ottla.server.world import RealWorld
+from ottla.server.world import RealWorld, World
 from ottla.storage.errors import FULL, StorageFailure
 
 log = logging.getLogger("ottla.node")
@@ -35,8 +35,14 @@ FULL_DISK_REMEDY = (
 )
 
 
-def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -> int:
-    """Runs a node until a signal stops it; returns the process's exit code."""
+def run(
+    properties: Mapping[str, str],
+    where: Mapping[str, str] | None = None,
+    *,
+    outside: Callable[[asyncio.AbstractEventLoop], RealWorld] = RealWorld,
+    make: Callable[[World, Mapping[str, str], Mapping[str, str] | None], Node] = Node,
+) -> int:
+    """Runs a node until a signal stops it; returns the process's exit code. Tests give another `outside` (ottla/testing/inside)."""
     log_file = os.environ.get(LOG_FILE_VARIABLE)
     try:
         stream = log_setup.LogFile(log_file) if log_file else None
@@ -53,7 +59,7 @@ def run(properties: Mapping[str, str], where: Mapping[str, str] | None = None) -
     except ImportError:
         pass  # not on this platform
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(_run(properties, where))
+        return runner.run(_run(properties, where, outside, make))
 
 
 def raise_descriptors() -> None:
@@ -66,9 +72,14 @@ def raise_descriptors() -> None:
             log.info("The limit of open files stays %d: %s", soft, failure)
 
 
-async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -> int:
+async def _run(
+    properties: Mapping[str, str],
+    where: Mapping[str, str] | None,
+    outside: Callable[[asyncio.AbstractEventLoop], RealWorld],
+    make: Callable[[World, Mapping[str, str], Mapping[str, str] | None], Node],
+) -> int:
     loop = asyncio.get_running_loop()
-    real = RealWorld(loop)
+    real = outside(loop)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -80,7 +91,7 @@ async def _run(properties: Mapping[str, str], where: Mapping[str, str] | None) -
     watch = LoopWatch(loop)
     watch.start()
     try:
-        node = Node(real.world, properties, where)
+        node = make(real.world, properties, where)
         node.metrics.add(watch)
         starting = real.world.spawn(_started(node), "start")
         stopping = real.world.spawn(stop.wait(), "stop signal")

@@ -28,6 +28,14 @@ class World:
     workers: Workers
     spawn: Spawn
 
+    @property
+    def session_clock(self) -> Clock:
+        """The clock of what clients and operators set in minutes to days: sessions, transactions, retention, compaction.
+
+        It is the node's clock. A test may move this one alone, so that days pass for the data while no broker is fenced.
+        """
+        return self.clock
+
 
 class RealWorld:
     """The world outside the simulator, which must be closed when the node stops."""

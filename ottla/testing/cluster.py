@@ -9,20 +9,24 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from ottla.cli import local_directory, local_nodes
-from ottla.cli.local_nodes import HOST
+from ottla.cli.local_nodes import HOST, Node
+from ottla.node.child import ChildNode
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponsePartition,
 )
+from ottla.testing.clients import Clients
 from ottla.testing.connection import Connection
 from ottla.testing.links import CLIENTS, Direction, Links
+from ottla.testing.nursery import ForkedNode, Nursery
+from ottla.testing.spoiled import Spoiled
 
 if TYPE_CHECKING:
     from ottla.cli.secure_files import SecureFiles
@@ -32,7 +36,7 @@ STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
 
 
-class Cluster:
+class Cluster(Clients, Spoiled):
     """A cluster of node processes, named by their ids from 1 to `nodes`. The package's docstring lists what tests can do with them."""
 
     def __init__(
@@ -50,11 +54,12 @@ class Cluster:
         `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`: with TLS, logins by
         SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others."""
         self._temporary = directory is None
-        self.directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
+        self.directory = os.path.abspath(directory or tempfile.mkdtemp(prefix="ottla-test-"))
         kept = local_directory.look(self.directory, nodes)
         local_directory.keep(self.directory, kept)
         every = local_nodes.plan(nodes, base_port, self.directory)
         self.nodes = {node.id: node for node in every}
+        Spoiled.__init__(self, self.directory, list(self.nodes))
         self._links = Links(every) if cuttable else None
         common = {"cluster.id": kept.cluster_id} | {name.replace("_", "."): text for name, text in properties.items()}
         own = per_node or {}
@@ -95,7 +100,6 @@ class Cluster:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Settings of confluent-kafka: bootstrap.servers, and what a secure cluster needs."""
         security = {} if self._secure is None else self._secure.librdkafka()
         return {"bootstrap.servers": self.bootstrap} | security
 
@@ -104,6 +108,10 @@ class Cluster:
         """A file of client properties for Java's tools and `ottla --config`; of a secure cluster only."""
         assert self._secure is not None, "this cluster was not made with secure=True"
         return self._secure.client_file()
+
+    @property
+    def _properties_file(self) -> str | None:
+        return None if self._secure is None else self.client_file
 
     def add_user(self, name: str, *allowed: str) -> dict[str, str]:
         """Make a user of a secure cluster, who may do only what is allowed: `add_user("alice", "write topic:orders", "read group:g")`.
@@ -138,6 +146,10 @@ class Cluster:
     def is_paused(self, node_id: int) -> bool:
         return node_id in self._paused
 
+    @property
+    def log_files(self) -> list[str]:
+        return [node.log_file for node in self.nodes.values()]
+
     def log(self, node_id: int) -> str:
         """Return the node's log output so far."""
         with open(self.nodes[node_id].log_file, encoding="utf-8", errors="replace") as file:
@@ -150,11 +162,15 @@ class Cluster:
         began = time.monotonic()
         nodes = [self.nodes[node_id] for node_id in node_ids if not self.is_running(node_id)]
         for node in nodes:
-            local_nodes.start(node, self._properties[node.id])
+            local_nodes.start(node, self._properties[node.id], partial(self._born, node))
         failure = local_nodes.wait_ready(nodes)
         if failure is not None:
             raise RuntimeError(failure)
         return time.monotonic() - began
+
+    def _born(self, node: Node, arguments: Sequence[str], output: IO[bytes]) -> ChildNode:
+        forked = Nursery.here().spawn(arguments, output, node.dir, self.faults_of(node.id))
+        return ChildNode(forked, forked.ready_fd, forked.alive_fd)
 
     def kill(self, node_id: int) -> None:
         """Kill the node with SIGKILL."""
@@ -169,6 +185,7 @@ class Cluster:
     def resume(self, node_id: int) -> None:
         self._signal(node_id, signal.SIGCONT)
         self._paused.discard(node_id)
+        self._send_faults(node_id)
 
     def stop(self, node_id: int) -> None:
         """Stop the node by controlled shutdown: leadership moves first."""
@@ -195,8 +212,19 @@ class Cluster:
             self.partition(node_id, CLIENTS)
 
     def heal(self, *pair: int) -> None:
-        """Mend the connections of two nodes, or all."""
-        self._cuttable().mend(*([Direction(*pair), Direction(*reversed(pair))] if pair else []))
+        """Mend the connections of two nodes; without a pair everything: connections, disks, clocks that are skewed, and answers."""
+        if pair:
+            self._cuttable().mend(Direction(*pair), Direction(*reversed(pair)))
+            return
+        if self._links is not None:
+            self._links.mend()
+        self._mend_nodes()
+
+    def _send_faults(self, node_id: int) -> None:
+        """A node that does not run, or sleeps, gets them when it is started or resumed."""
+        process = self.nodes[node_id].process
+        if self._serves(node_id) and isinstance(process, ForkedNode):
+            process.spoil(self.faults_of(node_id))
 
     def _cuttable(self) -> Links:
         if self._links is None:
@@ -226,17 +254,17 @@ class Cluster:
             process.wait()
             raise RuntimeError(f"node {node_id} did not stop within {STOP_SECONDS_MAX} s") from None
 
-    def close(self) -> None:
-        for node_id in list(self._paused):
-            self.resume(node_id)
-        if self._links is not None:
-            self._links.mend()  # an orderly stop needs the others
-        if self._temporary:
+    def close(self, *, kill: bool | None = None) -> None:
+        """End all nodes. They are killed where their data goes as well: an orderly stop would hand over leaders, and flush, for nothing."""
+        if self._temporary if kill is None else kill:
             for node in self.nodes.values():
-                if (
-                    node.is_running
-                ):  # its data goes as well: an orderly stop would hand over leaders, and flush, for nothing
-                    self.kill(node.id)
+                if node.process is not None:
+                    node.process.kill()
+        else:
+            for node_id in list(self._paused):
+                self.resume(node_id)
+            if self._links is not None:
+                self._links.mend()  # an orderly stop needs the others
         local_nodes.stop([node for node in self.nodes.values() if node.process is not None])
         if self._links is not None:
             self._links.close()
@@ -262,32 +290,3 @@ class Cluster:
                 except OSError as error:
                     lost = error
         raise ConnectionError(f"no node answers: {lost}")
-
-    def leaders(self, topic: str) -> dict[int, int]:
-        """Return partition -> leader, -1 for none."""
-        found = self.metadata([topic]).topics[0]
-        return {each.partition_index: each.leader_id for each in found.partitions}
-
-    def isr(self, topic: str) -> dict[int, list[int]]:
-        found = self.metadata([topic]).topics[0]
-        return {each.partition_index: sorted(each.isr_nodes) for each in found.partitions}
-
-    def wait_isr(self, topic: str, size: int | None = None, seconds: float = 30.0) -> float:
-        """Waits until every partition has `size` replicas in sync (all of them by default). Returns the seconds it took."""
-        began = time.monotonic()
-        while True:
-            partitions = self._partitions(topic)
-            if partitions and all(
-                len(each.isr_nodes) >= (len(each.replica_nodes) if size is None else size) for each in partitions
-            ):
-                return time.monotonic() - began
-            if time.monotonic() - began > seconds:
-                seen = {each.partition_index: each.isr_nodes for each in partitions}
-                raise TimeoutError(f"not all replicas of {topic} are in sync after {seconds} s: {seen}")
-            time.sleep(POLL_SECONDS)
-
-    def _partitions(self, topic: str) -> list[MetadataResponsePartition]:
-        try:
-            return list(self.metadata([topic]).topics[0].partitions)
-        except ConnectionError:
-            return []

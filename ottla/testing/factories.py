@@ -1,25 +1,40 @@
-"""Makes fixtures that are clusters: `kafka_proc(...)` and `kafka_cluster(...)`, to be bound to a name in a conftest.py.
+"""Makes fixtures, to be bound to a name in a conftest.py: clusters, and what tests have of them.
 
 from ottla.testing import factories
 
 kafka_strict = factories.kafka_cluster(properties={"auto.create.topics.enable": "false"})
 kafka_to_break = factories.kafka_cluster(cuttable=True, scope="function")
 kafka_secure = factories.kafka_cluster(secure=True)      clients take **kafka_secure.client_settings
+orders = factories.kafka_topic("kafka_strict", partitions=3, seed="orders.jsonl")      the topic's name
+alice = factories.kafka_user("kafka_secure", "write topic:orders")      settings of a client
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from ottla.testing.node_logs import ShownLogs, leave_logs
+
 if TYPE_CHECKING:
+    import confluent_kafka
+
+    from ottla.testing.attached import Attached
+    from ottla.testing.clients import Clients, Seed
     from ottla.testing.cluster import Cluster
 
 Scope = Literal["session", "package", "module", "class", "function"]
 Fixture = Callable[..., object]
+
+ON_WINDOWS = "Ottla's nodes run on Linux and macOS: on Windows run the tests in WSL, or with kafka_noproc against a cluster elsewhere"
+FLUSH_SECONDS_MAX = 30.0
+#: The logs of this process's clusters (plugin.py shows them).
+LOGS = ShownLogs()
 
 
 def kafka_proc(
@@ -29,9 +44,13 @@ def kafka_proc(
     cuttable: bool = False,
     secure: bool = False,
     scope: Scope = "session",
+    shared: bool | None = None,
 ) -> Fixture:
-    """A fixture that is a running cluster of `nodes` processes; `properties` win over those of the command line and the ini file."""
-    return _fixture(nodes, properties, cuttable, secure, scope)
+    """A fixture that is a running cluster of `nodes` processes; `properties` win over those of the command line and the ini file.
+
+    With pytest-xdist one of the session's scope is `shared` by all workers, unless it is cuttable: its nodes are not there to be broken.
+    """
+    return _cluster(nodes, properties, cuttable, secure, scope, shared)
 
 
 def kafka_cluster(
@@ -41,36 +60,158 @@ def kafka_cluster(
     cuttable: bool = False,
     secure: bool = False,
     scope: Scope = "session",
+    shared: bool | None = None,
 ) -> Fixture:
     """A running cluster of three nodes, or as many as the command line or the ini file sets."""
-    return _fixture(nodes, properties, cuttable, secure, scope)
+    return _cluster(nodes, properties, cuttable, secure, scope, shared)
 
 
-def _fixture(
-    nodes: int | None, properties: Mapping[str, str] | None, cuttable: bool, secure: bool, scope: Scope
+def _cluster(
+    nodes: int | None,
+    properties: Mapping[str, str] | None,
+    cuttable: bool,
+    secure: bool,
+    scope: Scope,
+    shared: bool | None,
 ) -> Fixture:
     @pytest.fixture(scope=scope)
-    def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    def cluster(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Cluster | Attached]:
+        if sys.platform == "win32":
+            pytest.skip(ON_WINDOWS)
         from ottla.testing.cluster import Cluster
+        from ottla.testing.shared import Wanted, ask
 
         config = request.config
-        count = nodes or int(config.getoption("kafka_nodes") or config.getini("kafka_nodes"))
-        every = configured(config) | dict(properties or {})
-        # In pytest's own folder: what a worker leaves that is killed goes with the folders of old runs.
-        directory = tmp_path_factory.mktemp("kafka")
-        try:
-            with Cluster(
-                count,
-                directory=str(directory),
-                cuttable=cuttable,
-                secure=secure or bool(config.getoption("kafka_secure")),
-                per_node=dict.fromkeys(range(1, count + 1), every),
-            ) as running:
+        wanted = Wanted(
+            str(request.fixturename),
+            nodes or int(config.getoption("kafka_nodes") or config.getini("kafka_nodes")),
+            configured(config) | dict(properties or {}),
+            secure or bool(config.getoption("kafka_secure")),
+        )
+        at = getattr(config, "workerinput", {}).get("kafka_share")
+        if at is not None and (scope == "session" and not cuttable if shared is None else shared):
+            running: Cluster | Attached = ask(at, wanted, str(tmp_path_factory.getbasetemp().parent))
+            LOGS.add(wanted.fixture, running)
+            try:
                 yield running
+            finally:
+                LOGS.remove(wanted.fixture)
+            return
+        # In pytest's own folder: what a worker leaves that is killed goes with the folders of old runs.
+        directory = str(tmp_path_factory.mktemp("kafka"))
+        failed = True
+        try:
+            started = Cluster(
+                wanted.nodes,
+                directory=directory,
+                cuttable=cuttable,
+                secure=wanted.secure,
+                per_node=dict.fromkeys(range(1, wanted.nodes + 1), wanted.properties),
+            )
+            LOGS.add(wanted.fixture, started)
+            try:
+                started.start(*started.nodes)
+                yield started
+            finally:
+                failed = LOGS.remove(wanted.fixture)
+                started.close(kill=True)
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            if failed:
+                leave_logs(directory)
+            else:
+                shutil.rmtree(directory, ignore_errors=True)
 
     return cluster
+
+
+def kafka_noproc(
+    bootstrap: str | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    config_file: str | None = None,
+    scope: Scope = "session",
+) -> Fixture:
+    """A fixture that is a cluster which runs already: at `bootstrap`, or where --kafka-bootstrap or the ini file says.
+
+    `settings` are those of confluent-kafka for a cluster that wants a login; `config_file` has client properties for topics and records.
+    """
+
+    @pytest.fixture(scope=scope)
+    def attached(request: pytest.FixtureRequest) -> Attached:
+        from ottla.testing.attached import Attached
+
+        config = request.config
+        place = bootstrap or config.getoption("kafka_bootstrap") or config.getini("kafka_bootstrap")
+        if not place:
+            raise pytest.UsageError(
+                "kafka_noproc is a cluster that runs already: --kafka-bootstrap HOST:PORT says where"
+            )
+        return Attached(place, settings, config_file)
+
+    return attached
+
+
+def kafka_topic(
+    cluster: str = "kafka_proc",
+    *,
+    partitions: int = 1,
+    configs: Mapping[str, str] | None = None,
+    seed: Seed = (),
+    scope: Scope = "function",
+) -> Fixture:
+    """A fixture that is the name of a new topic on the cluster of that fixture. `seed` is a file or a list (ottla/testing/clients.py)."""
+
+    @pytest.fixture(scope=scope)
+    def topic(request: pytest.FixtureRequest) -> str:
+        running: Clients = request.getfixturevalue(cluster)
+        return running.topic(unused_name(request), partitions=partitions, configs=configs, seed=seed)
+
+    return topic
+
+
+def kafka_user(cluster: str, *allowed: str, scope: Scope = "function") -> Fixture:
+    """A fixture that is a client's settings: of a new user of that secure cluster, who may do what `ottla acl add` would name so."""
+
+    @pytest.fixture(scope=scope)
+    def user(request: pytest.FixtureRequest) -> dict[str, str]:
+        running: Cluster = request.getfixturevalue(cluster)
+        return running.add_user(unused_name(request), *allowed)
+
+    return user
+
+
+def kafka_producer(cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any) -> Fixture:
+    """A fixture that is a producer of confluent-kafka, flushed at the end. Settings have underscores for dots."""
+
+    @pytest.fixture(scope=scope)
+    def producer(request: pytest.FixtureRequest) -> Iterator[confluent_kafka.Producer]:
+        running: Clients = request.getfixturevalue(cluster)
+        made = running.producer(**settings)
+        yield made
+        made.flush(FLUSH_SECONDS_MAX)
+
+    return producer
+
+
+def kafka_consumer(cluster: str = "kafka_proc", *, scope: Scope = "function", **settings: Any) -> Fixture:
+    """A fixture that is a consumer of confluent-kafka in a group of its own, from the beginning, which has not yet subscribed."""
+
+    @pytest.fixture(scope=scope)
+    def consumer(request: pytest.FixtureRequest) -> Iterator[confluent_kafka.Consumer]:
+        running: Clients = request.getfixturevalue(cluster)
+        made = running.consumer(**settings)
+        yield made
+        made.close()
+
+    return consumer
+
+
+def unused_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses: the clusters live as long as the session, and keep what they are given."""
+    name = "".join(char if char.isascii() and char.isalnum() else "-" for char in request.node.name)
+    return f"{name[:200]}-{uuid.uuid4().hex[:8]}"
 
 
 def configured(config: pytest.Config) -> dict[str, str]:

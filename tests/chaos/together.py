@@ -16,11 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ottla.cli import local_nodes
 from ottla.testing import Cluster
 from tests.chaos import power_loss
 from tests.chaos.cluster_cycles import victims
@@ -28,9 +26,9 @@ from tests.chaos.disks import SKIP_REASON, ImageDisk, available, fill
 from tests.chaos.group_history import Group
 from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
 from tests.chaos.loads import KeyedLoad, TransactionalLoad
-from tests.wrong_clock import HOUR, WrongClock
 
 NODES = (1, 2, 3)
+HOUR = 3600
 ACCIDENTS_A_RUN = 20
 IN_SYNC_SECONDS_MAX = 90
 #: Of each of the two plain producers: enough that something is under way at every accident, and the nodes get the processor.
@@ -46,30 +44,11 @@ PROPERTIES = {
 }
 
 
-class ClockedCluster(Cluster):
-    """Nodes whose wall clocks can be set wrong."""
-
-    @cached_property
-    def clocks(self) -> dict[int, WrongClock]:
-        return {node_id: WrongClock(Path(self.directory, f"clock-{node_id}")) for node_id in self.nodes}
-
-    def start(self, *node_ids: int) -> float:
-        began = time.monotonic()
-        nodes = [self.nodes[node_id] for node_id in node_ids if not self.is_running(node_id)]
-        for node in nodes:
-            with self.clocks[node.id].given_to_processes():
-                local_nodes.start(node, self._properties[node.id])
-        failure = local_nodes.wait_ready(nodes)
-        if failure is not None:
-            raise RuntimeError(failure)
-        return time.monotonic() - began
-
-
 @dataclass
 class ChaosHarness:
     """The cluster, its disks, and what draws."""
 
-    cluster: ClockedCluster
+    cluster: Cluster
     disks: dict[int, ImageDisk]
     rng: random.Random
 
@@ -123,12 +102,12 @@ def full_disk(harness: ChaosHarness) -> None:
 
 def wrong_clock(harness: ChaosHarness) -> None:
     node_id = harness.some()
-    harness.cluster.clocks[node_id].set(harness.rng.choice(SKEWS))
+    harness.cluster.skew_clock(node_id, harness.rng.choice(SKEWS))
     harness.lasts(1.5, 4)
     if harness.rng.random() < 0.5:
         harness.cluster.kill(node_id)
         harness.cluster.start(node_id)
-    harness.cluster.clocks[node_id].set(0)
+    harness.cluster.skew_clock(node_id, 0)
 
 
 def power(*, everywhere: bool) -> Callable[[ChaosHarness], None]:
@@ -189,7 +168,7 @@ def run(accidents: int, seed: int, *, flush: bool, names: tuple[str, ...] = ()) 
         disks = {n: stack.enter_context(ImageDisk(directory, f"disk-{n}")) for n in NODES}
         per_node = {n: {"log.dirs": str(disk.path / "data")} for n, disk in disks.items()}
         properties = PROPERTIES | ({"log_flush_interval_messages": "1"} if flush else {})
-        cluster = ClockedCluster(3, directory=str(directory), per_node=per_node, cuttable=True, **properties)
+        cluster = Cluster(3, directory=str(directory), per_node=per_node, cuttable=True, **properties)
         stack.enter_context(cluster)
         create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
         loads = [Load(cluster.bootstrap, number, per_second=RECORDS_PER_SECOND) for number in range(2)]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,23 +12,16 @@ from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.wire import Wire
 from tests.cluster.test_three_nodes import Writer, create, read
-from tests.wrong_clock import DAY, HOUR, WrongClock
 
 pytestmark = pytest.mark.timeout(180)
+HOUR = 3600
+DAY = 24 * HOUR
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with Cluster(3, log_retention_check_interval_ms="500", log_initial_task_delay_ms="500") as running:
         yield running
-
-
-def give_clock(cluster: Cluster, node_id: int) -> WrongClock:
-    """Restarts the node with a clock that can be set wrong."""
-    clock = WrongClock(Path(cluster.directory, "clock"))
-    with clock.given_to_processes():
-        cluster.restart(node_id)
-    return clock
 
 
 def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
@@ -44,17 +33,6 @@ def make_leader(cluster: Cluster, topic: str, node_id: int) -> None:
     eventually(lambda: cluster.leaders(topic)[0] == node_id, f"{node_id} to lead")
 
 
-def test_a_wrong_clock_moves_the_wall_clock_of_a_process_and_not_its_monotonic_one(tmp_path: Path) -> None:
-    clock = WrongClock(tmp_path / "clock")
-    clock.set(-3 * DAY)
-    script = "import time; print(time.time_ns(), time.monotonic_ns())"
-    with clock.given_to_processes():
-        printed = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, check=True).stdout
-    wall, monotonic = map(int, printed.split())
-    assert 0 <= time.time_ns() - 3 * DAY * 10**9 - wall < 60 * 10**9
-    assert 0 <= time.monotonic_ns() - monotonic < 60 * 10**9
-
-
 @pytest.mark.parametrize("offset", [3 * DAY, -3 * DAY], ids=["+3d", "-3d"])
 def test_a_node_whose_clock_is_days_off_follows_and_leads_and_nothing_is_lost(cluster: Cluster, offset: int) -> None:
     # A leader refuses records that are an hour ahead of its clock, as Kafka does, unless it is configured otherwise.
@@ -63,7 +41,7 @@ def test_a_node_whose_clock_is_days_off_follows_and_leads_and_nothing_is_lost(cl
     writer = Writer(cluster, "skewed")
     writer.write(300)
     writer.flush()
-    give_clock(cluster, wrong).set(offset)
+    cluster.skew_clock(wrong, offset)
     writer.write(300)
     make_leader(cluster, "skewed", wrong)
     writer.write(300)
@@ -80,11 +58,10 @@ def test_a_leader_whose_clock_jumps_back_and_forth_loses_nothing_and_keeps_its_f
     create(cluster, "jumps", message_timestamp_after_max_ms=str(1 << 62))
     leader = cluster.leaders("jumps")[0]
     writer = Writer(cluster, "jumps")
-    clock = give_clock(cluster, leader)
     make_leader(cluster, "jumps", leader)
     for offset in (3 * DAY, -3 * DAY, HOUR, 0):
         writer.write(100)
-        clock.set(offset)
+        cluster.skew_clock(leader, offset)
         writer.write(300, per_second=500)  # longer than a follower waits for records (500 ms)
         writer.flush()
     assert writer.errors == []
@@ -100,7 +77,7 @@ def test_a_follower_whose_clock_is_ahead_deletes_nothing_that_others_keep(cluste
     writer.write(500)
     writer.flush()
     follower = next(n for n in cluster.nodes if n != cluster.leaders("kept")[0])
-    give_clock(cluster, follower).set(3 * DAY)
+    cluster.skew_clock(follower, 3 * DAY)
     cluster.wait_isr("kept")
     writer.write(100)
     writer.flush()

@@ -14,6 +14,12 @@ REGISTERING = ("command", "default", "fixture")
 #: Called by the name alone, or offered to users of the package.
 USED_FROM_OUTSIDE = {
     "pytest_addoption": "pytest calls it (ottla/testing/plugin.py)",
+    "pytest_runtest_setup": "pytest calls it (ottla/testing/plugin.py)",
+    "pytest_runtest_makereport": "pytest calls it (ottla/testing/plugin.py)",
+    "pytest_sessionfinish": "pytest calls it (ottla/testing/plugin.py)",
+    "pytest_configure_node": "pytest-xdist calls it (ottla/testing/plugin.py)",
+    "kafka_topic": "a conftest.py calls it (ottla/testing/factories.py)",
+    "kafka_user": "a conftest.py calls it (ottla/testing/factories.py)",
     "__getattr__": "Python calls it: a module's attributes, made when first asked for",
 }
 

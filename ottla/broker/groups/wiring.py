@@ -67,7 +67,7 @@ def group_coordinator(
     groups = GroupCoordinatorService(
         from_properties(configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
-        world.clock,
+        world.session_clock,
         lambda: str(UUID(bytes=new_uuid(world.rng))),
         partition_counter(metadata, configs, TOPIC, "offsets.topic.num.partitions"),
         ClusterView(

@@ -44,12 +44,13 @@ class ShareLeaders:
         metadata: MetadataCache,
         replicas: Replicas,
         persister: Persister,
-        wheel: TimerWheel,
+        locks: TimerWheel,
         long_work: LongWork,
         dead_letters: DeadLetterQueue,
     ) -> None:
-        self.clock = world.clock
-        self.wheel = wheel
+        self.clock = world.session_clock
+        #: Of the same clock: the deadlines of acquisition locks and of waiting fetches.
+        self.wheel = locks
         self.wakeups = Wakeups(world.clock)
         self.persister = persister
         self.dead_letters: DeadLetters = dead_letters

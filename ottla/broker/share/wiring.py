@@ -48,7 +48,7 @@ def share_coordinator(
     return ShareCoordinator(
         read(ShareCoordinatorConfig, configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),
-        world.clock,
+        world.session_clock,
         partition_counter(metadata, configs, TOPIC, "share.coordinator.state.topic.num.partitions"),
         lambda: metadata.image.topics,
         prune,

@@ -53,7 +53,7 @@ def transactions(
         return leader
 
     writer = MarkerWriter(replicas, groups, world.clock, wheel, configs["request.timeout.ms"])
-    routes = MarkerRoutes(configs.node_id, leader_of, writer.write, channels.request, world.spawn, world.clock)
+    routes = MarkerRoutes(configs.node_id, leader_of, writer.write, channels.request, world.spawn, world.session_clock)
     coordinator = TransactionCoordinator(
         read(TransactionConfig, configs.setting),
         ReplicatedPartitionLog(replicas, world.clock),

@@ -99,7 +99,7 @@ class ShareTranscript:
         metadata = MetadataCache(1, "cluster")
         metadata.image = image()
         replicas: Any = SimpleNamespace(listeners=[], lookup=lambda topic, topic_id, index: self.partition)
-        world: Any = SimpleNamespace(clock=self.clock)
+        world: Any = SimpleNamespace(clock=self.clock, session_clock=self.clock)
         work: Any = None  # searches by time, which no transcript has
         dead_letters: Any = SimpleNamespace(counts=ShareCounts())  # no group of a transcript has any
         self.leaders = ShareLeaders(

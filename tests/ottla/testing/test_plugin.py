@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.ottla.conftest import ROOT
 
@@ -67,45 +68,135 @@ def run(project: Path, *arguments: str) -> str:
 
 
 def nodes_below(directory: Path) -> list[psutil.Process]:
-    """Node processes whose data is somewhere in there."""
+    """Node processes, each of which works in its own folder."""
     found = []
     for process in psutil.process_iter():
         try:
-            words = process.cmdline()
-        except psutil.Error:
+            folder = Path(process.cwd())
+            if folder.is_relative_to(directory) and folder.name.startswith("node-"):
+                found.append(process)
+        except (psutil.Error, OSError):
             continue
-        if any(word.startswith(f"log.dirs={directory}") for word in words):
-            found.append(process)
     return found
 
 
-def test_one_node_for_all_tests_of_the_session_and_nothing_left_after_it(project: Path) -> None:
+def test_one_node_for_all_tests_and_after_failures_its_log_is_in_the_reports_and_left_behind(project: Path) -> None:
     (project / "test_it.py").write_text(
         ROUND_TRIP.format(fixture="kafka_proc")
-        + "\ndef test_the_same_again(kafka_proc, kafka_topic):\n    print('PID', kafka_proc.pid(1), kafka_topic)\n    assert 0"
-        + "\ndef test_and_again(kafka_proc, kafka_topic):\n    print('PID', kafka_proc.pid(1), kafka_topic)\n    assert 0"
+        + """
+def test_that_fails(kafka_proc, kafka_topic):
+    print("PID", kafka_proc.pid(1), kafka_proc.topic(kafka_topic, seed=["x"]))
+    assert 0
+
+def test_another_that_fails(kafka_proc, kafka_topic):
+    print("PID", kafka_proc.pid(1), kafka_proc.topic(kafka_topic, seed=["x"]))
+    assert 0
+
+def test_of_no_cluster():
+    assert 0
+"""
     )
     said = run(project)
-    assert "1 passed" in said and "2 failed" in said, said  # failing tests leave nothing behind either
-    seen = re.findall(r"PID (\d+) (\S+)", said)
-    assert len(seen) == 2
-    (pid, topic), (other_pid, other_topic) = seen
+    assert "1 passed" in said and "3 failed" in said, said
+    (pid, topic), (other_pid, other_topic) = re.findall(r"PID (\d+) (\S+)", said)
     assert pid == other_pid and topic != other_topic
-    assert nodes_below(project) == [] and list(project.glob("tmp/*/node-*")) == []
+    first, second = (each.split("____")[0] for each in said.split("Log of node 1 of kafka_proc")[1:])
+    assert topic in first and other_topic not in first, said
+    assert other_topic in second and topic not in second, said
+    assert nodes_below(project) == []
+    assert {path.name for path in project.glob("tmp/*/node-*/*")} == {"server.log"}
 
 
-def test_three_nodes_and_two_workers_do_not_meet(project: Path) -> None:
+def test_all_workers_share_the_clusters_of_the_session_and_break_only_their_own(project: Path) -> None:
+    (project / "conftest.py").write_text(
+        "from ottla.testing import factories\n"
+        "kafka_own = factories.kafka_proc(scope='module')\n"
+        "kafka_refusing = factories.kafka_proc(properties={'num.partitions': 'many'})\n"
+    )
     for name in ("one", "two"):
         (project / f"test_{name}.py").write_text(
             ROUND_TRIP.format(fixture="kafka_cluster")
-            + "\ndef test_three(kafka_cluster, worker_id):\n    assert len(kafka_cluster.nodes) == 3\n"
-            "    open(f'seen-{worker_id}', 'w').write(kafka_cluster.bootstrap)\n"
+            + f"""
+import pytest
+
+def test_three(kafka_cluster, worker_id):
+    assert len(kafka_cluster.metadata().brokers) == 3
+    open("seen-{name}-" + worker_id, "w").write(kafka_cluster.bootstrap)
+    with pytest.raises(AttributeError, match="shared with other tests"):
+        kafka_cluster.kill(1)
+
+def test_own(kafka_own):
+    kafka_own.kill(1)
+
+def test_that_fails(kafka_cluster):
+    kafka_cluster.topic("of-{name}")
+    assert 0
+
+def test_that_cannot_start(kafka_refusing):
+    pass
+"""
         )
     said = run(project, "-n", "2", "--dist", "loadfile")
-    assert "4 passed" in said, said
-    seen = [set(file.read_text().split(",")) for file in project.glob("seen-*")]
-    assert len(seen) == 2 and not seen[0] & seen[1]
+    assert "6 passed" in said and "2 failed" in said and "2 errors" in said, said
+    assert "Log of node 3 of kafka_cluster" in said and "num.partitions" in said
+    seen = list(project.glob("seen-*"))
+    assert len({file.name.rpartition("-")[2] for file in seen}) == 2
+    assert len({file.read_text() for file in seen}) == 1
     assert nodes_below(project) == []
+    assert {path.name for path in project.glob("tmp/kafka-*/node-*/*")} == {"server.log"}
+
+
+def test_topics_users_clients_and_a_cluster_that_runs_already_are_fixtures(project: Path) -> None:
+    (project / "orders.jsonl").write_text('{"key": "1", "value": "3 apples"}\n')
+    (project / "conftest.py").write_text(
+        "from ottla.testing import factories\n"
+        "kafka_secure = factories.kafka_proc(secure=True)\n"
+        "orders = factories.kafka_topic('kafka_secure', partitions=3, seed='orders.jsonl')\n"
+        "alice = factories.kafka_user('kafka_secure', 'read topic:*', 'read group:*')\n"
+        "kafka_fast = factories.kafka_producer('kafka_secure', linger_ms=0)\n"
+    )
+    (project / "test_it.py").write_text(
+        """
+from confluent_kafka import Consumer
+
+def test_attached(kafka_noproc):
+    kafka_noproc.topic("attached", seed=["x"])
+    assert [each.value for each in kafka_noproc.records("attached")] == [b"x"]
+
+def test_defaults(kafka_producer, kafka_consumer, kafka_topic):
+    kafka_producer.produce(kafka_topic, b"x")
+    kafka_producer.flush(30)
+    kafka_consumer.subscribe([kafka_topic])
+    assert kafka_consumer.poll(30).value() == b"x"
+
+def test_alice(kafka_secure, orders, alice, kafka_fast):
+    assert len(kafka_secure.leaders(orders)) == 3
+    kafka_fast.produce(orders, b"4 pears")
+    kafka_fast.flush(30)
+    assert sorted(each.value for each in kafka_secure.records(orders, 2)) == [b"3 apples", b"4 pears"]
+    consumer = Consumer({**alice, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe([orders])
+    assert consumer.poll(30).error() is None
+    consumer.close()
+"""
+    )
+    with Cluster(1) as cluster:
+        said = run(project, "--kafka-bootstrap", cluster.bootstrap)
+        assert "3 passed" in said, said
+        assert cluster.leaders("attached") == {0: 1}
+
+
+def test_on_windows_tests_with_nodes_are_skipped_with_one_sentence(project: Path) -> None:
+    (project / "conftest.py").write_text(
+        "import sys, types\n"
+        "from ottla.testing import factories\n"
+        "factories.sys = types.SimpleNamespace(platform='win32')\n"
+        "for name in ('fcntl', 'resource', 'uvloop', 'termios', 'ottla.testing.cluster', 'ottla.testing.shared'):\n"
+        "    sys.modules[name] = None\n"  # an import of them fails, as it does there
+    )
+    (project / "test_it.py").write_text("def test_it(kafka_proc):\n    pass\n\ndef test_other():\n    pass\n")
+    said = run(project, "-rs", "-p", "no:xdist")
+    assert "1 passed, 1 skipped" in said and "on Windows run the tests in WSL" in said, said
 
 
 def test_nodes_and_properties_come_from_the_ini_file_the_command_line_and_factories(project: Path) -> None:
@@ -137,10 +228,9 @@ def test_own(kafka_own):
     assert "2 passed" in said, said
 
 
-@pytest.mark.parametrize("bad, said", [("num.partitions", "NAME=VALUE"), ("num.partitions=many", "num.partitions")])
-def test_a_property_that_cannot_be_is_named(project: Path, bad: str, said: str) -> None:
+def test_a_property_that_cannot_be_is_named(project: Path) -> None:
     (project / "test_it.py").write_text("def test_it(kafka_proc):\n    pass\n")
-    assert said in run(project, "--kafka-property", bad)
+    assert "NAME=VALUE" in run(project, "--kafka-property", "num.partitions")
 
 
 def test_a_killed_worker_leaves_no_node_running(project: Path) -> None:
@@ -149,7 +239,7 @@ def test_a_killed_worker_leaves_no_node_running(project: Path) -> None:
     )
     with start(project) as process:
         eventually(lambda: len(nodes_below(project)) == 3, "three nodes", seconds=180)
-        sleeping = [node for node in nodes_below(project) if "node.id=2" in node.cmdline()]
+        sleeping = [node for node in nodes_below(project) if Path(node.cwd()).name == "node-2"]
         eventually(lambda: sleeping[0].status() == psutil.STATUS_STOPPED, "the pause", seconds=180)
         process.send_signal(signal.SIGKILL)
     eventually(lambda: nodes_below(project) == [], "all nodes to be gone", seconds=180)

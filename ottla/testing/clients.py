@@ -1,0 +1,241 @@
+"""What a test does as a client of a cluster: topics, records in, records out. No client library is needed for these."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
+from ottla.cli.client.consumer import READ_COMMITTED, Consumer
+from ottla.cli.client.producer import Producer
+from ottla.cli.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
+from ottla.cli.record_json import Incoming, from_line
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
+from ottla.protocol.records import NewRecord
+from ottla.testing.connection import CLIENT_ID
+
+if TYPE_CHECKING:
+    import confluent_kafka
+
+T = TypeVar("T")
+#: A value; a key and a value; or a row as `ottla consume -o json` prints it.
+Row: TypeAlias = bytes | str | tuple[bytes | str | None, bytes | str | None] | Mapping[str, object]
+#: Rows, or a file with a row of JSON in each line.
+Seed: TypeAlias = str | PathLike[str] | Iterable[Row]
+
+TIMEOUT_SECONDS = 30.0
+POLL_SECONDS = 0.02
+
+
+class SeenRecord(NamedTuple):
+    """A record that was read back."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Clients:
+    """The verbs of a client. A cluster of this process has them, and one that runs elsewhere (`attached`)."""
+
+    @property
+    def bootstrap(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Settings of confluent-kafka: bootstrap.servers, and what a secure cluster needs."""
+        raise NotImplementedError
+
+    @property
+    def log_files(self) -> list[str]:
+        """The logs of the nodes, if they are on this machine."""
+        return []
+
+    @property
+    def _properties_file(self) -> str | None:
+        """The file of client properties, if the cluster needs one."""
+        raise NotImplementedError
+
+    def topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replicas: int = BROKER_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+        seed: Seed = (),
+    ) -> str:
+        """Create a topic, write the seed into it, and return its name.
+
+        Raises:
+            CommandFailed: the cluster refuses it, and says why.
+            ValueError: a row of the seed is none.
+        """
+        rows = list(read_seed(seed))
+
+        async def create(cluster: ClusterClient) -> None:
+            await create_topic(cluster, name, partitions, replicas, configs or {})
+            await _write(cluster, name, rows)
+
+        self._do(create, TIMEOUT_SECONDS)
+        return name
+
+    def write(self, topic: str, seed: Seed) -> None:
+        """Write rows to a topic that exists; returns when all replicas in sync have them."""
+        rows = list(read_seed(seed))
+        self._do(lambda cluster: _write(cluster, topic, rows), TIMEOUT_SECONDS)
+
+    def records(self, topic: str, n: int | None = None, seconds: float = TIMEOUT_SECONDS) -> list[SeenRecord]:
+        """Return the topic's first `n` records once they are there, or those that are there now: by partition, in order of offsets.
+
+        Records of open and of aborted transactions are left out.
+
+        Raises:
+            TimeoutError: there are fewer than `n` after that many seconds.
+        """
+        seen: list[SeenRecord] = []
+
+        async def read(cluster: ClusterClient) -> None:
+            begins = await list_offsets(cluster, topic, EARLIEST)
+            ends = None if n is not None else await list_offsets(cluster, topic, LATEST, None, READ_COMMITTED)
+            consumer = Consumer(cluster, topic, begins, ends, isolation_level=READ_COMMITTED)
+            async for fetched in consumer.fetch():
+                seen.extend(
+                    SeenRecord(fetched.partition, row.offset, row.timestamp, row.key, row.value, tuple(row.headers))
+                    for row in fetched.records
+                )
+                if n is not None and len(seen) >= n:
+                    return
+
+        try:
+            self._do(read, seconds)
+        except TimeoutError:
+            raise TimeoutError(f"{topic} has {len(seen)} records after {seconds} s, not {n}") from None
+        seen.sort()
+        return seen if n is None else seen[:n]
+
+    # -- What the cluster says ---------------------------------------------------------------------------------------
+
+    def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
+        return self._do(lambda cluster: cluster.metadata(topics), TIMEOUT_SECONDS)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Return partition -> leader, -1 for none."""
+        return {each.partition_index: each.leader_id for each in self.metadata([topic]).topics[0].partitions}
+
+    def isr(self, topic: str) -> dict[int, list[int]]:
+        found = self.metadata([topic]).topics[0]
+        return {each.partition_index: sorted(each.isr_nodes) for each in found.partitions}
+
+    def wait_isr(self, topic: str, size: int | None = None, seconds: float = TIMEOUT_SECONDS) -> float:
+        """Waits until every partition has `size` replicas in sync (all of them by default). Returns the seconds it took.
+
+        Raises:
+            TimeoutError: says who is in sync.
+        """
+        began = time.monotonic()
+        while True:
+            partitions = self._partitions(topic)
+            if partitions and all(
+                len(each.isr_nodes) >= (len(each.replica_nodes) if size is None else size) for each in partitions
+            ):
+                return time.monotonic() - began
+            if time.monotonic() - began > seconds:
+                seen = {each.partition_index: each.isr_nodes for each in partitions}
+                raise TimeoutError(f"not all replicas of {topic} are in sync after {seconds} s: {seen}")
+            time.sleep(POLL_SECONDS)
+
+    def _partitions(self, topic: str) -> list[MetadataResponsePartition]:
+        try:
+            return list(self.metadata([topic]).topics[0].partitions)
+        except ConnectionError:
+            return []
+
+    # -- Client libraries --------------------------------------------------------------------------------------------
+
+    def producer(self, **settings: Any) -> confluent_kafka.Producer:
+        """A producer of confluent-kafka; its settings are written with underscores for dots: `linger_ms=5`."""
+        from confluent_kafka import Producer
+
+        return Producer(self.client_settings | _dotted(settings))
+
+    def consumer(self, *topics: str, **settings: Any) -> confluent_kafka.Consumer:
+        """A consumer of confluent-kafka that has subscribed, in a group of its own unless `group_id` is given, from the beginning."""
+        from confluent_kafka import Consumer
+
+        own = {"group.id": f"test-{uuid.uuid4().hex[:8]}", "auto.offset.reset": "earliest"}
+        consumer = Consumer(self.client_settings | own | _dotted(settings))
+        if topics:
+            consumer.subscribe(list(topics))
+        return consumer
+
+    def _do(self, work: Callable[[ClusterClient], Awaitable[T]], seconds: float) -> T:
+        """On a thread, because a test may have an event loop of its own."""
+        path = self._properties_file
+        properties = {} if path is None else read_client_properties(path)
+        timeout_ms = round(seconds * 1000)
+
+        async def done() -> T:
+            connection = open_cluster(self.bootstrap, properties, path, timeout_ms, limited=True, client_id=CLIENT_ID)
+            async with connection as cluster:
+                return await work(cluster)
+
+        with ThreadPoolExecutor(1) as thread:
+            try:
+                return thread.submit(lambda: asyncio.run(done())).result()
+            except TimeUp as up:
+                raise TimeoutError(f"after {seconds} s: {up.doing}") from None
+
+
+def read_seed(seed: Seed) -> Iterable[Incoming]:
+    """
+    Raises:
+        ValueError: says which row is none, and why.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    rows: Iterable[Any] = seed if not isinstance(seed, str | PathLike) else Path(seed).read_text("utf-8").splitlines()
+    place = "the seed" if rows is seed else str(seed)
+    for number, row in enumerate(rows, 1):
+        try:
+            yield from_line(row, now_ms) if rows is not seed else _incoming(row, now_ms)
+        except (ValueError, TypeError) as fault:
+            raise ValueError(f"row {number} of {place}: {fault}") from None
+
+
+def _incoming(row: Row, now_ms: int) -> Incoming:
+    if isinstance(row, Mapping):
+        return from_line(json.dumps(row), now_ms)
+    key, value = row if isinstance(row, tuple) else (None, row)
+    return Incoming(NewRecord(_encoded(key), _encoded(value), now_ms), None)
+
+
+def _encoded(text: object) -> bytes | None:
+    if text is None or isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode()
+    raise TypeError(f"bytes or str is wanted, not {type(text).__name__}")
+
+
+async def _write(cluster: ClusterClient, topic: str, rows: Iterable[Incoming]) -> None:
+    producer = Producer(cluster, topic)
+    await producer.start()
+    for row in rows:
+        await producer.send(row.record, row.partition)
+    await producer.flush()
+
+
+def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in settings.items()}

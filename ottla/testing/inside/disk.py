@@ -1,0 +1,82 @@
+"""Files of a disk that is full or slow, as a test says. What they hold are files like any others."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from ottla.storage.errors import failure_of
+from ottla.storage.files import OsFiles
+from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
+
+
+class Disk:
+    """The state of the disk below all files of the node."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.slow_ms = 0
+
+    def allocate(self, path: str) -> None:
+        """
+        Raises:
+            DiskFull: there is no room for another block.
+        """
+        if self.full:
+            raise failure_of(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path))
+
+    def flush(self) -> None:
+        """On the thread that waits for the disk."""
+        if self.slow_ms:
+            time.sleep(self.slow_ms / 1000)
+
+
+class SpoiledFiles(OsFiles):
+    """The files of the operating system, on that disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__()
+        self._disk = disk
+
+    def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:
+        return _SpoiledMapping(path, capacity, writable, self._descriptors, self._disk)
+
+    def create(self, path: str) -> None:
+        self._disk.allocate(path)
+        super().create(path)
+
+    def pwrite(self, path: str, offset: int, data: bytes) -> None:
+        self._disk.allocate(path)
+        super().pwrite(path, offset, data)
+
+    def write_atomic(self, path: str, data: bytes, sync: bool = True) -> None:
+        self._disk.allocate(path)
+        if sync:
+            self._disk.flush()
+        super().write_atomic(path, data, sync)
+
+    def sync_file(self, path: str) -> None:
+        self._disk.flush()
+        super().sync_file(path)
+
+    def usable_bytes(self, path: str) -> tuple[int, int]:
+        total, usable = super().usable_bytes(path)
+        return total, 0 if self._disk.full else usable
+
+
+class _SpoiledMapping(OsMappedFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, path: str, capacity: int, writable: bool, descriptors: WriteDescriptors, disk: Disk) -> None:
+        super().__init__(path, capacity, writable, descriptors)
+        self._disk = disk
+
+    def ensure(self, size: int) -> None:
+        if size > self.size:
+            self._disk.allocate(self.path)
+        super().ensure(size)
+
+    def flush(self) -> None:
+        self._disk.flush()
+        super().flush()

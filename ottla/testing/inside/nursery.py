@@ -1,0 +1,124 @@
+"""Forks nodes: `python -m ottla.testing.inside.nursery FD`, started by `ottla.testing.nursery`. The imports of a server are made once.
+
+A request comes with five descriptors: the node's output, its two pipes (ottla/node/child.py), its control socket, and a pipe to which this
+process writes the node's exit code. The response is the node's process id. When the socket is closed the nursery ends; its nodes end by
+their own pipes.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import NamedTuple, NoReturn
+
+from ottla.node.child import PIPES_VARIABLE
+from ottla.testing.inside import control
+from ottla.testing.inside.faults import decoded
+
+REQUEST_BYTES_MAX = 1 << 20
+DESCRIPTORS = 5
+
+
+class Birth(NamedTuple):
+    """A request for a node."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    directory: str
+    faults: str
+
+
+def main(fd: int) -> None:
+    with suppress(ImportError):  # ottla/node/process.py
+        importlib.import_module("uvloop")
+    parent = socket.socket(fileno=fd)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test's process, which then closes the socket
+    gc.collect()
+    gc.freeze()  # no collection of a node writes to the pages that all share
+    exits: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([parent.fileno(), woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            _bury(exits)
+        if parent.fileno() in ready:
+            head, descriptors, _, _ = socket.recv_fds(parent, 4, DESCRIPTORS)
+            if not head:
+                return
+            birth = Birth(*json.loads(_exactly(parent, int.from_bytes(head, "big"))))
+            pid = os.fork()
+            if pid == 0:
+                for each in (parent.fileno(), woken, wake, *exits.values(), descriptors[-1]):
+                    os.close(each)
+                _be_a_node(birth, descriptors)
+            for each in descriptors[:-1]:
+                os.close(each)
+            exits[pid] = descriptors[-1]
+            parent.sendall(pid.to_bytes(4, "big"))
+
+
+def _exactly(stream: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = stream.recv(size - len(data))
+        if not piece:
+            raise SystemExit
+        data += piece
+    return data
+
+
+def _bury(exits: dict[int, int]) -> None:
+    """Report the exit codes of nodes that have ended."""
+    while exits:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        fd = exits.pop(pid)
+        with suppress(BrokenPipeError):  # its parent waits for it no longer
+            os.write(fd, b"%d" % os.waitstatus_to_exitcode(status))
+        os.close(fd)
+
+
+def _be_a_node(birth: Birth, descriptors: list[int]) -> NoReturn:
+    """In the forked process."""
+    code = 1
+    try:
+        os.setpgid(0, 0)  # see ottla/node/child.py
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        output, ready, alive, control_fd, _ = descriptors
+        for standard in (1, 2):
+            os.dup2(output, standard)
+        os.close(output)
+        os.chdir(birth.directory)
+        os.environ.clear()
+        os.environ.update(birth.environment)
+        os.environ[PIPES_VARIABLE] = f"{ready},{alive}"
+        code = control.run(birth.arguments, control_fd, decoded(birth.faults.encode()))
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        elif isinstance(ended.code, int):
+            code = ended.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,116 @@
+"""One cluster for all workers of pytest-xdist: the process that starts the workers has it, and gives them its address.
+
+A worker asks by a Unix socket when its first test needs the cluster; the first who asks waits for the start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Client, Connection, Listener
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.testing.attached import Attached
+    from ottla.testing.cluster import Cluster
+
+
+class Wanted(NamedTuple):
+    """A cluster that a fixture describes. Equal ones are one cluster."""
+
+    fixture: str
+    nodes: int
+    properties: dict[str, str]
+    secure: bool
+
+
+class Place(NamedTuple):
+    """Where workers ask. It crosses to them as a list."""
+
+    address: str
+    key: str
+
+
+class SharedClusters:
+    """In the process that starts the workers."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.mkdtemp(prefix="ottla-share-")
+        key = os.urandom(16)
+        self.place = Place(os.path.join(self._folder, "ask"), key.hex())
+        self._listener = Listener(self.place.address, "AF_UNIX", authkey=key)
+        self._lock = threading.Lock()
+        self._clusters: dict[str, Cluster] = {}
+        threading.Thread(target=self._serve, name="ottla shared clusters", daemon=True).start()
+
+    def close(self, *, failed: bool) -> None:
+        """End the clusters. Their logs stay if a test has failed."""
+        from ottla.testing.node_logs import leave_logs
+
+        self._listener.close()
+        with self._lock:
+            for cluster in self._clusters.values():
+                cluster.close(kill=True)
+                if failed:
+                    leave_logs(cluster.directory)
+                else:
+                    shutil.rmtree(cluster.directory, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: Connection) -> None:
+        with connection, suppress(EOFError, OSError):
+            wanted, parent = connection.recv()
+            try:
+                with self._lock:
+                    cluster = self._clusters.get(repr(wanted)) or self._started(wanted, parent)
+            except Exception as failure:
+                connection.send(str(failure))
+                return
+            secured = cluster.client_file if wanted.secure else None
+            connection.send((cluster.bootstrap, cluster.client_settings, secured, cluster.log_files))
+
+    def _started(self, wanted: Wanted, parent: str) -> Cluster:
+        from ottla.testing.cluster import Cluster
+
+        cluster = Cluster(
+            wanted.nodes,
+            directory=tempfile.mkdtemp(prefix="kafka-", dir=parent),
+            secure=wanted.secure,
+            per_node=dict.fromkeys(range(1, wanted.nodes + 1), wanted.properties),
+        )
+        self._clusters[repr(wanted)] = cluster
+        try:
+            cluster.start(*cluster.nodes)
+        except BaseException:
+            del self._clusters[repr(wanted)]
+            cluster.close(kill=True)
+            raise
+        return cluster
+
+
+def ask(place: tuple[str, str], wanted: Wanted, parent: str) -> Attached:
+    """In a worker: the cluster, which is started if this worker is the first.
+
+    Raises:
+        RuntimeError: it did not start; says why.
+    """
+    from ottla.testing.attached import Attached
+
+    address, key = place
+    with Client(address, "AF_UNIX", authkey=bytes.fromhex(key)) as connection:
+        connection.send((wanted, parent))
+        answer = connection.recv()
+    if isinstance(answer, str):
+        raise RuntimeError(answer)
+    return Attached(*answer)

@@ -1,0 +1,248 @@
+"""The faults inside nodes, as stock clients meet them, and what keeps them out of production."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing import Cluster
+from tests.broker.conftest import eventually
+from tests.broker.wire import Wire
+from tests.ottla.conftest import ROOT
+from tests.rules.sources import imported_modules, sources
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
+    with Cluster(1, log_segment_delete_delay_ms="0") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running: Cluster) -> Iterator[Cluster]:
+    yield running
+    running.heal()
+
+
+def create(cluster: Cluster, topic: str, **configs: str) -> None:
+    named = {name.replace("_", "."): text for name, text in configs.items()}
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=named)])[topic].result(30)
+
+
+def produce(cluster: Cluster, topic: str, values: list[bytes], **settings: object) -> list[KafkaError | None]:
+    """Returns the error of each record, None for those that were acknowledged."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, **settings})
+    errors: list[KafkaError | None] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, message: errors.append(error))
+    assert producer.flush(60) == 0
+    return errors
+
+
+def ends(cluster: Cluster, topic: str) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
+        return int(low), int(high)
+    finally:
+        consumer.close()
+
+
+# -- Time ----------------------------------------------------------------------------------------------------------------
+
+
+def test_after_ten_days_retention_has_removed_what_a_week_keeps(cluster: Cluster) -> None:
+    create(cluster, "kept-a-week")
+    assert produce(cluster, "kept-a-week", [b"x"] * 10) == [None] * 10
+    cluster.advance(days=10)
+    eventually(lambda: ends(cluster, "kept-a-week") == (10, 10), "retention", seconds=30)
+
+
+def test_after_a_day_a_compacted_topic_has_one_record_of_a_key(cluster: Cluster) -> None:
+    create(cluster, "compacted", cleanup_policy="compact", segment_ms="1000", min_cleanable_dirty_ratio="0.01")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(20):
+        producer.produce("compacted", b"%d" % number, b"same")
+    producer.flush(30)
+    cluster.advance(days=1)
+    producer.produce("compacted", b"last", b"other", timestamp=cluster.time_ms)
+    producer.flush(30)
+    cluster.advance(minutes=5)
+
+    def values() -> list[bytes]:
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "c", "enable.partition.eof": True})
+        consumer.assign([TopicPartition("compacted", 0, 0)])
+        read = []
+        while (message := consumer.poll(10)) is not None and message.error() is None:
+            read.append(message.value())
+        consumer.close()
+        return read
+
+    eventually(lambda: values() == [b"19", b"last"], "compaction", seconds=60)
+
+
+def test_a_transaction_is_aborted_when_its_time_has_passed(cluster: Cluster) -> None:
+    create(cluster, "transacted")
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": "t", "transaction.timeout.ms": 600_000}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("transacted", b"never committed")
+    assert producer.flush(30) == 0
+    cluster.advance(minutes=11)
+    with pytest.raises(KafkaException) as refused:
+        eventually(lambda: ends(cluster, "transacted")[1] == 2, "the abort marker", seconds=30)
+        producer.commit_transaction(30)
+    assert refused.value.args[0].code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+def test_a_member_of_a_group_is_out_after_its_session_and_no_broker_is(cluster: Cluster) -> None:
+    create(cluster, "grouped")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "silent",
+            "session.timeout.ms": 300_000,
+            "heartbeat.interval.ms": 100_000,
+        }
+    )
+    consumer.subscribe(["grouped"])
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+    def members() -> int:
+        return len(admin.describe_consumer_groups(["silent"])["silent"].result(30).members)
+
+    eventually(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == 1, "the assignment")
+    assert members() == 1
+    cluster.advance(minutes=6)
+    eventually(lambda: members() == 0, "the end of the session")
+    assert cluster.log(1).count("has been unfenced") == 1
+    consumer.close()
+
+
+# -- Disk ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_records_and_takes_them_again_when_it_has_room(cluster: Cluster) -> None:
+    create(cluster, "filled")
+    assert produce(cluster, "filled", [b"x"]) == [None]
+    cluster.disk_full()
+    large = b"x" * 100_000
+    (error,) = produce(cluster, "filled", [large], **{"message.timeout.ms": 2000})
+    assert error is not None
+    assert "no space left" in cluster.log(1)
+    cluster.disk_full(full=False)
+    assert produce(cluster, "filled", [large]) == [None]
+
+
+def test_a_slow_disk_delays_records_that_are_flushed_before_their_acknowledgement(cluster: Cluster) -> None:
+    create(cluster, "flushed", flush_messages="1")
+    produce(cluster, "flushed", [b"x"])
+    cluster.slow_disk(700)
+    began = time.monotonic()
+    assert produce(cluster, "flushed", [b"x"]) == [None]
+    assert time.monotonic() - began > 0.7
+
+
+# -- Answers -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_produces_fail_and_the_client_tries_again(cluster: Cluster) -> None:
+    create(cluster, "struck")
+    strikes = cluster.fail_next("Produce", "NOT_ENOUGH_REPLICAS", 2)
+    assert strikes.left == 2
+    assert produce(cluster, "struck", [b"x"], **{"enable.idempotence": True}) == [None]
+    assert strikes.left == 0 and ends(cluster, "struck") == (0, 1)
+
+
+def test_an_error_that_no_client_retries_reaches_the_program(cluster: Cluster) -> None:
+    create(cluster, "refused")
+    cluster.fail_next("Produce", "TOPIC_AUTHORIZATION_FAILED")
+    (error,) = produce(cluster, "refused", [b"x"])
+    assert error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_record_whose_acknowledgement_is_lost_is_there_once_with_idempotence_and_twice_without(
+    cluster: Cluster,
+) -> None:
+    for topic, idempotent, count in (("once", True, 1), ("twice", False, 2)):
+        create(cluster, topic)
+        cluster.fail_next("Produce", "REQUEST_TIMED_OUT", served=True)
+        assert produce(cluster, topic, [b"x"], **{"enable.idempotence": idempotent}) == [None]
+        assert ends(cluster, topic) == (0, count)
+
+
+def test_a_forwarded_api_fails_too(cluster: Cluster) -> None:
+    cluster.fail_next("CreateTopics", "POLICY_VIOLATION")
+    with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
+        create(cluster, "forbidden")
+    create(cluster, "forbidden")
+
+
+def test_a_delayed_response_comes_later_and_after_heal_at_once(cluster: Cluster) -> None:
+    create(cluster, "delayed")
+    produce(cluster, "delayed", [b"x"])
+    cluster.delay("Produce", 0.8)
+    began = time.monotonic()
+    assert produce(cluster, "delayed", [b"x"]) == [None]
+    assert time.monotonic() - began >= 0.8
+
+
+def test_clients_are_offered_the_versions_of_an_older_broker(cluster: Cluster) -> None:
+    from ottla.protocol.messages.api_versions import ApiVersionsRequest
+
+    cluster.versions("Produce", highest=7)
+    with Wire(cluster.nodes[1].port) as wire:
+        offered = wire.request(ApiVersionsRequest("x", "1"), 3).api_keys
+    assert [(row.min_version, row.max_version) for row in offered if row.api_key == 0] == [(0, 7)]
+    create(cluster, "old")
+    assert produce(cluster, "old", [b"x"]) == [None]
+
+
+@pytest.mark.parametrize(
+    "api, error, said", [("Produse", "NONE", "Produse"), ("Produce", "NOT_A_LEADER", "NOT_A_LEADER")]
+)
+def test_a_name_that_kafka_does_not_have_is_named(cluster: Cluster, api: str, error: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        cluster.fail_next(api, error)
+    with pytest.raises(ValueError, match="there are 0 to"):
+        cluster.versions("Produce", highest=99)
+
+
+def test_a_node_has_its_faults_again_after_a_kill_and_gets_those_that_it_slept_through(cluster: Cluster) -> None:
+    create(cluster, "remembered")
+    cluster.pause(1)
+    strikes = cluster.fail_next("Produce", "NOT_ENOUGH_REPLICAS", 2)
+    cluster.resume(1)
+    assert produce(cluster, "remembered", [b"x"]) == [None]
+    assert strikes.left == 0
+    strikes = cluster.fail_next("Produce", "NOT_ENOUGH_REPLICAS", 1)
+    cluster.kill(1)
+    cluster.start(1)
+    assert produce(cluster, "remembered", [b"x"]) == [None]
+    assert strikes.left == 0
+
+
+# -- Production ----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_that_a_production_node_imports_knows_of_faults() -> None:
+    for source in sources():
+        if not source.module.startswith("ottla.testing"):
+            for line, module in imported_modules(source.tree):
+                assert not module.startswith("ottla.testing"), f"{source.path}:{line} imports {module}"
+    code = (
+        "import sys, ottla.cli.commands.start, ottla.node.process;"
+        "sys.exit(any(name.startswith('ottla.testing') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
