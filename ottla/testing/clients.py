@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
-from ottla.cli.client.consumer import READ_COMMITTED, Consumer
+from ottla.cli.client.consumer import READ_COMMITTED, Consumer, places_of
 from ottla.cli.client.producer import Producer
 from ottla.cli.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, create_topic, list_offsets
 from ottla.cli.record_json import Incoming, from_line
@@ -109,8 +109,10 @@ class Clients:
 
         async def read(cluster: ClusterClient) -> None:
             begins = await list_offsets(cluster, topic, EARLIEST)
-            ends = None if n is not None else await list_offsets(cluster, topic, LATEST, None, READ_COMMITTED)
-            consumer = Consumer(cluster, topic, begins, ends, isolation_level=READ_COMMITTED)
+            ends = None
+            if n is None:
+                ends = places_of(topic, await list_offsets(cluster, topic, LATEST, None, READ_COMMITTED))
+            consumer = Consumer(cluster, places_of(topic, begins), ends, isolation_level=READ_COMMITTED)
             async for fetched in consumer.fetch():
                 seen.extend(
                     SeenRecord(fetched.partition, row.offset, row.timestamp, row.key, row.value, tuple(row.headers))
