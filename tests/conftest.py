@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.effort import examples
+
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("ottla", deadline=None)
+settings.register_profile("ottla", deadline=None, max_examples=examples(100))
 settings.load_profile("ottla")
 
 #: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.

@@ -1,16 +1,29 @@
-"""What a test does less of in `make test` than in `make chaos`, which sets OTTLA_CHAOS: seeds, and waits for sessions to end."""
+"""How much a test does: least in `make unit` (`-p tests.unit_only`), more in `make test`, and all in `make chaos`, which sets OTTLA_CHAOS."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 LONG = bool(os.environ.get("OTTLA_CHAOS"))
+SHORT = "tests.unit_only" in sys.modules
+#: Of the seeds and examples of `make test`.
+SHORT_SHARE = 0.2
 
 
 def seeds(some: int, *, long: int) -> int:
     """The number of seeds from 0 on."""
-    return long if LONG else some
+    return long if LONG else examples(some)
 
+
+def examples(some: int) -> int:
+    """The number of examples of Hypothesis."""
+    return max(1, round(some * SHORT_SHARE)) if SHORT else some
+
+
+#: Of each producer that writes while nodes fail: enough that something is under way at every accident, where one that writes as fast as
+#: it can would take the processor of the tests beside it, and again when each of its records is judged.
+RECORDS_PER_SECOND = None if LONG else 300
 
 #: Of a cluster whose brokers die or sleep: the defaults are 9 s and 2 s, and the test waits for the end of each session.
 SHORT_SESSIONS: dict[str, str] = (

@@ -38,6 +38,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from tests.broker.counted_node import CountedNode
 from tests.broker.wire import Wire
+from tests.effort import examples
 from tests.ports import free_ports
 from tests.server.tiny_node import RawClient, request
 from tests.workers import OneQueue
@@ -321,7 +322,7 @@ def test_random_requests_of_a_connection_take_effect_in_order(tmp_path: Path) ->
         log = node.log(partition)
         log.update_config(replace(log.config, segment_bytes=SEGMENT_BYTES, compression_type="gzip"))
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
     @given(sent=requests, drawn=st.lists(changes, min_size=1, max_size=6))
     def holds(sent: list[Any], drawn: list[list[tuple[str, int]]]) -> None:
         node.script.clear()

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from tests.effort import RECORDS_PER_SECOND
+
 TOPIC = "chaos"
 PARTITIONS = 4
 DELIVERY_SECONDS_MAX = 120
@@ -64,7 +66,7 @@ def create_topic(bootstrap: str, replicas: int, topic: str = TOPIC, **configs: s
 class Load:
     """One idempotent librdkafka producer in a thread, acks=all; remembers what was acknowledged, where and when.
 
-    It writes as fast as answers come, so that something is under way at every accident, or `per_second`.
+    It writes `per_second`, or as fast as answers come, so that something is under way at every accident.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Load:
         topic: str = TOPIC,
         partitions: int = PARTITIONS,
         padding: int = 0,
-        per_second: int | None = None,
+        per_second: int | None = RECORDS_PER_SECOND,
         settings: Mapping[str, Any] = IMPATIENT,
     ) -> None:
         from confluent_kafka import Producer
@@ -121,8 +123,8 @@ class Load:
             except BufferError:
                 self._producer.poll(0.05)
             if self._per_second is not None:
-                while time.monotonic() < began + self.sent / self._per_second:
-                    self._producer.poll(0.001)
+                while (early := began + self.sent / self._per_second - time.monotonic()) > 0:
+                    self._producer.poll(early)
             elif self.sent % 20 == 0:
                 self._producer.poll(0.01)  # ends with the first answer
 

@@ -21,6 +21,7 @@ from tests.chaos.history import (
     READ_SECONDS_MAX,
     create_topic,
 )
+from tests.effort import RECORDS_PER_SECOND
 
 TRANSACTIONS_TOPIC, KEYS_TOPIC = "transactions", "keys"
 CALL_SECONDS_MAX = 30
@@ -153,7 +154,7 @@ class KeyedLoad:
             self.failed.append(f"{left} keyed records neither acknowledged nor refused after {FLUSH_SECONDS_MAX} s")
 
     def _run(self) -> None:
-        number = 0
+        number, began = 0, time.monotonic()
         while not self._stop.is_set():
             key = self._rng.randrange(KEYS)
             write = Write(number, self._rng.random() < TOMBSTONE_SHARE)
@@ -170,7 +171,10 @@ class KeyedLoad:
                 number += 1
             except BufferError:
                 pass
-            self._producer.poll(0.001)
+            if RECORDS_PER_SECOND is None:
+                self._producer.poll(0.001)
+            else:
+                self._producer.poll(max(0.0, began + number / RECORDS_PER_SECOND - time.monotonic()))
 
     def _delivered(self, key: int, write: Write, error: Any) -> None:
         if error is not None:

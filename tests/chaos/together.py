@@ -26,13 +26,14 @@ from tests.chaos.disks import SKIP_REASON, ImageDisk, available, fill
 from tests.chaos.group_history import Group
 from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
 from tests.chaos.loads import KeyedLoad, TransactionalLoad
+from tests.effort import RECORDS_PER_SECOND
 
 NODES = (1, 2, 3)
 HOUR = 3600
 ACCIDENTS_A_RUN = 20
 IN_SYNC_SECONDS_MAX = 90
 #: Of each of the two plain producers: enough that something is under way at every accident, and the nodes get the processor.
-RECORDS_PER_SECOND = 1000
+RECORDS_PER_SECOND_MAX = 1000
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 #: Below producer.id.expiration.ms and every retention: what a clock may not expire is not the subject here.
 SKEWS = (12 * HOUR, -12 * HOUR, HOUR, -HOUR)
@@ -171,7 +172,8 @@ def run(accidents: int, seed: int, *, flush: bool, names: tuple[str, ...] = ()) 
         cluster = Cluster(3, directory=str(directory), per_node=per_node, cuttable=True, **properties)
         stack.enter_context(cluster)
         create_topic(cluster.bootstrap, 3, min_insync_replicas="2")
-        loads = [Load(cluster.bootstrap, number, per_second=RECORDS_PER_SECOND) for number in range(2)]
+        per_second = RECORDS_PER_SECOND or RECORDS_PER_SECOND_MAX
+        loads = [Load(cluster.bootstrap, number, per_second=per_second) for number in range(2)]
         group = Group(cluster.bootstrap, 2)
         transactions, keyed = TransactionalLoad(cluster.bootstrap, seed), KeyedLoad(cluster.bootstrap, seed)
         topics = (TOPIC, transactions.topic, keyed.topic, *INTERNAL)

@@ -115,7 +115,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # by the machine's load, not by the code
+@settings(suppress_health_check=[HealthCheck.too_slow])  # by the machine's load, not by the code
 @given(st.fixed_dictionaries({}, optional={rule.name: json_values for rule in RULES}))
 def test_no_json_raises_and_what_is_accepted_can_be_stored(found: dict[str, Any]) -> None:
     decided = verdict(json.dumps(found).encode())

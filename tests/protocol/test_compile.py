@@ -37,6 +37,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.messages.shared_structs import TopicIdAssignment, TopicIdPartitions
 from ottla.protocol.primitives import STRING_BYTES_MAX
 from ottla.protocol.schema import info_of
+from tests.effort import examples
 from tests.protocol.arbitrary import message_strategy, random_message
 from tests.protocol.catalog import every_version, messages
 
@@ -45,7 +46,7 @@ from tests.protocol.catalog import every_version, messages
 def test_any_message_survives_the_wire(cls: type[Any]) -> None:
     versions = info_of(cls).versions.all()
 
-    @settings(max_examples=3 * len(versions), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(3 * len(versions)), database=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         version = data.draw(st.sampled_from(versions))

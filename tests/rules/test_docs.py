@@ -34,7 +34,7 @@ NOT_KEPT = frozenset({"build/fuzz/TARGET/", "asyncio/runners.py"})
 CITED = re.compile(r"\b[Ii]nvariants? ((?:\d+(?:-\d+| to \d+)?(?:, | and )?)+)")
 RANGE = re.compile(r"(\d+)(?:(?:-| to )(\d+))?")
 #: How tests say which invariant they check.
-VIOLATED = re.compile(r"(?:Violation|Broken|check|grows|_read)\(\s*\"(\d+)\b|number=\"(\d+)\"")
+VIOLATED = re.compile(r"(?:Violation|check|grows|_read)\(\s*\"(\d+)\b|number=\"(\d+)\"")
 
 
 class Invariant(NamedTuple):

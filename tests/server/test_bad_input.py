@@ -15,6 +15,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.server.network.limits import ConnectionLimits
 from ottla.server.network.route import Route
+from tests.effort import examples
 from tests.server.tiny_node import (
     API_VERSIONS,
     HEARTBEAT,
@@ -156,7 +157,7 @@ async def test_a_handler_that_breaks_answers_unknown_server_error(caplog: pytest
         assert await serves(node)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frames=st.lists(st.binary(max_size=80), max_size=5), junk=st.binary(max_size=40))
 def test_whatever_bytes_come_the_node_goes_on(frames: list[bytes], junk: bytes) -> None:
     async def scenario() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from tests.histories import Violation
 from tests.sim.clients.consumer import READ_COMMITTED, Consumer
 from tests.sim.clients.producer import SEND_ALL, SEND_IDEMPOTENT, SEND_ONE
 from tests.sim.clients.transactions import TRANSACTION
-from tests.sim.history import History, Operation, TopicPartition, Violation
+from tests.sim.history import History, Operation, TopicPartition
 from tests.sim.invariants import Invariants
 
 PROMISED = (SEND_IDEMPOTENT, SEND_ALL)

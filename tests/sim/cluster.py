@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from ottla.node.node import FAILED_TO_START, Node
 from ottla.storage.errors import StorageFailure
+from tests.histories import Violation
 from tests.sim.disk import Killed
 from tests.sim.formatting import format_node
-from tests.sim.history import Violation
 from tests.sim.loop import LANE, OUTSIDE, Lane
 from tests.sim.network import SimHub
 from tests.sim.world import SimHost

@@ -19,11 +19,12 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.histories import Violation
 from tests.sim.clients.admin import TIMEOUT_MS, UPGRADE, Admin
 from tests.sim.clients.share_ledger import Place, ShareLedger
 from tests.sim.clients.share_members import GROUP_RESOURCE
 from tests.sim.cluster import SimCluster
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 TOPIC, SHARE_VERSION_LEVEL = "dlq.sharers", 2
 PREPARED_SECONDS_MAX = 20

@@ -13,14 +13,6 @@ TRACE_LINES_MAX = 400
 TopicPartition = tuple[str, int]
 
 
-class Violation(AssertionError):
-    """An invariant does not hold. `number` is its number in docs/dev/INVARIANTS.md."""
-
-    def __init__(self, number: str, text: str) -> None:
-        super().__init__(f"invariant {number}: {text}")
-        self.number = number
-
-
 @dataclass(slots=True)
 class Operation:
     """`outcome`: ok, fail (it certainly did not take place), info (unknown)."""

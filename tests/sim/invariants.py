@@ -17,8 +17,9 @@ from ottla.controller.metadata.partitions import LOST_DIR, MIGRATING_DIR, UNASSI
 from ottla.controller.raft.roles import Candidate, Leader
 from ottla.storage.log.log import Log
 from tests.controller.images import same_content
+from tests.histories import Violation
 from tests.sim.cluster import SimCluster, SimNode
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition

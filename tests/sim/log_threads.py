@@ -19,15 +19,13 @@ from ottla.storage.producers.producer_snapshots import Frozen, ProducerSnapshots
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segments import Segments
 from tests.chaos.log_threads import NOW_MS, ThreadedLog
+from tests.histories import Mutant, Patch
 from tests.sim.disk import SimDisk
 from tests.sim.loop import run
 from tests.sim.threads import Threads, simulated_locks
 
 DIRECTORY = "/data/t-0"
 WANTED = Counter({"restart": 8, "flush": 50, "segment retired": 25})
-
-#: object, attribute, what is there instead
-Patches = tuple[tuple[object, str, object], ...]
 
 
 class SimJob:
@@ -66,7 +64,7 @@ class SimulatedLog(ThreadedLog):
             assert inode.durable[:end] == inode.data[:end], f"{segment.file.log_path} is not on the disk up to {end}"
 
 
-def play(seed: int) -> None:
+def run_seed(seed: int) -> None:
     async def main() -> None:
         log = SimulatedLog(seed)
         log.run(WANTED)
@@ -129,7 +127,7 @@ def remove_what_another_has_counted(
                 self._files.remove(self._path(offset))
 
 
-MUTANTS: dict[str, Patches] = {
+MUTANTS: dict[str, tuple[Patch, ...]] = {
     "a flush begins in the middle of a truncation": ((FlushJob, "run", begin_on_the_worker),),
     "segments are replaced in two steps beside a flush": (
         (FlushJob, "run", look_for_segments_on_the_worker),
@@ -143,11 +141,4 @@ MUTANTS: dict[str, Patches] = {
 
 
 def is_noticed(name: str, seed: int) -> bool:
-    with pytest.MonkeyPatch.context() as patch:
-        for where, attribute, instead in MUTANTS[name]:
-            patch.setattr(where, attribute, instead)
-        try:
-            play(seed)
-        except AssertionError:
-            return True
-    return False
+    return Mutant(name, MUTANTS[name]).is_noticed(lambda: run_seed(seed))

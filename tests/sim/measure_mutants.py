@@ -14,27 +14,19 @@ import gc
 import logging
 import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-import pytest
-
-from tests.broker.coordinator.mutant import Mutant as CoordinatorMutant
-from tests.broker.groups.history import History as GroupHistory
-from tests.broker.groups.mutants import MUTANTS as GROUPS
-from tests.broker.transactions.admissions import Admissions
-from tests.broker.transactions.history import History as TransactionHistory
-from tests.broker.transactions.mutants import ADMISSION_MUTANTS as ADMISSIONS
-from tests.broker.transactions.mutants import MUTANTS as TRANSACTIONS
-from tests.controller.raft.mutants import MUTANTS as RAFT
-from tests.controller.raft.test_simulation import is_noticed as is_noticed_by_quorum
-from tests.sim.directed_histories import cleaner_histories_of, storage_histories_of
-from tests.sim.log_threads import MUTANTS as THREADS
-from tests.sim.log_threads import is_noticed as is_noticed_by_threads
+from tests.broker.groups import test_history as groups
+from tests.broker.groups.consumer import test_history as consumer_group
+from tests.broker.groups.streams import test_history as streams_group
+from tests.broker.share import test_mutants as share_partition
+from tests.broker.transactions import test_history as transactions
+from tests.controller.decisions import test_committed_survives as walks
+from tests.controller.raft import test_simulation as raft
+from tests.sim import log_threads, test_cleaner_mutants, test_log_moves, test_mutants
 from tests.sim.mutants import (
     CONSUMER_GROUPS,
     CONTROLLER,
@@ -49,15 +41,10 @@ from tests.sim.mutants import (
 from tests.sim.mutants import MUTANTS as CLUSTER
 from tests.sim.noticed import NOT_NOTICED, SEEDS_MAX, Row, rows, seeds_for, write
 from tests.sim.simulation import Simulation
-from tests.sim.storage_history import StorageHistory
-from tests.sim.test_cleaner_mutants import MUTANTS as CLEANER
-from tests.sim.test_mutants import MUTANTS as STORAGE
-from tests.sim.test_mutants import Patch, is_noticed
 
 CLUSTER_SECONDS = 60.0
 
 Notices = Callable[[str, int], bool]
-RAFT_BY_NAME = {mutant.name: mutant for mutant in RAFT}
 
 
 @dataclass(frozen=True)
@@ -65,29 +52,6 @@ class Family:
     names: Iterable[str]
     #: Whether a seed's history notices a mutant, by what the mutant breaks.
     notices: Notices
-
-
-def by_storage(mutants: dict[str, Patch], histories: Callable[[int], list[StorageHistory]]) -> Notices:
-    return lambda name, seed: any(is_noticed(mutants[name], history) for history in histories(seed))
-
-
-def by_coordinator(mutants: dict[str, CoordinatorMutant], run: Callable[[int], None]) -> Notices:
-    def notices(name: str, seed: int) -> bool:
-        with pytest.MonkeyPatch.context() as patch:
-            for target, attribute, instead in mutants[name].patches:
-                patch.setattr(target, attribute, instead)
-            try:
-                run(seed)
-            except Exception as failure:
-                return getattr(failure, "number", "") in mutants[name].numbers
-        return False
-
-    return notices
-
-
-def admissions(seed: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        Admissions(seed, Path(directory)).run()
 
 
 def by_cluster(name: str, seed: int) -> bool:
@@ -104,13 +68,18 @@ def by_cluster(name: str, seed: int) -> bool:
 OTHERS: dict[str, Counter[str]] = {name: Counter() for name in CLUSTER}
 
 FAMILIES = {
-    "storage": Family(STORAGE, by_storage(STORAGE, storage_histories_of)),
-    "cleaner": Family(CLEANER, by_storage(CLEANER, cleaner_histories_of)),
-    "threads": Family(THREADS, is_noticed_by_threads),
-    "groups": Family(GROUPS, by_coordinator(GROUPS, lambda seed: GroupHistory(seed).run())),
-    "transactions": Family(TRANSACTIONS, by_coordinator(TRANSACTIONS, lambda seed: TransactionHistory(seed).run())),
-    "admissions": Family(ADMISSIONS, by_coordinator(ADMISSIONS, admissions)),
-    "raft": Family(RAFT_BY_NAME, lambda name, seed: is_noticed_by_quorum(RAFT_BY_NAME[name], seed)),
+    "storage": Family(test_mutants.MUTANTS, test_mutants.is_noticed),
+    "cleaner": Family(test_cleaner_mutants.MUTANTS, test_cleaner_mutants.is_noticed),
+    "threads": Family(log_threads.MUTANTS, log_threads.is_noticed),
+    "moves": Family(test_log_moves.MUTANTS, test_log_moves.is_noticed),
+    "groups": Family(groups.MUTANTS, groups.is_noticed),
+    "one consumer group": Family(consumer_group.MUTANTS, consumer_group.is_noticed),
+    "one streams group": Family(streams_group.MUTANTS, streams_group.is_noticed),
+    "one share partition": Family(share_partition.MUTANTS, share_partition.is_noticed),
+    "transactions": Family(transactions.MUTANTS, transactions.is_noticed),
+    "admissions": Family(transactions.ADMISSION_MUTANTS, transactions.is_noticed_by_admissions),
+    "raft": Family(raft.MUTANTS, raft.is_noticed),
+    "walks": Family(walks.MUTANTS, walks.is_noticed),
     "replication": Family(REPLICATION, by_cluster),
     "log directories": Family(LOG_DIRECTORIES, by_cluster),
     "consumer groups": Family(CONSUMER_GROUPS, by_cluster),

@@ -6,9 +6,9 @@ that the simulator, or what it looks at, has become too tame.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from ottla.broker.coordinator.context import CoordinatorContext
@@ -42,20 +42,9 @@ from ottla.storage.producers.producer_state import ProducerState
 from ottla.storage.segment.segment_file import SegmentFile
 from tests.broker.groups import mutants as group_mutants
 from tests.broker.transactions import mutants as transaction_mutants
+from tests.histories import Mutant, Patch
 from tests.sim import controller_mutants
 from tests.sim.group_mutants import SHARE, STREAMS
-
-
-@dataclass(frozen=True)
-class Mutant:
-    text: str
-    #: object, attribute, what is there instead
-    patches: tuple[tuple[Any, str, Any], ...]
-    #: The invariants that it breaks; empty: any of them. An exception that is no violation is never a catch.
-    by: frozenset[str] = frozenset()
-
-    def is_caught_by(self, number: str) -> bool:
-        return number != "" and (not self.by or number.split()[0] in self.by)
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
@@ -232,7 +221,7 @@ def copy_all_but_the_last(current: Log, future: Log, *args: Any, **kwargs: Any) 
     return _copy_some(current, future, *args, **kwargs) if len(batches) > 1 else 0
 
 
-def _mutant(text: str, *patches: tuple[Any, str, Any]) -> Mutant:
+def _mutant(text: str, *patches: Patch) -> Mutant:
     return Mutant(text, patches)
 
 
@@ -397,19 +386,6 @@ MUTANTS: dict[str, Mutant] = {
 } | {**LOG_DIRECTORIES, **CONSUMER_GROUPS, **SHARE_GROUPS, **STREAMS_GROUPS}
 
 
-@contextmanager
-def applied(name: str | None) -> Iterator[None]:
+def applied(name: str | None) -> AbstractContextManager[None]:
     """Puts the mutant in for the time of the block."""
-    patches = () if name is None else MUTANTS[name].patches
-    absent = object()
-    before = [(target, attribute, vars(target).get(attribute, absent)) for target, attribute, _ in patches]
-    for target, attribute, instead in patches:
-        setattr(target, attribute, instead)
-    try:
-        yield
-    finally:
-        for target, attribute, original in before:
-            if original is absent:
-                delattr(target, attribute)
-            else:
-                setattr(target, attribute, original)
+    return nullcontext() if name is None else MUTANTS[name].applied()

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ottla.storage.log.log import Log
+from tests.histories import Violation
 from tests.sim.cluster import SimCluster, SimNode
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 #: Every so many checks the logs are read from their beginning.
 LOGS_EVERY = 10

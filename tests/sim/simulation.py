@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from ottla.controller.decisions.state import is_directory_online
+from tests.histories import Violation
 from tests.sim.checker import check_history
 from tests.sim.clients.admin import UNCLEAN, Admin
 from tests.sim.clients.connection import Client
@@ -25,7 +26,7 @@ from tests.sim.cluster import BROKER_PORT, SimCluster
 from tests.sim.directory_checks import misplaced
 from tests.sim.faults import Faults
 from tests.sim.group_members import GroupMembers
-from tests.sim.history import History, TopicPartition, Violation
+from tests.sim.history import History, TopicPartition
 from tests.sim.invariants import Invariants
 from tests.sim.loop import SimLoop, run
 from tests.sim.plan import SLOW_DISK_SECONDS, SMALL_SLICE_MS, TWO_DIRECTORIES, choose, format_nodes, settings_of, slices

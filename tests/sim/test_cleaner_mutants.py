@@ -20,12 +20,8 @@ from ottla.storage.log.log_state import Cleaning
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX
 from tests.effort import seeds
+from tests.histories import Mutant, Patch, assert_noticed, play
 from tests.sim.directed_histories import cleaner_histories_of
-from tests.sim.noticed import seeds_for
-from tests.sim.test_mutants import Patch, is_noticed
-
-#: Without a mutant.
-SEEDS_CONTROL = seeds(15, long=100)
 
 _make_plan = cleaner.make_plan
 _create = Logs.create
@@ -140,13 +136,19 @@ MUTANTS: dict[str, Patch] = {
 }
 
 
+def is_noticed(name: str, seed: int) -> bool:
+    return any(Mutant(name, (MUTANTS[name],)).is_noticed(history.run) for history in cleaner_histories_of(seed))
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_mutant_is_noticed(name: str) -> None:
-    histories = (history for seed in seeds_for("cleaner", name) for history in cleaner_histories_of(seed))
-    assert any(is_noticed(MUTANTS[name], history) for history in histories), f"no history noticed that {name}"
+    assert_noticed("cleaner", name, is_noticed)
+
+
+def run(seed: int) -> None:
+    for history in cleaner_histories_of(seed):
+        history.run()
 
 
 def test_without_a_mutant_the_same_seeds_pass() -> None:
-    for seed in range(SEEDS_CONTROL):
-        for history in cleaner_histories_of(seed):
-            history.run()
+    play(run, range(seeds(15, long=100)))

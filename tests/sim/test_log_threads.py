@@ -5,17 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.effort import seeds
-from tests.sim.log_threads import MUTANTS, is_noticed, play
-from tests.sim.noticed import seeds_for
-
-SEEDS = seeds(20, long=3000)
+from tests.histories import assert_noticed, play
+from tests.sim.log_threads import MUTANTS, is_noticed, run_seed
 
 
 def test_what_was_appended_is_there_and_what_was_flushed_is_on_the_disk() -> None:
-    for seed in range(SEEDS):
-        play(seed)
+    play(run_seed, range(seeds(20, long=3000)))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_mutant_is_noticed(name: str) -> None:
-    assert any(is_noticed(name, seed) for seed in seeds_for("threads", name)), f"no seed noticed that {name}"
+    assert_noticed("threads", name, is_noticed)

@@ -20,11 +20,11 @@ from ottla.server.network.client import Channel
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
 from tests.broker.records import batch
+from tests.histories import Violation
 from tests.sim.clients.admin import UNCLEAN
 from tests.sim.cluster import BROKER_PORT, SimNode
 from tests.sim.formatting import format_node
 from tests.sim.harness import APART, TOPIC, SimClusterHarness
-from tests.sim.history import Violation
 from tests.sim.loop import run
 from tests.sim.mutants import MUTANTS, applied
 

@@ -1,7 +1,4 @@
-"""The histories find bugs: known mistakes are put back in at run time, and each must be caught within some seeds.
-
-A mutant that lives means that the histories, or what they look at, have become too tame.
-"""
+"""The histories of a node's logs find bugs: known mistakes are put back in at run time, and each must be caught within some seeds."""
 
 from __future__ import annotations
 
@@ -31,13 +28,8 @@ from ottla.storage.segment.segment_file import SegmentFile
 from ottla.storage.segment.segment_indexes import SegmentIndexes
 from ottla.storage.segment.txn_index import TransactionIndex
 from ottla.storage.segment.walk import WALK, ColdBytes
+from tests.histories import Mutant, Patch, assert_noticed
 from tests.sim.directed_histories import storage_histories_of
-from tests.sim.disk import Killed
-from tests.sim.noticed import seeds_for
-from tests.sim.storage_history import StorageHistory
-
-#: object, attribute, what is there instead
-Patch = tuple[object, str, object]
 
 
 class EqualToAll(int):
@@ -240,25 +232,11 @@ MUTANTS: dict[str, Patch] = {
 }
 
 
-def is_noticed(mutant: Patch, history: StorageHistory) -> bool:
-    """Something is not as it must be. An exception of the mutant's own proves nothing."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(*mutant, raising=False)  # some are attributes of instances
-        try:
-            history.run()
-        except (AssertionError, pytest.fail.Exception) as failure:
-            if str(failure).startswith("Timeout"):
-                raise  # the test's own limit proves nothing either
-            return True
-        except TypeError:
-            raise  # the mutant no longer has the signature of what it stands for, and so breaks nothing
-        except (Exception, Killed):
-            return False
-    return False
+def is_noticed(name: str, seed: int) -> bool:
+    return any(Mutant(name, (MUTANTS[name],)).is_noticed(history.run) for history in storage_histories_of(seed))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_mutant_is_noticed(name: str) -> None:
     """Without a mutant test_storage_crashes.py runs the same seeds."""
-    histories = (history for seed in seeds_for("storage", name) for history in storage_histories_of(seed))
-    assert any(is_noticed(MUTANTS[name], history) for history in histories), f"no history noticed that {name}"
+    assert_noticed("storage", name, is_noticed)

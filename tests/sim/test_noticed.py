@@ -8,7 +8,20 @@ from tests.sim.measure_mutants import FAMILIES
 from tests.sim.noticed import NOT_NOTICED, SEEDS_MAX, rows
 
 #: Those whose runs are short enough that all of their mutants are measured with each change.
-WHOLE = ("storage", "cleaner", "threads", "groups", "transactions", "admissions", "raft")
+WHOLE = (
+    "storage",
+    "cleaner",
+    "threads",
+    "moves",
+    "groups",
+    "one consumer group",
+    "one streams group",
+    "one share partition",
+    "transactions",
+    "admissions",
+    "raft",
+    "walks",
+)
 
 
 def test_each_row_is_of_a_mutant_and_within_the_seeds() -> None:

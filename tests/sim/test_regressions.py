@@ -14,11 +14,11 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from ottla.server.network.client import Channel
 from ottla.storage.directories.log_dirs import read_meta_properties
 from tests.broker.records import batch
+from tests.histories import Violation
 from tests.sim.cluster import BROKER_PORT, properties_of
 from tests.sim.disk import SimDisk
 from tests.sim.formatting import format_node
 from tests.sim.harness import APART, TOGETHER, TOPIC, SimClusterHarness
-from tests.sim.history import Violation
 from tests.sim.loop import run
 from tests.sim.mutants import MUTANTS, applied
 

@@ -10,17 +10,17 @@ import os
 import pytest
 
 from tests.effort import seeds
+from tests.histories import parts
 from tests.sim.directed_histories import run_histories
 
 SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", seeds(20, long=400)))
 ONE_SEED = os.environ.get("OTTLA_SIM_SEED")
-SEEDS_PER_TEST = 20
 
 
 def ranges() -> list[range]:
     if ONE_SEED is not None:
         return [range(int(ONE_SEED), int(ONE_SEED) + 1)]
-    return [range(start, min(start + SEEDS_PER_TEST, SEEDS)) for start in range(0, SEEDS, SEEDS_PER_TEST)]
+    return parts(SEEDS, 20)
 
 
 @pytest.mark.parametrize("seeds", ranges(), ids=str)

@@ -25,19 +25,12 @@ from ottla.protocol.messages.txn_offset_commit import (
 from ottla.protocol.records.control import EndTxnMarker
 from tests.broker.groups.harness import TP, GroupClient, GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, group_view, replayed
+from tests.histories import Violation, draw
 
 PROTOCOLS = ("range", "range", "roundrobin,range", "range,roundrobin", "roundrobin", "cooperative-sticky,range")
 TOPICS = ("t", "t,u", "u", "t,u")
 RETENTION_MS = 60_000
 PRODUCERS = (7, 8)
-
-
-class Violation(Exception):
-    """`number` is the invariant's."""
-
-    def __init__(self, number: str, text: str) -> None:
-        super().__init__(f"{number}: {text}")
-        self.number = number
 
 
 class Register:
@@ -117,10 +110,8 @@ class History:
         )
 
     def run(self) -> None:
-        verbs, weights = zip(*ACTIONS.items(), strict=True)
         for _ in range(self.rng.randint(20, 120)):
-            verb = self.rng.choices(verbs, weights)[0]
-            getattr(self, f"_{verb}")(self.rng.choice(self.clients))
+            getattr(self, f"_{draw(self.rng, ACTIONS)}")(self.rng.choice(self.clients))
             self._look()
         self._end()
 

@@ -15,7 +15,7 @@ from ottla.broker.groups.state.classic_member import Member
 from ottla.broker.groups.state.commits import Commit
 from ottla.broker.groups.state.committed import CommittedOffsets
 from ottla.protocol.errors import ErrorCode
-from tests.broker.coordinator.mutant import mutant
+from tests.histories import mutant
 
 _perform = CoordinatorContext.perform
 _replay_commit = CommittedOffsets.replay_commit

@@ -11,6 +11,7 @@ from ottla.broker.groups.state.classic_states import EMPTY, STABLE
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.groups.harness import PARKED, GroupClient, GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, group_view, replayed
+from tests.effort import examples
 
 NAMES = ("a", "b", "c")
 PROTOCOLS = ("range", "sticky,range", "range,sticky", "sticky", "cooperative-sticky,range")
@@ -99,7 +100,7 @@ class Story:
             assert [group_view(again, g) for g in settled] == [group_view(shard, g) for g in settled]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(actions, max_size=40))
 def test_state_is_a_fold_of_the_log(script: list[tuple[str, Any]]) -> None:
     story = Story()
@@ -108,7 +109,7 @@ def test_state_is_a_fold_of_the_log(script: list[tuple[str, Any]]) -> None:
         story.check()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.lists(actions, max_size=30))
 def test_every_request_is_answered_in_the_end(script: list[tuple[str, Any]]) -> None:
     story = Story()
@@ -120,7 +121,7 @@ def test_every_request_is_answered_in_the_end(script: list[tuple[str, Any]]) -> 
     assert story.unanswered == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.lists(actions, max_size=25))
 def test_after_the_trouble_members_that_go_on_get_a_stable_group(script: list[tuple[str, Any]]) -> None:
     """Invariant 42: within the rebalance timeout, for clients that do what clients do."""

@@ -17,12 +17,16 @@ from tests.ports import free_ports
 
 def stores() -> set[str]:
     """The name that the code gives to each cache."""
-    trees = [ast.parse(file.read_text()) for file in Path(ottla.__file__).parent.rglob("*.py")]
+    texts = [file.read_text() for file in Path(ottla.__file__).parent.rglob("*.py")]
     return {
         node.args[0].value
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Kept" and isinstance(node.args[0], ast.Constant)
+        for text in texts
+        if "Kept(" in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Kept"
+        and isinstance(node.args[0], ast.Constant)
     }
 
 

@@ -15,8 +15,7 @@ from ottla.broker.share.state import ShareState
 from tests.broker.share.test_share_partition import (
     test_random_histories_agree_with_the_model_of_single_records as history,
 )
-
-SEEDS = 60
+from tests.histories import Mutant, assert_noticed
 
 #: The object, its attribute, and what the mistake makes of the right one.
 Mistake = tuple[Any, str, Callable[[Any], Any]]
@@ -117,13 +116,12 @@ MUTANTS: dict[str, Mistake] = {
 }
 
 
-@pytest.mark.parametrize("text", MUTANTS)
-def test_the_mutant_is_noticed(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, mistake = MUTANTS[text]
-    monkeypatch.setattr(owner, name, mistake(getattr(owner, name)))
-    for seed in range(SEEDS):
-        try:
-            history(seed)
-        except Exception:  # the model's assertion, or one of the code
-            return
-    pytest.fail(f"{SEEDS} histories do not notice it")
+def is_noticed(name: str, seed: int) -> bool:
+    owner, attribute, mistake = MUTANTS[name]
+    mutant = Mutant(name, ((owner, attribute, mistake(getattr(owner, attribute))),))
+    return mutant.is_noticed(lambda: history(seed))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_mutant_is_noticed(name: str) -> None:
+    assert_noticed("one share partition", name, is_noticed)

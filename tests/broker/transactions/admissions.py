@@ -14,8 +14,8 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.network.reply import Reply
-from tests.broker.transactions.history import Violation
 from tests.broker.transactions.test_admission import ProduceHarness
+from tests.histories import Violation
 
 
 class Admissions:

@@ -16,6 +16,7 @@ from ottla.broker.transactions.transaction import Transaction, TransactionRecord
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.harness import TP, TransactionalProducer, TransactionCoordinatorHarness, parse
 from tests.broker.transactions.replayed import compacted, replayed
+from tests.histories import Violation, draw
 
 PARTITIONS = ("t-0", "t-1", "u-0")
 TIMEOUT_MS = 60_000
@@ -31,14 +32,6 @@ RETRIABLE = frozenset(
 )
 #: Its transaction ran out of time, and the coordinator has gone on with the id.
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-
-
-class Violation(Exception):
-    """`number` is the invariant's."""
-
-    def __init__(self, number: str, text: str) -> None:
-        super().__init__(f"{number}: {text}")
-        self.number = number
 
 
 class Lone:
@@ -123,10 +116,8 @@ class History:
         self.is_calm = True
 
     def run(self) -> None:
-        verbs, weights = zip(*ACTIONS.items(), strict=True)
         for _ in range(self.rng.randint(30, 150)):
-            verb = self.rng.choices(verbs, weights)[0]
-            getattr(self, f"_{verb}")(self.rng.choice(self.rivals))
+            getattr(self, f"_{draw(self.rng, ACTIONS)}")(self.rng.choice(self.rivals))
         self._end()
 
     # ---- requests

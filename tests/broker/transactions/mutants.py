@@ -14,7 +14,7 @@ from ottla.broker.transactions.state import PREPARED, State
 from ottla.broker.transactions.transaction import Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.producers.producer_states import ProducerStates
-from tests.broker.coordinator.mutant import mutant
+from tests.histories import mutant
 
 _end = decisions.end
 _prepared = decisions._prepared

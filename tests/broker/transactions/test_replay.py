@@ -10,6 +10,7 @@ from ottla.broker.transactions.transaction import from_record
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.transactions.harness import PARKED, TP, TransactionalProducer, TransactionCoordinatorHarness
 from tests.broker.transactions.replayed import compacted, replayed
+from tests.effort import examples
 
 PARTITIONS = ("t-0", "t-1", "u-0")
 PRODUCERS = ("a", "b", "c")
@@ -127,7 +128,7 @@ class Story:
             assert (producer_id, epoch) in (committed if commit else aborted)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(actions, max_size=40), st.sampled_from([0, 2, 2]))
 def test_memory_is_what_the_log_says_and_outcomes_stand(script: list[tuple[str, str, str]], version: int) -> None:
     story = Story(version)

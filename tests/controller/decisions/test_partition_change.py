@@ -11,6 +11,7 @@ from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.shared_structs import Feature, Listener
 from tests.controller.harness import CLUSTER_ID, DecisionHarness, directory
+from tests.effort import examples
 
 
 def come_back(cluster: DecisionHarness, broker_id: int, *, cleanly: bool) -> None:
@@ -144,7 +145,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["fence", "unfence", "crash", "resta
 
 
 @given(events=EVENTS, min_isr=st.integers(1, 3), unclean=st.booleans(), elr=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_whatever_happens_epochs_grow_and_isr_and_elr_keep_apart(
     events: list[tuple[str, int]], min_isr: int, unclean: bool, elr: bool
 ) -> None:

@@ -19,6 +19,7 @@ from ottla.protocol.work import Turn, do_now
 from tests.controller.images import same_content
 from tests.controller.metadata.images_of_kafka import RECORDED_LOGS, image_of, in_one_order, recorded
 from tests.controller.metadata.random_logs import logs
+from tests.effort import examples
 
 
 def test_every_record_of_the_log_is_replayed() -> None:
@@ -52,7 +53,7 @@ def contents(index: ClusterIndex) -> dict[str, Any]:
 
 
 @given(logs(), st.integers(0, 40), st.integers(0, 40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_snapshot_and_log_say_what_the_log_says(log: list[Any], cut: int, other: int) -> None:
     """Invariant 21; however the log is cut into deltas, and whatever a node knew before it loaded the snapshot."""
     whole = over(EMPTY, log)
@@ -84,7 +85,7 @@ def test_snapshot_and_log_say_what_the_log_says(log: list[Any], cut: int, other:
 
 
 @given(logs(), st.integers(1, 7))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_the_index_follows_every_delta(log: list[Any], step: int) -> None:
     image, index = EMPTY, ClusterIndex(EMPTY)
     for start in range(0, len(log), step):
@@ -96,7 +97,7 @@ def test_the_index_follows_every_delta(log: list[Any], step: int) -> None:
 
 
 @given(logs())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_snapshots_of_equal_images_are_equal_record_for_record(log: list[Any]) -> None:
     """So that nodes can be compared by what they write."""
     image = over(EMPTY, log)

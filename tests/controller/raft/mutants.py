@@ -172,32 +172,30 @@ class Mutant:
     #: Of the simulation: where its seeds need luck that five voters, or one batch a fetch, make likelier.
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return self.put_in.__name__
 
-
-def _mutant(put_in: Callable[[Patch], None], by: str, **options: Any) -> Mutant:
-    return Mutant(put_in, frozenset(by.split()), options)
+def _mutant(put_in: Callable[[Patch], None], by: str, **options: Any) -> tuple[str, Mutant]:
+    return put_in.__name__, Mutant(put_in, frozenset(by.split()), options)
 
 
 #: Two leaders of one epoch soon have two records at one offset: 4 and 19 are what follows from 18.
-MUTANTS = (
-    _mutant(vote_is_not_durable, "18"),
-    _mutant(watermark_without_a_record_of_the_own_epoch, "4 19", voters=5, batches_per_fetch=1),
-    _mutant(fetching_before_the_flush, "1 4 19"),
-    _mutant(leader_counts_itself_before_the_flush, "1 4 19"),
-    _mutant(votes_for_logs_that_are_behind, "1 4 19"),
-    _mutant(votes_twice_in_an_epoch, "18"),
-    _mutant(divergence_is_not_looked_for, "1 4 19 21"),
-    _mutant(a_majority_is_half, "4 18 19"),
-    _mutant(a_removed_voter_gives_up_at_once, "54"),
-    _mutant(candidates_vote_for_others, "18"),
-    _mutant(a_pre_vote_counts_as_a_vote, "4 18 19"),
-    _mutant(observers_count_for_the_majority, "1 4 19"),
-    _mutant(half_of_the_voters_commit, "1 4 19"),
-    _mutant(a_flush_of_before_a_truncation_counts, "1 4 19", voters=3, batches_per_fetch=1, flush_ms_max=300),
-    _mutant(voters_change_before_the_last_change_is_committed, "1 4 18 19", dynamic=True, voters=3),
-    _mutant(epochs_of_a_truncated_log_stay, "1 4 19 21 54"),
-    _mutant(the_epoch_of_the_log_is_forgotten, "18"),
+MUTANTS = dict(
+    (
+        _mutant(vote_is_not_durable, "18"),
+        _mutant(watermark_without_a_record_of_the_own_epoch, "4 19", voters=5, batches_per_fetch=1),
+        _mutant(fetching_before_the_flush, "1 4 19"),
+        _mutant(leader_counts_itself_before_the_flush, "1 4 19"),
+        _mutant(votes_for_logs_that_are_behind, "1 4 19"),
+        _mutant(votes_twice_in_an_epoch, "18"),
+        _mutant(divergence_is_not_looked_for, "1 4 19 21"),
+        _mutant(a_majority_is_half, "4 18 19"),
+        _mutant(a_removed_voter_gives_up_at_once, "54"),
+        _mutant(candidates_vote_for_others, "18"),
+        _mutant(a_pre_vote_counts_as_a_vote, "4 18 19"),
+        _mutant(observers_count_for_the_majority, "1 4 19"),
+        _mutant(half_of_the_voters_commit, "1 4 19"),
+        _mutant(a_flush_of_before_a_truncation_counts, "1 4 19", voters=3, batches_per_fetch=1, flush_ms_max=300),
+        _mutant(voters_change_before_the_last_change_is_committed, "1 4 18 19", dynamic=True, voters=3),
+        _mutant(epochs_of_a_truncated_log_stay, "1 4 19 21 54"),
+        _mutant(the_epoch_of_the_log_is_forgotten, "18"),
+    )
 )

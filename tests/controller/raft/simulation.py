@@ -17,18 +17,11 @@ from ottla.controller.raft.messages import AddVoter, Received, RemoveVoter, Vote
 from ottla.controller.raft.roles import Candidate
 from ottla.controller.raft.voters import ReplicaKey
 from tests.controller.raft.cluster import Checks, Cluster, Replica, Settings, directory_of, endpoint_of, make_cluster
+from tests.histories import Violation
 
 FAULTS_MS = 20_000
 #: After the last fault everybody must agree within this (invariant 54: liveness).
 HEAL_MS = 30_000
-
-
-class Broken(AssertionError):
-    """An invariant does not hold; `number` is its number in docs/dev/INVARIANTS.md."""
-
-    def __init__(self, number: str, text: str) -> None:
-        super().__init__(f"invariant {number}: {text}")
-        self.number = number
 
 
 class Invariants(Checks):
@@ -47,12 +40,12 @@ class Invariants(Checks):
     def on_election(self, replica: Replica, election: ElectionState) -> None:
         """18: epochs grow, and a replica votes once in an epoch, whatever it forgets."""
         if self.rules and election.epoch < self.epoch_of.get(replica.id, 0):
-            raise Broken("18", f"the epoch of {replica.id} went back to {election.epoch}")
+            raise Violation("18", f"the epoch of {replica.id} went back to {election.epoch}")
         self.epoch_of[replica.id] = election.epoch
         if election.voted is not None:
             voted = self.voted.setdefault((replica.id, election.epoch), election.voted)
             if voted != election.voted:
-                raise Broken("18", f"{replica.id} votes twice in epoch {election.epoch}")
+                raise Violation("18", f"{replica.id} votes twice in epoch {election.epoch}")
 
     def on_step(self, replica: Replica, effects: Effects) -> None:
         core = replica.core
@@ -61,13 +54,13 @@ class Invariants(Checks):
         role = core.state.role
         if isinstance(role, Leader):
             if self.leader_of.setdefault(role.epoch, replica.id) != replica.id:
-                raise Broken("18", f"{self.leader_of[role.epoch]} and {replica.id} lead in epoch {role.epoch}")
+                raise Violation("18", f"{self.leader_of[role.epoch]} and {replica.id} lead in epoch {role.epoch}")
             if role.epoch == max(self.leader_of):
                 self._check_complete(replica)
         # Monotonic high watermark, within one life of a replica.
         key = (replica.id, replica.incarnation)
         if core.state.high_watermark < self.watermark_of.get(key, -1):
-            raise Broken("20", f"the high watermark of {replica.id} went back to {core.state.high_watermark}")
+            raise Violation("20", f"the high watermark of {replica.id} went back to {core.state.high_watermark}")
         self.watermark_of[key] = core.state.high_watermark
         if effects.high_watermark is not None or effects.appends:
             self._check_committed(replica)
@@ -75,20 +68,20 @@ class Invariants(Checks):
     def _check_rules(self, replica: Replica, effects: Effects) -> None:
         core, disk = replica.core, replica.disk
         if disk.election is not None and disk.election != core.state.role.election:
-            raise Broken("18", f"the role of {replica.id} is not durable")
+            raise Violation("18", f"the role of {replica.id} is not durable")
         for reply in effects.replies:
             granted = isinstance(reply.body, VoteReply) and reply.body.granted
             if granted and disk.election is not None and disk.election.epoch != reply.body.epoch:
-                raise Broken("18", "a vote was sent before it was durable")
+                raise Violation("18", "a vote was sent before it was durable")
         for request in effects.requests:
             body = request.body
             if isinstance(body, Vote) and not body.pre_vote:
                 assert isinstance(core.state.role, Candidate)
                 if disk.election is None or disk.election.voted != core.state.key:
-                    raise Broken("18", f"{replica.id} asks for votes without having voted for itself")
+                    raise Violation("18", f"{replica.id} asks for votes without having voted for itself")
         role = core.state.role
         if isinstance(role, Leader) and -1 < role.high_watermark <= role.epoch_start_offset:
-            raise Broken("20", "a watermark is exposed before a record of the leader's own epoch")
+            raise Violation("20", "a watermark is exposed before a record of the leader's own epoch")
 
     def _check_complete(self, replica: Replica) -> None:
         """4: a leader has everything committed. The newest committed record stands for all before it (log matching)."""
@@ -96,7 +89,7 @@ class Invariants(Checks):
         if last >= replica.core.state.log.start_offset:
             epoch = replica.core.state.log.epoch_at(last + 1)
             if epoch != self.committed[last][0]:
-                raise Broken("4", f"leader {replica.id} lacks committed offset {last}")
+                raise Violation("4", f"leader {replica.id} lacks committed offset {last}")
 
     def _check_committed(self, replica: Replica) -> None:
         """19: committed records never change, and all replicas have the same."""
@@ -108,7 +101,7 @@ class Invariants(Checks):
             what = (batch.epoch, repr(batch.data) if isinstance(batch.data, list) else "control")
             if known is not None:
                 if known != what:
-                    raise Broken("19", f"{replica.id} has {what} at {batch.last_offset}, committed was {known}")
+                    raise Violation("19", f"{replica.id} has {what} at {batch.last_offset}, committed was {known}")
                 if batch.last_offset < self.committed_end - 50:
                     break
             else:
@@ -160,7 +153,7 @@ class Simulation:
             self._collect()
         self._heal()
         if not cluster.run_until(cluster.now_ms + HEAL_MS, self._agreed):
-            raise Broken("54", "no agreement after the last fault")
+            raise Violation("54", "no agreement after the last fault")
         self._collect()
         self._check_acknowledged()
 
@@ -267,17 +260,17 @@ class Simulation:
         replicas = list(self.cluster.replicas.values())
         for replica in replicas:
             if replica.delivered != replicas[0].delivered:
-                raise Broken("21", f"{replica.id} delivered something else")
+                raise Violation("21", f"{replica.id} delivered something else")
         delivered = replicas[0].delivered
         places = {value: index for index, value in enumerate(delivered)}
         if len(places) != len(delivered):
-            raise Broken("26", "a value was delivered twice")
+            raise Violation("26", "a value was delivered twice")
         missing = [value for _, value in self.acked if value not in places]
         if missing:
-            raise Broken("1", f"acknowledged and lost: {missing[:5]}")
+            raise Violation("1", f"acknowledged and lost: {missing[:5]}")
         order = [places[value] for _, value in sorted(self.acked)]
         if order != sorted(order):
-            raise Broken("27", "acknowledged out of order")
+            raise Violation("27", "acknowledged out of order")
 
 
 def run(seed: int, **options: Any) -> Simulation:

@@ -15,24 +15,19 @@ from ottla.controller.raft.log_state import LogState, OffsetAndEpoch
 from ottla.controller.raft.messages import Received, Vote
 from ottla.controller.raft.voters import ReplicaKey, VoterHistory
 from tests.controller.raft.cluster import directory_of, make_config, static_voters
-from tests.controller.raft.mutants import (
-    MUTANTS,
-    Mutant,
-    a_restarted_leader_may_vote_in_its_epoch,
-)
-from tests.controller.raft.simulation import Broken, run
+from tests.controller.raft.mutants import MUTANTS, a_restarted_leader_may_vote_in_its_epoch
+from tests.controller.raft.simulation import run
 from tests.effort import seeds
-from tests.sim.noticed import SEEDS_MAX, seeds_for
+from tests.histories import Violation, assert_noticed, parts
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", seeds(100, long=300)))
 FIRST_SEED = int(os.environ.get("RAFT_FIRST_SEED", "0"))
-PER_TEST = 50
 
 
-@pytest.mark.parametrize("first", range(FIRST_SEED, FIRST_SEED + SEEDS, PER_TEST))
-def test_acknowledged_records_survive_crashes_cuts_and_reconfiguration(first: int) -> None:
-    acknowledged = sum(len(run(seed).acked) for seed in range(first, first + PER_TEST))
-    assert acknowledged > PER_TEST, "a simulation in which nothing is ever acknowledged proves nothing"
+@pytest.mark.parametrize("seeds", parts(SEEDS, 50), ids=str)
+def test_acknowledged_records_survive_crashes_cuts_and_reconfiguration(seeds: range) -> None:
+    acknowledged = sum(len(run(FIRST_SEED + seed).acked) for seed in seeds)
+    assert acknowledged > len(seeds), "a simulation in which nothing is ever acknowledged proves nothing"
 
 
 def test_a_seed_runs_the_same_way_twice() -> None:
@@ -46,22 +41,22 @@ def mutated(put_in: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
         yield
 
 
-def is_noticed(mutant: Mutant, seed: int) -> bool:
+def is_noticed(name: str, seed: int) -> bool:
     """Only what the mutant breaks is a catch: not the rule itself, not another invariant, no exception of its own."""
+    mutant = MUTANTS[name]
     with mutated(mutant.put_in):
         try:
             run(seed, rules=False, **mutant.options)
-        except Broken as broken:
-            return broken.number in mutant.by
+        except Violation as violation:
+            return violation.number in mutant.by
         except Exception:
             return False
     return False
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_the_simulation_notices(mutant: Mutant) -> None:
-    seeds = seeds_for("raft", mutant.name)
-    assert any(is_noticed(mutant, seed) for seed in seeds), f"{SEEDS_MAX} seeds did not notice: {mutant.name}"
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_simulation_notices(name: str) -> None:
+    assert_noticed("raft", name, is_noticed)
 
 
 def vote_for_another_after_a_restart_of_the_leader() -> bool:

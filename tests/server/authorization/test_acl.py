@@ -19,6 +19,7 @@ from ottla.server.authorization.operations import (
     TOPIC,
     WRITE,
 )
+from tests.effort import examples
 from tests.server.authorization import acl_oracle
 
 NAMES = st.text(alphabet="ab*!", min_size=1, max_size=4)
@@ -48,7 +49,7 @@ def indexed(entries: list[AccessControlEntry]) -> AclIndex:
     return index
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600))
 @given(
     st.lists(ENTRIES, max_size=12, unique=True),
     st.lists(st.tuples(PRINCIPALS, HOSTS, OPERATIONS, TYPES, NAMES), min_size=10, max_size=10),

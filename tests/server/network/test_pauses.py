@@ -14,6 +14,7 @@ from ottla.server.network.connection import Pause
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, Reply
 from ottla.server.network.route import Route
+from tests.effort import examples
 from tests.server.tiny_node import LIST_GROUPS, heartbeat, request, tiny_node
 
 
@@ -84,7 +85,7 @@ plans = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(plans)
 def test_requests_take_effect_in_order_whatever_pauses_each_has(plans: list[Plan]) -> None:
     async def served() -> list[int]:

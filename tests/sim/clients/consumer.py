@@ -11,8 +11,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.records import BatchView, iter_batches
 from ottla.protocol.records.control import end_txn_marker
+from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 READ_COMMITTED = 1
 PARTITION_BYTES_MAX = 4096

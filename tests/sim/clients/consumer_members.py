@@ -14,9 +14,10 @@ from typing import Any
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.shared_structs import TopicIdPartitions
+from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.group import GROUP
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 REBALANCE_TIMEOUT_MS = 10_000
 HEARTBEAT_SECONDS = 1.0

@@ -10,8 +10,9 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from tests.histories import Violation
 from tests.sim.clients.connection import Client, Unreachable
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 #: The broker has no such replica (yet), or its directory is gone or has failed.
 EXPECTED = frozenset(

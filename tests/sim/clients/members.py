@@ -28,9 +28,10 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from ottla.protocol.messages.shared_structs import ClassicProtocol, PartitionIndex
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.group import GROUP
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
 #: The steps of a rolling change, each with what the member supports.

@@ -16,8 +16,9 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import build_batch
 from ottla.server.network.client import Channel
+from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
-from tests.sim.history import Operation, TopicPartition, Violation
+from tests.sim.history import Operation, TopicPartition
 
 #: Names of operations, by what is promised for them.
 SEND_IDEMPOTENT, SEND_ALL, SEND_ONE = "send idempotent", "send all", "send one"

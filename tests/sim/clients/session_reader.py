@@ -13,8 +13,9 @@ from typing import Any
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.records import iter_batches
+from tests.histories import Violation
 from tests.sim.clients.connection import Client, Unreachable
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 PARTITION_BYTES_MAX = 700
 

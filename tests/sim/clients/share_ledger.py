@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.broker.share.record_state import AcknowledgeType
-from tests.sim.history import TopicPartition, Violation
+from tests.histories import Violation
+from tests.sim.history import TopicPartition
 
 #: topic, partition, offset
 Place = tuple[str, int, int]

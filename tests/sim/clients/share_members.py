@@ -24,12 +24,13 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.shared_structs import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
 from ottla.protocol.records import iter_batches
+from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.consumer_members import FENCED, HEARTBEAT_SECONDS, JOINING, LEAVING
 from tests.sim.clients.group import GROUP
 from tests.sim.clients.share_ledger import Answered, Batch, Lock, Session, ShareLedger
 from tests.sim.clients.streams_members import REPEATS
-from tests.sim.history import TopicPartition, Violation
+from tests.sim.history import TopicPartition
 
 GROUP_RESOURCE = 32
 FETCH_WAIT_MS, MAX_RECORDS, BATCH_SIZE = 300, 12, 4

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.shared_structs import KeyValue, Subtopology, TaskIds, TopicInfo
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
+from tests.histories import Violation
 from tests.sim.clients.connection import BACKOFF_SECONDS, Client, Unreachable
 from tests.sim.clients.consumer_members import (
     FENCED,
@@ -24,7 +25,6 @@ from tests.sim.clients.consumer_members import (
     REBALANCE_TIMEOUT_MS,
 )
 from tests.sim.clients.group import GROUP
-from tests.sim.history import Violation
 
 #: How often a heartbeat is one of an epoch that is long over.
 REPEATS = 0.05

@@ -22,6 +22,7 @@ from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, wr
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log, Origin
+from tests.effort import examples
 from tests.storage.cleaner.cleaning import steps_done
 from tests.storage.logs_for_tests import NOW_MS, append, marker, open_at
 
@@ -74,7 +75,7 @@ def fold(rows: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes, byte
     return state
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     rows=st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.binary(max_size=40))), min_size=1, max_size=120),
     batch_size=st.integers(1, 7),

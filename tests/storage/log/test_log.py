@@ -19,6 +19,7 @@ from ottla.storage.log import lookup
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.segment import segment_file
 from ottla.storage.segment.segment import HINTS_MAX
+from tests.effort import examples
 from tests.protocol.records.reference import crc_is_valid
 from tests.storage.logs_for_tests import (
     NOW_MS,
@@ -101,7 +102,7 @@ def test_a_compacted_topic_refuses_records_without_a_key(tmp_path: Path) -> None
 
 
 @given(data=st.binary(max_size=300), at=st.integers(0, 400), origin=st.sampled_from(list(Origin)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_arbitrary_bytes_never_get_in_half(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int, origin: Origin
 ) -> None:
@@ -405,7 +406,7 @@ def test_a_set_larger_than_a_segment_is_spread_over_several(tmp_path: Path) -> N
 # Timestamps
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     steps=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), min_size=1, max_size=40),
     wanted=st.integers(-5, 60),

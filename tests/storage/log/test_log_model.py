@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.storage.log.log import Log
+from tests.effort import examples
 from tests.storage.logs_for_tests import NOW_MS, SMALL, batch, max_timestamp, open_at
 
 
@@ -128,6 +129,6 @@ class LogModel(RuleBasedStateMachine):
             assert (found and found[:2]) == max(rows, key=lambda row: (row[0], -row[1]), default=None)
 
 
-LogModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+LogModel.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestLogModel = LogModel.TestCase
 assert SMALL.segment_bytes < 3000, "the model must roll often"

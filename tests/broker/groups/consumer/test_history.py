@@ -31,8 +31,10 @@ from tests.broker.groups.consumer.classic_member import ClassicMember
 from tests.broker.groups.consumer.member import ConsumerMember
 from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, replayed
+from tests.effort import seeds
+from tests.histories import Mutant, Patch, assert_noticed, parts, play
 
-SEEDS, SEEDS_PER_TEST, STEPS = 100, 50, 60
+STEPS = 60
 REJOIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
@@ -196,10 +198,6 @@ def view(group: ConsumerGroup) -> dict[str, Any]:
     }
 
 
-#: The first seed that notices the mutant which the first ten do not: it is tried first, which saves ten seconds.
-NOTICED_LATE = (95,)
-
-
 _replacement = ConsumerGroup.replacement
 
 
@@ -207,7 +205,7 @@ def replacement_without_tombstones(group: ConsumerGroup, former: Member, member_
     return [(key, value) for key, value in _replacement(group, former, member_id) if value is not None]
 
 
-MUTANTS: dict[str, tuple[Any, str, Any]] = {
+MUTANTS: dict[str, Patch] = {
     "a partition is given before it is given up": (ConsumerGroup, "is_free", lambda self, topic_id, partition: True),
     "a member is believed to have given everything up": (consumer_reconcile, "_has_any", lambda owned, revoked: False),
     "a heartbeat of any epoch is served": (consumer_heartbeat, "_validate_epoch", lambda current, request: None),
@@ -219,15 +217,19 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
 }
 
 
+def run(seed: int) -> None:
+    History(seed).run()
+
+
+def is_noticed(name: str, seed: int) -> bool:
+    return Mutant(name, (MUTANTS[name],)).is_noticed(lambda: run(seed))
+
+
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_known_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*MUTANTS[name])
-    with pytest.raises(AssertionError):
-        for seed in (*NOTICED_LATE, *range(SEEDS)):
-            History(seed).run()
+def test_a_known_mistake_is_noticed(name: str) -> None:
+    assert_noticed("one consumer group", name, is_noticed)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
-def test_nothing_promised_is_broken_by_these_seeds(first: int) -> None:
-    for seed in range(first, first + SEEDS_PER_TEST):
-        History(seed).run()
+@pytest.mark.parametrize("seeds", parts(seeds(50, long=400), 50), ids=str)
+def test_nothing_promised_is_broken_by_these_seeds(seeds: range) -> None:
+    play(run, seeds)

@@ -24,10 +24,10 @@ from tests.broker.groups.harness import GroupCoordinatorHarness
 from tests.broker.groups.replayed import compacted, replayed
 from tests.broker.groups.streams.member import StreamsMember
 from tests.broker.groups.streams.topologies import word_count
+from tests.effort import seeds
+from tests.histories import Mutant, Patch, assert_noticed, parts, play
 
-SEEDS, STEPS = 40, 50
-#: A rare mistake is noticed by few histories.
-MUTANT_SEEDS = 100
+STEPS = 50
 REJOIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
@@ -200,7 +200,7 @@ def view(group: StreamsGroup) -> dict[str, Any]:
     }
 
 
-MUTANTS: dict[str, tuple[Any, str, Any]] = {
+MUTANTS: dict[str, Patch] = {
     "an active task is given before it is closed": (StreamsGroup, "is_free_active", lambda *given: True),
     "a member is believed to have closed everything": (Holdings, "has_any_of", lambda self, owned: False),
     "a heartbeat of any epoch is served": (streams_heartbeat, "_validate_epoch", lambda current, request: None),
@@ -215,14 +215,19 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
 }
 
 
+def run(seed: int) -> None:
+    History(seed).run()
+
+
+def is_noticed(name: str, seed: int) -> bool:
+    return Mutant(name, (MUTANTS[name],)).is_noticed(lambda: run(seed))
+
+
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_known_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*MUTANTS[name])
-    with pytest.raises(AssertionError):
-        for seed in range(MUTANT_SEEDS):
-            History(seed).run()
+def test_a_known_mistake_is_noticed(name: str) -> None:
+    assert_noticed("one streams group", name, is_noticed)
 
 
-def test_nothing_promised_is_broken_by_these_seeds() -> None:
-    for seed in range(SEEDS):
-        History(seed).run()
+@pytest.mark.parametrize("seeds", parts(seeds(40, long=400), 50), ids=str)
+def test_nothing_promised_is_broken_by_these_seeds(seeds: range) -> None:
+    play(run, seeds)

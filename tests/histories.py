@@ -1,0 +1,98 @@
+"""What all random histories share: a seed draws what happens by weights, what breaks a promise names its invariant, and known mistakes
+that are put into the real code (mutants) prove that the histories notice.
+
+A mutant that lives means that the histories, or what they look at, have become too tame. `python -m tests.sim.measure_mutants`
+measures which seed notices which; the tests begin with that one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.sim.disk import Killed
+from tests.sim.noticed import SEEDS_MAX, seeds_for
+
+#: Object, attribute, what is there instead.
+Patch = tuple[Any, str, Any]
+
+
+class Violation(AssertionError):
+    """An invariant does not hold. `number` is its number in docs/dev/INVARIANTS.md."""
+
+    def __init__(self, number: str, text: str) -> None:
+        super().__init__(f"invariant {number}: {text}")
+        self.number = number
+
+
+def draw(chance: Random, weights: Mapping[str, int]) -> str:
+    return chance.choices(list(weights), list(weights.values()))[0]
+
+
+def parts(seeds: int, each: int) -> list[range]:
+    """The seeds from 0 on, so many for each test, because a test has a time limit."""
+    return [range(first, min(first + each, seeds)) for first in range(0, seeds, each)]
+
+
+def play(run: Callable[[int], object], seeds: Iterable[int]) -> None:
+    """Run the history of each seed; a failure names its seed."""
+    for seed in seeds:
+        try:
+            run(seed)
+        except BaseException as failure:
+            failure.add_note(f"seed {seed}")
+            raise
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A known mistake."""
+
+    text: str
+    patches: tuple[Patch, ...]
+    #: The invariants that it breaks; empty: any of them, and any assertion.
+    by: frozenset[str] = frozenset()
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Puts the mutant in for the time of the block."""
+        with pytest.MonkeyPatch.context() as patch:
+            for target, attribute, instead in self.patches:
+                patch.setattr(target, attribute, instead, raising=False)  # some are attributes of instances
+            yield
+
+    def is_caught_by(self, number: str) -> bool:
+        return number != "" and (not self.by or number.split()[0] in self.by)
+
+    def is_noticed(self, run: Callable[[], object]) -> bool:
+        """Whether something is not as it must be. An exception of the mutant's own proves nothing."""
+        logging.disable(logging.CRITICAL)
+        try:
+            with self.applied():
+                run()
+        except (AssertionError, pytest.fail.Exception) as failure:
+            if str(failure).startswith("Timeout"):
+                raise  # the test's own limit proves nothing either
+            return not self.by or self.is_caught_by(getattr(failure, "number", ""))
+        except TypeError:
+            raise  # the mutant no longer has the signature of what it stands for, and so breaks nothing
+        except (Exception, Killed):
+            return False
+        finally:
+            logging.disable(logging.NOTSET)
+        return False
+
+
+def mutant(text: str, by: str, *patches: Patch) -> Mutant:
+    return Mutant(text, patches, frozenset(by.split()))
+
+
+def assert_noticed(family: str, name: str, is_noticed: Callable[[str, int], bool]) -> None:
+    seeds = seeds_for(family, name)
+    assert any(is_noticed(name, seed) for seed in seeds), f"{SEEDS_MAX} seeds of {family} did not notice: {name}"
