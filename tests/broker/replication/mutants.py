@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
@@ -233,12 +234,14 @@ class Copy:
         """The tests, with the mutant put in for as long as they take."""
         path = self.folder / (MUTANTS[0] if mutant is None else mutant).path
         original = path.read_text()
+        # It would be taken for the mutant's: compiled files are recognised by seconds and size only.
+        compiled = Path(cache_from_source(str(path)))
+        compiled.unlink(missing_ok=True)
         if mutant is not None:
             assert original.count(mutant.old) == 1, f"{mutant.path} does not have the place of: {mutant.text}"
             path.write_text(original.replace(mutant.old, mutant.new))
         try:
-            # Compiled files are recognised by seconds and size only, so no mutant may leave one.
-            environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(self.folder)}
+            environment = os.environ | {"PYTHONPATH": str(self.folder)}
             return subprocess.run(
                 [*PYTEST, *tests],
                 cwd=self.folder,
@@ -250,6 +253,7 @@ class Copy:
             )
         finally:
             path.write_text(original)
+            compiled.unlink(missing_ok=True)
 
 
 def main(words: list[str]) -> int:
