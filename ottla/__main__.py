@@ -26,7 +26,7 @@ COMMANDS = {
     "start": Command("ottla.cli.commands.start", "run one node from a server.properties file"),
     "dev": Command("ottla.cli.commands.dev", "run a throw-away cluster in the foreground"),
     "topic": Command(
-        "ottla.cli.commands.topic", "list, create, describe, delete topics; add partitions, delete records"
+        "ottla.cli.commands.topic", "list, create, describe, delete, compare topics; add partitions, delete records"
     ),
     "produce": Command("ottla.cli.commands.produce", "write records from standard input"),
     "consume": Command("ottla.cli.commands.consume", "read records to standard output"),
@@ -43,6 +43,7 @@ COMMANDS = {
     "feature": Command("ottla.cli.commands.feature", "list, upgrade, downgrade features of the cluster"),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
+    "context": Command("ottla.cli.commands.context", "name clusters, and choose the one that commands go to"),
     "secure": Command("ottla.cli.commands.secure", "make keys, certificates, users and client files for TLS and SASL"),
     "bench": Command("ottla.cli.commands.bench", "measure produce, consume and delay against a cluster"),
     "inspect": Command("ottla.cli.commands.inspect", "print the records of log files, without a broker"),

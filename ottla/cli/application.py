@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Never, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
+from ottla.cli import contexts
 from ottla.cli.client.cluster import CLIENT_ID, ClusterClient
 from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
@@ -33,11 +34,16 @@ class Connection:
         str | None,
         Parameter(name="--config", env_var="OTTLA_CONFIG", help="A file of client properties: security.protocol, ..."),
     ] = None
+    context: Annotated[
+        str | None,
+        Parameter(name="--context", env_var="OTTLA_CONTEXT", help="A cluster that `ottla context set` has named."),
+    ] = None
     timeout: Annotated[float, Parameter(name="--timeout", help="Seconds until giving up, with exit code 124.")] = 30.0
 
 
 Output = Annotated[
-    Literal["table", "json"], Parameter(name=["--output", "-o"], help="A table, or one JSON object per line.")
+    Literal["table", "json"],
+    Parameter(name=["--output", "-o"], env_var="OTTLA_OUTPUT", help="A table, or one JSON object per line."),
 ]
 Yes = Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask at a terminal.")]
 
@@ -45,17 +51,23 @@ CONNECTION = Connection()
 
 
 def run(app: App, arguments: Sequence[str]) -> int:
-    """Parse and run; the exit code."""
-    root = App(name="ottla")
+    """Parse and run; the exit code. A command that needs a verb shows its help without one, as a wrong usage."""
+    # Markdown would cost 140 ms, and panels the rest of rich.
+    root = App(name="ottla", help_format="plaintext", help_formatter="plain")
     root.command(app)
+    verb_is_missing = not arguments and app.default_command is None
     try:
-        command, bound, _ = root.parse_args([*app.name, *arguments], exit_on_error=False, print_error=False)
+        command, bound, _ = root.parse_args(
+            [*app.name, *(["--help"] if verb_is_missing else arguments)], exit_on_error=False, print_error=False
+        )
     except CycloptsError as fault:
         verb = " ".join(["ottla", *(fault.command_chain or app.name)])
         raise CommandFailed(str(fault).strip(), f"`{verb} --help` shows the usage", USAGE) from None
     result = command(*bound.args, **bound.kwargs)
     if asyncio.iscoroutine(result):
         result = _run_coroutine(result)
+    if verb_is_missing:
+        return USAGE
     return result if isinstance(result, int) else OK
 
 
@@ -64,15 +76,21 @@ async def connect(
     connection: Connection, *, limited: bool = True, client_id: str = CLIENT_ID
 ) -> AsyncIterator[ClusterClient]:
     """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout."""
-    properties = {} if connection.config is None else read_client_properties(connection.config)
-    servers = connection.bootstrap or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
+    servers, path = connection.bootstrap, connection.config
+    if servers is None and path is None:
+        context = contexts.current(connection.context)
+        servers, path = context.bootstrap, context.config
+    properties = {} if path is None else read_client_properties(path)
+    if path is not None:
+        from ottla.cli.client.security import check_names  # slow to import, and for files only
+
+        check_names(properties, path)
+    servers = servers or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
     if connection.timeout <= 0:
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)
     timeout_ms = max(1, int(connection.timeout * 1000))
     try:
-        async with open_cluster(
-            servers, properties, connection.config, timeout_ms, limited=limited, client_id=client_id
-        ) as cluster:
+        async with open_cluster(servers, properties, path, timeout_ms, limited=limited, client_id=client_id) as cluster:
             yield cluster
     except TimeUp as end:
         cause = f"gave up after {connection.timeout:g} s while {end.doing} at {servers}"

@@ -26,11 +26,11 @@ class CommandFailed(Exception):
         return f"ottla: {self.cause}" + (f"\n  {self.hint}" if self.hint else "")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """A suggestion for a word that is not known, or None when nothing is near."""
     from difflib import get_close_matches  # 10 ms that only mistakes pay
 
-    near = get_close_matches(word, list(known), n=3, cutoff=0.6)
+    near = get_close_matches(word, list(known), n=3, cutoff=cutoff)
     if not near:
         return None
     return "did you mean " + " or ".join(repr(name) for name in near) + "?"

@@ -59,7 +59,8 @@ def _print_rich(cells: list[list[str]], columns: Sequence[str]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column.upper().replace("_", "-"), overflow="fold")
+        heading = column.upper().replace("_", "-")
+        table.add_column(heading, overflow="fold", min_width=len(heading))  # a heading in pieces is not readable
     for row in cells:
         table.add_row(*map(Text, row))
     Console().print(table)  # colourless by itself where NO_COLOR is set

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from ottla.cli.client.connection_hints import NOTHING_ANYWHERE, NOTHING_THERE, connection_hint
 from ottla.cli.client.failures import check, code_of, failure
 from ottla.cli.errors import TIMED_OUT, USAGE, CommandFailed
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -63,6 +64,7 @@ class ClusterClient:
         self.timeout_ms = timeout_ms
         self.brokers: dict[int, Address] = {}
         self._channels: dict[Address, Channel] = {}
+        self._answered: set[Address] = set()
         # The step in progress, for the message of a timeout.
         self.doing = "connecting"
 
@@ -170,7 +172,7 @@ class ClusterClient:
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
     async def _request_any(self, request: object, version: int | None, timeout_ms: int | None) -> Any:
-        lost: list[str] = []
+        lost: list[NoConnection] = []
         for address in dict.fromkeys([*self._channels, *self.brokers.values(), *self.bootstrap]):
             try:
                 return await self._request_at(address, request, version, timeout_ms)
@@ -178,8 +180,9 @@ class ClusterClient:
                 # Without a limit of its own the request has used up the command's, and may have been carried out.
                 if fault.exit_code == TIMED_OUT and timeout_ms is None:
                     raise
-                lost.append(fault.cause)
-        raise NoConnection("; ".join(lost), "is a broker running there? `ottla dev` starts a cluster to try things on")
+                lost.append(fault)
+        hints = [fault.hint for fault in lost if fault.hint != NOTHING_THERE]
+        raise NoConnection("; ".join(fault.cause for fault in lost), hints[0] if hints else NOTHING_ANYWHERE)
 
     async def _request_at(
         self, address: Address, request: object, version: int | None, timeout_ms: int | None = None
@@ -192,16 +195,20 @@ class ClusterClient:
                 channel = self._channels[address] = Channel(self.world, host, port, self._client_id, self._security)
                 attempt = 1
             try:
-                return await channel.request(request, version=version, timeout_ms=limit_ms)
+                response = await channel.request(request, version=version, timeout_ms=limit_ms)
             except RequestTimeout as fault:
                 self._give_up(address, channel)
                 raise NoConnection(str(fault), f"while {self.doing}", TIMED_OUT) from None
             except ChannelClosed as fault:
                 self._give_up(address, channel)
                 if attempt:
-                    raise NoConnection(str(fault), "is a broker running there?") from None
+                    hint = connection_hint(fault, self._security, address in self._answered)
+                    raise NoConnection(str(fault), hint) from None
             except KafkaError as fault:
                 raise failure(f"broker {host}:{port}", fault.code, fault.message) from None
+            else:
+                self._answered.add(address)
+                return response
         raise AssertionError("the second attempt returns or raises")
 
     def _give_up(self, address: Address, channel: Channel) -> None:

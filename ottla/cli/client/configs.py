@@ -23,7 +23,7 @@ RESOURCE_TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 SOURCES = {
     1: "topic",
     2: "broker",
-    3: "all brokers",
+    3: "cluster default",
     4: "server.properties",
     5: "default",
     6: "broker logger",
@@ -87,3 +87,12 @@ async def alter_configs(
 def _node_for(kind: str, name: str) -> int | None:
     """Returns the broker for the request: only the broker itself knows its own settings; any broker knows the others."""
     return int(name) if RESOURCE_TYPES[kind] == _BROKER and name else None
+
+
+def differing(
+    one: Sequence[DescribeConfigsResourceResult], other: Sequence[DescribeConfigsResourceResult]
+) -> dict[str, tuple[str | None, str | None]]:
+    """Return the settings whose values differ between two resources: both values by name, None where it has none."""
+    left, right = ({entry.name: entry.value for entry in entries} for entries in (one, other))
+    pairs = {name: (left.get(name), right.get(name)) for name in sorted(left.keys() | right.keys())}
+    return {name: values for name, values in pairs.items() if values[0] != values[1]}

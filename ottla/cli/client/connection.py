@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
@@ -13,6 +14,9 @@ from ottla.cli.client.cluster import CLIENT_ID, ClusterClient, parse_bootstrap
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.server.network.peer_security import PLAINTEXT
 from ottla.server.world import RealWorld
+
+#: It logs why a login failed, which is also the failure of the command.
+LOGIN_LOGGER = "ottla.server.sasl.peer_login"
 
 
 class TimeUp(Exception):
@@ -61,6 +65,7 @@ async def open_cluster(
     """
     bootstrap = parse_bootstrap(servers)
     real = RealWorld(asyncio.get_running_loop())
+    logging.getLogger(LOGIN_LOGGER).disabled = True
     try:
         security = PLAINTEXT
         if properties and path is not None:

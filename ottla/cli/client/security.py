@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import Values
 from ottla.server.config.tables.sasl import SASL
@@ -20,7 +20,28 @@ from ottla.server.world import World
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+#: Further names that the file of a client usually has.
+OTHERS = ("bootstrap.servers", "client.id", "group.id", "acks")
+#: A name this near to a known one is misspelt.
+NEAR = 0.85
 NONCE_BITS = 130
+
+
+def check_names(properties: Mapping[str, str], path: str) -> None:
+    """Reject a misspelt name. Others that are not known stay unused: clients of all kinds share a file.
+
+    Raises:
+        CommandFailed: a name is nearly one of the connection's, or no name is of a client.
+    """
+    known = {PROTOCOL, MECHANISM, JAAS, *OTHERS, *SSL, *SASL}
+    unknown = sorted(properties.keys() - known)
+    for name in unknown:
+        if near := did_you_mean(name, known, cutoff=NEAR):
+            raise _wrong(path, f"there is no property {name}", near)
+    if unknown and len(unknown) == len(properties):
+        raise _wrong(
+            path, f"{unknown[0]} is no property of a connection", "a file of client properties has security.protocol"
+        )
 
 
 def peer_security(world: World, properties: Mapping[str, str], path: str) -> PeerSecurity:

@@ -1,7 +1,8 @@
-"""The commands of `ottla config`: get, set, unset."""
+"""The commands of `ottla config`: get, set, unset, diff."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Annotated, Literal
 
@@ -9,17 +10,20 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client import configs
-from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.cli.commands.topic import split_setting
-from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
+from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
 from ottla.cli.output import note, print_rows
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 app = App(
-    name="config", version_flags=[], help="Settings of topics, brokers, groups and client metrics: get, set, unset."
+    name="config",
+    version_flags=[],
+    help="Settings of topics, brokers, groups and client metrics: get, set, unset, diff.",
 )
 
 Kind = Literal["topic", "broker", "group", "client-metrics"]
+TRIES = 10
 GET_COLUMNS = ("name", "value", "source")
 
 main = partial(run, app)
@@ -37,7 +41,7 @@ async def get(
     output: Output = "table",
     connection: Connection = CONNECTION,
 ) -> None:
-    """Show settings. `all` as the name of a broker means the settings of all brokers."""
+    """Show settings. `all` as the name of a broker means the defaults of the cluster, for all brokers."""
     async with connect(connection) as cluster:
         entries = await configs.describe_configs(cluster, kind, _resource(kind, name), keys, docs)
         if keys and (missing := set(keys) - {entry.name for entry in entries}):
@@ -75,18 +79,65 @@ async def unset(
     await _change(kind, name, dict.fromkeys(keys), dry_run, connection)
 
 
+@app.command
+async def diff(
+    kind: Kind, one: str, other: str, /, *, output: Output = "table", connection: Connection = CONNECTION
+) -> int:
+    """Show the settings in which two topics, brokers or groups differ. Exit code 1: they do."""
+    async with connect(connection) as cluster:
+        left = await configs.describe_configs(cluster, kind, _resource(kind, one), None)
+        right = await configs.describe_configs(cluster, kind, _resource(kind, other), None)
+    found = configs.differing(left, right)
+    print_rows([{"name": name, one: a, other: b} for name, (a, b) in found.items()], ("name", one, other), output)
+    return FAILED if found else OK
+
+
 async def _change(
     kind: str, name: str, changes: dict[str, str | None] | dict[str, str], dry_run: bool, connection: Connection
 ) -> None:
     resource = _resource(kind, name)
     async with connect(connection) as cluster:
-        if kind == "topic":
+        entries = await configs.describe_configs(cluster, kind, resource, None)
+        before = {entry.name: entry for entry in entries}
+        if kind == "topic" and (unknown := changes.keys() - before.keys()):
             # Kafka refuses an unknown key without saying which one was meant.
-            entries = await configs.describe_configs(cluster, kind, resource, None)
-            if unknown := changes.keys() - {entry.name for entry in entries}:
-                await _refuse_unknown(cluster, kind, name, sorted(unknown)[0])
+            await _refuse_unknown(cluster, kind, name, sorted(unknown)[0])
         await configs.alter_configs(cluster, kind, resource, changes, dry_run)
-    note("nothing was changed (--dry-run)" if dry_run else f"{kind} {name}: {', '.join(changes)} changed")
+        removed = [key for key, value in changes.items() if value is None and key in before and not dry_run]
+        defaults = await _defaults(cluster, kind, resource, [before[key] for key in removed])
+    for key, value in changes.items():
+        note(f"{kind} {name}: {key} {_change_text(before.get(key), value, defaults.get(key))}")
+    if dry_run:
+        note("nothing was changed (--dry-run)")
+
+
+async def _defaults(
+    cluster: ClusterClient, kind: str, resource: str, removed: list[DescribeConfigsResourceResult]
+) -> dict[str, str | None]:
+    """Return the values that settings have once they are removed, as far as the broker has heard of it within a second."""
+    sources = {entry.name: entry.config_source for entry in removed}
+    found: dict[str, str | None] = {}
+    for _ in range(TRIES if sources else 0):
+        entries = await configs.describe_configs(cluster, kind, resource, sorted(sources))
+        found = {entry.name: entry.value for entry in entries if entry.config_source != sources[entry.name]}
+        if len(found) == len(sources):
+            break
+        await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+    return found
+
+
+def _change_text(entry: DescribeConfigsResourceResult | None, value: str | None, default: str | None) -> str:
+    """Say from what to what a setting changes, without secrets; `entry` is what it was before."""
+    if entry is not None and entry.is_sensitive:
+        return "changed"
+    old = None if entry is None else entry.value
+    if value is not None:
+        return f"{_shown(old)} -> {value}"
+    return f"{_shown(old)} -> {'the default' if default is None else f'{_shown(default)} (default)'}"
+
+
+def _shown(value: str | None) -> str:
+    return "-" if value is None else value or '""'
 
 
 async def _refuse_unknown(cluster: ClusterClient, kind: str, name: str, key: str) -> None:

@@ -1,21 +1,25 @@
-"""The commands of `ottla topic`: list, create, describe, delete, add-partitions, delete-records."""
+"""The commands of `ottla topic`: list, create, describe, delete, diff, add-partitions, delete-records."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
 from ottla.cli.client import topics
-from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.output import note, print_rows
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.configs import describe_configs, differing
+from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
+from ottla.cli.output import Row, confirm, note, print_rows
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
 app = App(
-    name="topic", version_flags=[], help="Topics: list, create, describe, delete; add partitions, delete records."
+    name="topic", version_flags=[], help="Topics: list, create, describe, delete, diff; add partitions, delete records."
 )
 
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
@@ -26,6 +30,10 @@ main = partial(run, app)
 
 @app.command(name="list")
 async def list_topics(
+    patterns: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, help="Names or patterns such as 'ord*'; default: all.")
+    ] = None,
+    /,
     *,
     internal: Annotated[bool, Parameter(negative="", help="Internal topics too, such as __consumer_offsets.")] = False,
     output: Output = "table",
@@ -44,7 +52,7 @@ async def list_topics(
             "internal": topic.is_internal,
         }
         for topic in sorted(found, key=lambda topic: topic.name or "")
-        if internal or not topic.is_internal
+        if (internal or not topic.is_internal) and _matches(topic.name or "", patterns)
     ]
     print_rows(rows, LIST_COLUMNS, output)
 
@@ -69,6 +77,8 @@ async def create(
         try:
             created = await topics.create_topic(cluster, name, partitions, replication_factor, configs)
         except CommandFailed as failure:
+            if failure.code == ErrorCode.INVALID_CONFIG:
+                failure.hint = _near_setting(configs) or failure.hint
             if if_not_exists and failure.code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 note(f"topic {name} exists already")
                 return
@@ -87,8 +97,9 @@ async def describe(name: str, /, *, output: Output = "table", connection: Connec
     """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets."""
     async with connect(connection) as cluster:
         topic = await cluster.topic(name)
-        first = await topics.list_offsets(cluster, name, topics.EARLIEST)
-        following = await topics.list_offsets(cluster, name, topics.LATEST)
+        led = [part.partition_index for part in topic.partitions if part.leader_id >= 0]
+        first = await topics.list_offsets(cluster, name, topics.EARLIEST, led)
+        following = await topics.list_offsets(cluster, name, topics.LATEST, led)
     rows = [
         {
             "topic": name,
@@ -98,9 +109,7 @@ async def describe(name: str, /, *, output: Output = "table", connection: Connec
             "replicas": part.replica_nodes,
             "isr": part.isr_nodes,
             "offline_replicas": part.offline_replicas,
-            "first_offset": first[part.partition_index],
-            "next_offset": following[part.partition_index],
-            "records": following[part.partition_index] - first[part.partition_index],
+            **_offsets(first.get(part.partition_index), following.get(part.partition_index)),
         }
         for part in sorted(topic.partitions, key=lambda part: part.partition_index)
     ]
@@ -109,15 +118,44 @@ async def describe(name: str, /, *, output: Output = "table", connection: Connec
 
 @app.command
 async def delete(
-    names: Annotated[list[str], Parameter(consume_multiple=True)],
+    names: Annotated[list[str], Parameter(consume_multiple=True, help="Names or patterns such as 'test-*'.")],
     /,
     *,
+    dry_run: Annotated[bool, Parameter(negative="", help="Only show what would be deleted.")] = False,
+    yes: Yes = False,
     connection: Connection = CONNECTION,
 ) -> None:
-    """Delete topics with all their records."""
+    """Delete topics with all their records. Patterns spare internal topics."""
+    async with connect(connection, limited=False) as cluster:
+        async with cluster.limit():
+            wanted = await _expand(cluster, names)
+        if dry_run:
+            note(f"would delete {', '.join(wanted)}; nothing was changed (--dry-run)")
+            return
+        confirm(f"delete {', '.join(wanted)} with all records?", yes)
+        async with cluster.limit():
+            await topics.delete_topics(cluster, wanted)
+    note(f"deleted {', '.join(wanted)}")
+
+
+@app.command
+async def diff(one: str, other: str, /, *, output: Output = "table", connection: Connection = CONNECTION) -> int:
+    """Show in what two topics differ: partitions, replication factor, settings. Exit code 1: they do."""
+    shapes, entries = [], []
     async with connect(connection) as cluster:
-        await topics.delete_topics(cluster, names)
-    note(f"deleted {', '.join(names)}")
+        for name in (one, other):
+            parts = (await cluster.topic(name)).partitions
+            replicas = max((len(part.replica_nodes) for part in parts), default=0)
+            shapes.append({"partitions": str(len(parts)), "replication_factor": str(replicas)})
+            entries.append(await describe_configs(cluster, "topic", name, None))
+    rows: list[Row] = [
+        {"name": name, one: value, other: shapes[1][name]}
+        for name, value in shapes[0].items()
+        if value != shapes[1][name]
+    ]
+    rows += [{"name": name, one: a, other: b} for name, (a, b) in differing(*entries).items()]
+    print_rows(rows, ("name", one, other), output)
+    return FAILED if rows else OK
 
 
 @app.command(name="add-partitions")
@@ -155,6 +193,42 @@ async def delete_records(
         first = await topics.delete_records(cluster, name, dict.fromkeys(indexes, offset))
     rows = [{"topic": name, "partition": index, "first_offset": first[index]} for index in sorted(first)]
     print_rows(rows, ("topic", "partition", "first_offset"), output)
+
+
+def _matches(name: str, patterns: Sequence[str] | None) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+async def _expand(cluster: ClusterClient, names: Sequence[str]) -> list[str]:
+    """Return the names, with those of the topics that match for each pattern."""
+    if not any(map(_is_pattern, names)):
+        return list(names)
+    found = [topic.name or "" for topic in (await cluster.metadata(None)).topics if not topic.is_internal]
+    wanted: list[str] = []
+    for name in names:
+        matching = sorted(each for each in found if fnmatchcase(each, name)) if _is_pattern(name) else [name]
+        if not matching:
+            raise CommandFailed(f"no topic matches {name!r}", "`ottla topic list` shows what there is")
+        wanted += matching
+    return list(dict.fromkeys(wanted))
+
+
+def _is_pattern(name: str) -> bool:
+    return any(char in name for char in "*?[")
+
+
+def _offsets(first: int | None, following: int | None) -> dict[str, int | None]:
+    """None of a partition without a leader."""
+    records = None if first is None or following is None else following - first
+    return {"first_offset": first, "next_offset": following, "records": records}
+
+
+def _near_setting(settings: Mapping[str, str]) -> str | None:
+    """Return what was meant by the first setting that topics do not have."""
+    from ottla.server.config.topic import TOPIC_CONFIGS  # the tables are slow to import, and for mistakes only
+
+    unknown = [name for name in settings if name not in TOPIC_CONFIGS]
+    return did_you_mean(unknown[0], TOPIC_CONFIGS) if unknown else None
 
 
 def split_setting(text: str) -> tuple[str, str]:

@@ -39,6 +39,10 @@ class RequestLost(ChannelClosed):
     """The connection was lost after the request had been sent: the peer may have carried it out, or may have ended by it."""
 
 
+class SecurityRejected(ChannelClosed):
+    """One side did not accept the other's TLS or login."""
+
+
 class RequestTimeout(ChannelClosed):
     """The answer did not come in time. Answers come in order, so the connection was given up with it."""
 

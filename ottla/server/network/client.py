@@ -8,6 +8,7 @@ caller does retries and back-off, and finds the right peer.
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,13 @@ from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import info_of
-from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol, RequestTimeout, Unreachable
+from ottla.server.network.channel_protocol import (
+    ChannelClosed,
+    ChannelProtocol,
+    RequestTimeout,
+    SecurityRejected,
+    Unreachable,
+)
 from ottla.server.network.peer_security import PLAINTEXT, LoginRejected, PeerSecurity
 from ottla.server.network.tls_stream import TlsStream
 
@@ -139,10 +146,13 @@ class Channel:
         except ChannelClosed as error:
             return error
         except LoginRejected as refused:
-            return ChannelClosed(f"the login at {self.where} failed: {refused}")
+            return SecurityRejected(f"the login at {self.where} failed: {refused}")
         except OSError as error:
             kind = ChannelClosed if isinstance(error, ConnectionError) else Unreachable
-            return kind(f"cannot connect to {self.where}: {error.strerror or error}")
+            reason = (
+                os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or error
+            )
+            return kind(f"cannot connect to {self.where}: {reason}")
         finally:
             self._connecting = None
         self._protocol = protocol
@@ -161,7 +171,7 @@ class Channel:
             tls.context,
             self._world.clock,
             on_secured=lambda stream: over.set(),
-            on_failed=lambda reason: protocol.close(ChannelClosed(f"the connection to {self.where}: {reason}")),
+            on_failed=lambda reason: protocol.close(SecurityRejected(f"the connection to {self.where}: {reason}")),
             server_name=self.host,
         )
         await network.connect(self.host, self.port, lambda: stream)

@@ -15,12 +15,13 @@ def test_a_setting_is_set_and_given_back(cli: Cli) -> None:
     topic = cli.topic()
     default = value_of(cli, topic, "retention.ms")
     assert default[1] == "default"
-    cli.ok("config", "set", "topic", topic, "retention.ms=5000", "cleanup.policy=compact,delete")
+    said = cli("config", "set", "topic", topic, "retention.ms=5000", "cleanup.policy=compact,delete").err
+    assert f"topic {topic}: retention.ms {default[0]} -> 5000\n" in said
     assert value_of(cli, topic, "retention.ms") == ("5000", "topic")
     assert value_of(cli, topic, "cleanup.policy") == ("compact,delete", "topic")
     changed = {row["name"] for row in cli.rows("config", "get", "topic", topic, "--changed")}
     assert {"retention.ms", "cleanup.policy"} <= changed and "segment.bytes" not in changed
-    cli.ok("config", "unset", "topic", topic, "retention.ms")
+    assert f"retention.ms 5000 -> {default[0]} (default)" in cli("config", "unset", "topic", topic, "retention.ms").err
     assert value_of(cli, topic, "retention.ms") == default
 
 

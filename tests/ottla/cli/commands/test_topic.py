@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from ottla.cli.errors import FAILED
+from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli
 
 
@@ -81,3 +84,39 @@ def test_the_oldest_records_are_deleted(cli: Cli) -> None:
     assert beyond.code == FAILED and "OFFSET_OUT_OF_RANGE" in beyond.err
     assert cli.rows("topic", "delete-records", name, "--before", "latest")[0]["first_offset"] == 10
     assert cli.ok("consume", name) == ""
+
+
+def test_patterns_list_and_delete_topics_and_a_dry_run_deletes_none(cli: Cli, here: Run) -> None:
+    names = [f"{cli.topic()}-pattern" for _ in range(2)]
+    for name in names:
+        assert here("topic", "create", name).code == 0
+    pattern = f"{names[0][:-8]}-pat*"
+    listed = here("topic", "list", pattern, "-o", "json").out.splitlines()
+    assert [json.loads(line)["topic"] for line in listed] == [names[0]]
+    assert names[0] in here("topic", "delete", pattern, "--dry-run").err
+    assert here("topic", "delete", pattern, names[1]).code == 0
+    assert here("topic", "list", *names, "-o", "json").out == ""
+    nothing = here("topic", "delete", "no-such-*")
+    assert nothing.code == FAILED and "no topic matches" in nothing.err
+
+
+def test_two_topics_differ_in_partitions_and_settings(cli: Cli, here: Run) -> None:
+    one, other = cli.topic(), cli.topic(partitions=2)
+    assert here("config", "set", "topic", other, "retention.ms=5000").code == 0
+    found = here("topic", "diff", one, other, "-o", "json")
+    assert found.code == FAILED
+    assert [json.loads(line) for line in found.out.splitlines()] == [
+        {"name": "partitions", one: "1", other: "2"},
+        {"name": "retention.ms", one: "604800000", other: "5000"},
+    ]
+    settings = here("config", "diff", "topic", one, other, "-o", "json")
+    assert [json.loads(line)["name"] for line in settings.out.splitlines()] == ["retention.ms"]
+    same = here("topic", "diff", one, one)
+    assert same.code == 0
+
+
+def test_a_misspelt_setting_of_a_new_topic_gets_a_suggestion(here: Run) -> None:
+    refused = here("topic", "create", "never", "-c", "retention.msx=5")
+    assert refused.code == FAILED and "did you mean 'retention.ms'" in refused.err
+    none = here("topic", "create", "never", "-p", "0")
+    assert none.code == FAILED and "at least 1 partition" in none.err

@@ -1,0 +1,102 @@
+"""Connections of the commands: security that a listener does not have, files of properties, and named clusters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.errors import FAILED, OK, USAGE
+from ottla.testing import Cluster
+from tests.ottla.cli.commands.conftest import Run, runner
+from tests.ottla.conftest import Cli
+
+
+@pytest.fixture(scope="module")
+def secure() -> Iterator[Cluster]:
+    with Cluster(1, secure=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    for name in ("OTTLA_BOOTSTRAP", "OTTLA_CONFIG", "OTTLA_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    return runner(capfdbinary, monkeypatch)
+
+
+def changed(secure: Cluster, path: Path, before: str, after: str) -> str:
+    """A copy of the admin's client file."""
+    text = Path(secure.client_file).read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    return str(path)
+
+
+def test_a_listener_that_expects_tls_and_a_login_is_recognised(secure: Cluster, run: Run, tmp_path: Path) -> None:
+    bare = run("topic", "list", "-b", secure.bootstrap)
+    assert bare.code == FAILED and "expects TLS or a login: --config FILE" in bare.err
+    tls_only = changed(secure, tmp_path / "ssl", "SASL_SSL", "SSL")
+    assert "expects a login" in run("topic", "list", "-b", secure.bootstrap, "--config", tls_only).err
+    in_the_clear = changed(secure, tmp_path / "clear", "SASL_SSL", "SASL_PLAINTEXT")
+    assert "expects TLS: security" in run("topic", "list", "-b", secure.bootstrap, "--config", in_the_clear).err
+    password = changed(secure, tmp_path / "password", 'password="', 'password="x')
+    wrong = run("topic", "list", "-b", secure.bootstrap, "--config", password)
+    assert wrong.code == FAILED and "name and password" in wrong.err and "Login at" not in wrong.err
+    assert run("topic", "list", "-b", secure.bootstrap, "--config", secure.client_file).code == OK
+
+
+def test_a_listener_without_security_is_recognised(secure: Cluster, cli: Cli, run: Run, tmp_path: Path) -> None:
+    tls = run("topic", "list", "-b", cli.bootstrap, "--config", secure.client_file)
+    assert tls.code == FAILED and "does this listener speak TLS?" in tls.err
+    login = changed(secure, tmp_path / "clear", "SASL_SSL", "SASL_PLAINTEXT")
+    assert "this listener has no login" in run("topic", "list", "-b", cli.bootstrap, "--config", login).err
+
+
+def test_a_file_with_a_misspelt_name_or_without_any_of_a_client_is_refused(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    for text, said in [
+        ("securty.protocol=SSL\n", "did you mean 'security.protocol'?"),
+        ("ssl.truststore.locaton=/x\nacks=all\n", "did you mean 'ssl.truststore.location'?"),
+        ("root:x:0:0:root:/root:/bin/bash\n", "root is no property of a connection"),
+    ]:
+        path.write_text(text)
+        refused = run("topic", "list", "-b", "localhost:1", "--config", str(path))
+        assert refused.code == USAGE and said in refused.err
+    path.write_text("acks=all\nlinger.ms=5\n")
+    assert "Connection refused" in run("topic", "list", "-b", "localhost:1", "--config", str(path)).err
+
+
+def test_commands_go_to_the_context_that_is_used_unless_they_are_told_otherwise(
+    cli: Cli, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("context", "set", "here", "-b", cli.bootstrap).code == OK
+    assert run("context", "set", "away", "-b", "localhost:1").code == OK
+    assert run("cluster", "health").code == OK
+    assert run("cluster", "health", "--context", "away").code == FAILED
+    assert run("context", "use", "away").code == OK
+    assert run("cluster", "health").code == FAILED
+    assert run("cluster", "health", "-b", cli.bootstrap).code == OK
+    monkeypatch.setenv("OTTLA_CONTEXT", "here")
+    assert run("cluster", "health").code == OK
+    unknown = run("context", "use", "hree")
+    assert unknown.code == USAGE and "did you mean 'here'?" in unknown.err
+    assert run("context", "delete", "away").code == OK
+    assert [line.split() for line in run("context", "list").out.splitlines()[1:]] == [["here", cli.bootstrap, "-"]]
+
+
+def test_a_damaged_file_of_contexts_is_named(run: Run) -> None:
+    path = Path(os.environ["XDG_CONFIG_HOME"]) / "ottla" / "contexts.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    done = run("topic", "list")
+    assert done.code == USAGE and str(path) in done.err
+
+
+def test_a_command_without_its_verb_is_a_wrong_usage_and_shows_the_help(run: Run) -> None:
+    done = run("topic")
+    assert done.code == USAGE and "create" in done.out
+    assert run("topic", "--help").code == OK
