@@ -1,4 +1,4 @@
-"""Named clusters of a user: addresses and a file of client properties, in `contexts.json` of the user's configuration directory.
+"""Named clusters of a user: addresses and a file of client properties, in a JSON file of the configuration directory.
 
     {"current": "prod", "contexts": {"prod": {"bootstrap": "kafka-1:9092", "config": "/home/me/prod.properties"}}}
 

@@ -114,7 +114,7 @@ async def _change(
 async def _defaults(
     cluster: ClusterClient, kind: str, resource: str, removed: list[DescribeConfigsResourceResult]
 ) -> dict[str, str | None]:
-    """Return the values that settings have once they are removed, as far as the broker has heard of it within a second."""
+    """Return the values that settings have once they are removed, if the broker has applied the change within a second."""
     sources = {entry.name: entry.config_source for entry in removed}
     found: dict[str, str | None] = {}
     for _ in range(TRIES if sources else 0):

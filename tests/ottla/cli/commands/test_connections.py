@@ -70,7 +70,7 @@ def test_a_file_with_a_misspelt_name_or_without_any_of_a_client_is_refused(run: 
     assert "Connection refused" in run("topic", "list", "-b", "localhost:1", "--config", str(path)).err
 
 
-def test_commands_go_to_the_context_that_is_used_unless_they_are_told_otherwise(
+def test_commands_go_to_the_context_that_is_used_unless_an_option_names_another(
     cli: Cli, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("context", "set", "here", "-b", cli.bootstrap).code == OK
