@@ -263,9 +263,9 @@ def test_a_node_knows_nothing_of_pytest() -> None:
 
 
 def test_the_example_of_the_documentation_works_as_it_is_printed(project: Path) -> None:
-    text = (ROOT / "docs" / "TESTING.md").read_text()
+    text = (ROOT / "docs" / "TESTING.md").read_text() + (ROOT / "README.md").read_text()
     files = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, flags=re.DOTALL)
-    assert {name for name, _ in files} >= {"test_orders.py", "conftest.py"}
+    assert {name for name, _ in files} >= {"test_orders.py", "conftest.py", "test_acknowledgements.py"}
     for name, content in files:
         (project / name).write_text(content)
     said = run(project)
