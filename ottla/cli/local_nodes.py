@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Protocol
@@ -151,8 +151,8 @@ def start(node: Node, properties: dict[str, str], birth: Birth = spawn) -> None:
         node.process, node.ready_fd, node.alive_fd = birth(arguments, output)
 
 
-def wait_ready(nodes: Sequence[Node]) -> str | None:
-    """Return None once all nodes serve, otherwise the reason why not."""
+def wait_ready(nodes: Sequence[Node], on_ready: Callable[[Node], object] = lambda node: None) -> str | None:
+    """Return None once all nodes serve, otherwise the reason why not. Each node is passed to `on_ready` once it serves."""
     selector = selectors.DefaultSelector()
     for node in nodes:
         selector.register(node.ready_fd, selectors.EVENT_READ, node)
@@ -169,6 +169,7 @@ def wait_ready(nodes: Sequence[Node]) -> str | None:
             node.ready_fd = -1
             if not node.ready:
                 return f"node {node.id} did not start: {why_it_ended(node)}"
+            on_ready(node)
     return None
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.__main__ import COMMANDS, main
+from ottla.__main__ import main
+from ottla.cli.command_table import COMMANDS
 from ottla.cli.errors import FAILED, INTERRUPTED, OK, TIMED_OUT, USAGE
 from tests.ottla.conftest import ROOT, command
 

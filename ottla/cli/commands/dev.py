@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.cli import local_directory, local_nodes
@@ -68,6 +69,12 @@ def check_ports(nodes: Sequence[Node]) -> None:
 
 
 # -- What it says --------------------------------------------------------------------------------------------------------
+
+
+def print_ready(nodes: Sequence[Node], node: Node) -> None:
+    """Print that one of several nodes serves: a busy machine takes its time."""
+    if len(nodes) > 1:
+        print(f"{PROGRAM}: node {node.id} serves", file=sys.stderr, flush=True)
 
 
 def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float, secure: SecureFiles | None) -> None:
@@ -175,12 +182,13 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         files = secured(nodes, directory, kept.cluster_id, properties) if arguments.secure else None
         for node in nodes:
             local_nodes.start(node, properties[node.id])
-        failure = local_nodes.wait_ready(nodes)
+        failure = local_nodes.wait_ready(nodes, partial(print_ready, nodes))
         if failure is not None:
             raise CommandFailed(failure)
         print_nodes(nodes, arguments.json, time.monotonic() - began, files)
         return watch(nodes)
     except Stopped:
+        print(f"{PROGRAM}: stopping", file=sys.stderr, flush=True)
         return 0
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,46 @@
+"""The commands of `ottla`: the module of each, which has `main(arguments)`, and what `ottla --help` says about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "start": Command("ottla.cli.commands.start", "run one node from a server.properties file"),
+    "dev": Command("ottla.cli.commands.dev", "run a throw-away cluster in the foreground"),
+    "topic": Command(
+        "ottla.cli.commands.topic", "list, create, describe, delete, compare topics; add partitions, delete records"
+    ),
+    "produce": Command("ottla.cli.commands.produce", "write records from standard input"),
+    "consume": Command("ottla.cli.commands.consume", "read records to standard output"),
+    "group": Command("ottla.cli.commands.group", "list, describe, reset, delete consumer groups"),
+    "txn": Command("ottla.cli.commands.txn", "list, describe, abort transactions"),
+    "config": Command("ottla.cli.commands.config", "get, set, unset settings of topics, brokers and groups"),
+    "acl": Command("ottla.cli.commands.acl", "who may do what: list, add, remove entries, and why a request is denied"),
+    "user": Command("ottla.cli.commands.user", "list, create, delete users that log in by SCRAM; change passwords"),
+    "token": Command("ottla.cli.commands.token", "list, create, renew, expire delegation tokens"),
+    "quota": Command("ottla.cli.commands.quota", "list, set, unset quotas of users, client ids and addresses"),
+    "client": Command("ottla.cli.commands.client", "which clients push metrics"),
+    "broker": Command("ottla.cli.commands.broker", "list brokers and their log directories; drain, remove them"),
+    "partition": Command("ottla.cli.commands.partition", "move replicas, elect leaders"),
+    "feature": Command("ottla.cli.commands.feature", "list, upgrade, downgrade features of the cluster"),
+    "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
+    "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
+    "apply": Command(
+        "ottla.cli.commands.apply", "bring topics, settings, users, ACLs and quotas to what a file declares"
+    ),
+    "completion": Command("ottla.cli.commands.completion", "print the completion script of a shell"),
+    "context": Command("ottla.cli.commands.context", "name clusters, and choose the one that commands go to"),
+    "secure": Command("ottla.cli.commands.secure", "make keys, certificates, users and client files for TLS and SASL"),
+    "bench": Command("ottla.cli.commands.bench", "measure produce, consume and delay against a cluster"),
+    "inspect": Command("ottla.cli.commands.inspect", "print the records of log files, without a broker"),
+    "container": Command("ottla.cli.commands.container", "entry point of the container image"),
+}
+
+#: What scripts call.
+HIDDEN = {"complete": Command("ottla.cli.commands.completion", "print what can follow the words of a command line")}

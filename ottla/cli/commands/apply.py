@@ -1,0 +1,133 @@
+"""The command `ottla apply -f cluster.yml`: shows what has to change so that a cluster has what a file declares, and makes it so."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ottla.cli import declared as declarations
+from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.apply_plan import Present, Setting, Shape, plan
+from ottla.cli.client.acls import AclFilter, describe_acls
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.configs import describe_configs
+from ottla.cli.client.quotas import describe_quotas
+from ottla.cli.client.users import describe_scram_users
+from ottla.cli.commands.acl import text_of
+from ottla.cli.declared import Declared, DeclaredUser, Entity, read_declared
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import confirm, note, print_rows
+
+app = App(
+    name="apply",
+    version_flags=[],
+    help="Bring a cluster to what a file declares: topics, settings, users, ACLs and quotas.\n\n"
+    f"{(declarations.__doc__ or '').partition(chr(10))[2].strip()}",
+)
+
+COLUMNS = ("kind", "name", "change")
+#: The source of a setting that its own resource has: topic, broker, cluster default, client metrics, group.
+OWN_SOURCES = {"topic": (1,), "broker": (2, 3), "client-metrics": (7,), "group": (8,)}
+
+main = partial(run, app)
+
+
+@app.default
+async def apply(
+    *,
+    file: Annotated[str, Parameter(name=["--file", "-f"], help="The file, - for standard input.")],
+    dry_run: Annotated[bool, Parameter(negative="", help="Only show the plan.")] = False,
+    yes: Yes = False,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Show the plan, ask at a terminal, and make the changes in its order. A second time there is nothing to change.
+
+    If a change is rejected, those before it stay: mend the file, and apply it again.
+    """
+    wanted = read_declared(_text(file), file)
+    async with connect(connection, limited=False) as cluster:
+        async with cluster.limit():
+            changes = plan(wanted, await _present(cluster, wanted), _password, text_of)
+        if not changes:
+            note("nothing to change")
+            return
+        print_rows([{"kind": each.kind, "name": each.name, "change": each.change} for each in changes], COLUMNS, output)
+        if dry_run:
+            note("nothing was changed (--dry-run)")
+            return
+        confirm(f"make {len(changes)} change(s)?", yes)
+        for number, change in enumerate(changes):
+            try:
+                async with cluster.limit():
+                    await change.make(cluster)
+            except CommandFailed as failure:
+                note(f"{number} of {len(changes)} changes were made")
+                raise failure
+    note(f"{len(changes)} change(s) made")
+
+
+async def _present(cluster: ClusterClient, wanted: Declared) -> Present:
+    """Read what the cluster has of what is declared; other sections need no permission."""
+    present = Present()
+    if wanted.topics:
+        for topic in (await cluster.metadata(None)).topics:
+            replicas = max((len(part.replica_nodes) for part in topic.partitions), default=0)
+            present.topics[topic.name or ""] = Shape(len(topic.partitions), replicas)
+    resources = {
+        ("topic", name): topic.config
+        for name, topic in wanted.topics.items()
+        if topic.config and name in present.topics
+    }
+    for (kind, name), settings in (resources | wanted.config).items():
+        resource = "" if (kind, name) == ("broker", "all") else name
+        entries = await describe_configs(cluster, kind, resource, sorted(settings))
+        present.settings[kind, name] = {
+            entry.name: Setting(entry.value, entry.config_source in OWN_SOURCES[kind]) for entry in entries
+        }
+    if wanted.users:
+        present.users = {name: set(found) for name, found in (await describe_scram_users(cluster)).items()}
+    if wanted.acls:
+        present.acls = set(await describe_acls(cluster, AclFilter()))
+    if wanted.quotas:
+        present.quotas = await _quotas(cluster, wanted)
+    return present
+
+
+async def _quotas(cluster: ClusterClient, wanted: Declared) -> dict[Entity, dict[str, float]]:
+    by_parts = {
+        frozenset((part.entity_type, part.entity_name) for part in entry.entity): {
+            value.key: value.value for value in entry.values
+        }
+        for entry in await describe_quotas(cluster, {})
+    }
+    return {entity: by_parts.get(frozenset(entity), {}) for entity in wanted.quotas}
+
+
+def _text(path: str) -> str:
+    if path == "-":
+        return sys.stdin.read()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise CommandFailed(
+            f"{path} cannot be read: {getattr(fault, 'strerror', None) or fault}", None, USAGE
+        ) from None
+
+
+def _password(name: str, user: DeclaredUser) -> str:
+    """Return the password of a user that is to be created, from the environment or a file."""
+    if user.password_env is not None:
+        password = os.environ.get(user.password_env, "")
+        place = f"${user.password_env}"
+    else:
+        assert user.password_file is not None
+        password, place = _text(user.password_file).rstrip("\r\n"), user.password_file
+    if not password:
+        raise CommandFailed(f"there is no password for user {name} in {place}", None, USAGE)
+    return password

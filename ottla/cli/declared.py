@@ -1,0 +1,219 @@
+"""The file of `ottla apply`: what a cluster shall have, in YAML.
+
+    topics:
+      orders: {partitions: 6, replication_factor: 3, config: {retention.ms: 604800000, cleanup.policy: [compact, delete]}}
+    users:
+      alice: {password_env: ALICE_PASSWORD}          # or password_file; mechanism: SCRAM-SHA-512
+    acls:
+      - alice write topic:orders                     # the words of `ottla acl add`
+      - {user: alice, operation: read, resource: "group:alice-", prefixed: true, host: 10.0.0.0/8, deny: false}
+    quotas:
+      - {user: alice, producer_byte_rate: 1048576}   # user, client_id, ip; <default> for the others
+    config:
+      broker: {all: {log.retention.ms: 86400000}}    # also group and client-metrics, by name
+
+Only what is declared is compared: nothing else is changed, and nothing is removed. A setting that is null is given back to its
+default. The password of a user is used when the user is created, because a cluster keeps no password to compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ottla.cli.client.acls import read_operation, read_principal, read_resource
+from ottla.cli.client.configs import RESOURCE_TYPES
+from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
+from ottla.server.authorization.acl import AccessControlEntry
+from ottla.server.authorization.operations import ALLOW, DENY, LITERAL, PREFIXED
+from ottla.server.quotas.table import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
+from ottla.server.sasl.scram_messages import HASHES
+
+T = TypeVar("T")
+
+SECTIONS = ("topics", "users", "acls", "quotas", "config")
+TOPIC_FIELDS = ("partitions", "replication_factor", "config")
+USER_FIELDS = ("mechanism", "password_env", "password_file")
+ACL_FIELDS = ("user", "operation", "resource", "prefixed", "host", "deny")
+ENTITIES = {"user": USER, "client_id": CLIENT_ID, "ip": IP}
+QUOTAS = (*CLIENT_QUOTAS, CONNECTION_CREATION_RATE)
+#: The name of a type's default, as in `ottla quota`.
+DEFAULT = "<default>"
+
+#: Setting -> value, None for its default.
+Settings = dict[str, str | None]
+#: The parts of an entity of quotas: type -> name, None for the default.
+Entity = tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTopic:
+    """A topic; None: what the cluster chooses."""
+
+    partitions: int | None
+    replication_factor: int | None
+    config: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredUser:
+    """A user, and where the password is."""
+
+    mechanism: str
+    password_env: str | None
+    password_file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """All of a file."""
+
+    topics: dict[str, DeclaredTopic] = field(default_factory=dict)
+    users: dict[str, DeclaredUser] = field(default_factory=dict)
+    acls: list[AccessControlEntry] = field(default_factory=list)
+    quotas: dict[Entity, dict[str, float]] = field(default_factory=dict)
+    config: dict[tuple[str, str], Settings] = field(default_factory=dict)
+
+
+def read_declared(text: str, path: str) -> Declared:
+    """Read a file.
+
+    Raises:
+        CommandFailed: it is no YAML, or declares something that there is not; the message names the place in the file.
+    """
+    import yaml
+
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as fault:
+        raise CommandFailed(f"{path} is no YAML: {' '.join(str(fault).split())}", None, USAGE) from None
+    sections = _mapping(path, {} if data is None else data, SECTIONS)
+    return Declared(
+        topics=_named(f"{path}: topics", sections.get("topics"), _topic),
+        users=_named(f"{path}: users", sections.get("users"), _user),
+        acls=[_acl(f"{path}: acls[{n}]", row) for n, row in enumerate(_list(f"{path}: acls", sections.get("acls")))],
+        quotas=_quotas(f"{path}: quotas", sections.get("quotas")),
+        config=_config(f"{path}: config", sections.get("config")),
+    )
+
+
+def _topic(where: str, row: Any) -> DeclaredTopic:
+    fields = _mapping(where, {} if row is None else row, TOPIC_FIELDS)
+    counts = []
+    for name in ("partitions", "replication_factor"):
+        count = fields.get(name)
+        if count is not None and (type(count) is not int or count < 1):
+            raise _wrong(f"{where}.{name}", f"{count!r} is no number above 0")
+        counts.append(count)
+    return DeclaredTopic(counts[0], counts[1], _settings(f"{where}.config", fields.get("config")))
+
+
+def _user(where: str, row: Any) -> DeclaredUser:
+    fields = _mapping(where, {} if row is None else row, USER_FIELDS)
+    mechanism = fields.get("mechanism", "SCRAM-SHA-512")
+    if mechanism not in HASHES:
+        raise _wrong(f"{where}.mechanism", f"{mechanism!r} is not one of {', '.join(HASHES)}")
+    if ("password_env" in fields) == ("password_file" in fields):
+        raise _wrong(where, "a user has one of password_env and password_file: passwords do not belong into this file")
+    return DeclaredUser(mechanism, fields.get("password_env"), fields.get("password_file"))
+
+
+def _acl(where: str, row: Any) -> AccessControlEntry:
+    if isinstance(row, str):
+        words = row.split()
+        if len(words) != 3:
+            raise _wrong(where, f"{row!r} is not USER OPERATION RESOURCE")
+        row = dict(zip(ACL_FIELDS, words, strict=False))
+    fields = _mapping(where, row, ACL_FIELDS)
+    for name in ("user", "operation", "resource"):
+        if not isinstance(fields.get(name), str):
+            raise _wrong(where, f"an entry has a {name}")
+    kind, name = read_resource(fields["resource"])
+    return AccessControlEntry(
+        kind,
+        name,
+        PREFIXED if fields.get("prefixed") else LITERAL,
+        read_principal(fields["user"]),
+        str(fields.get("host", "*")),
+        read_operation(fields["operation"]),
+        DENY if fields.get("deny") else ALLOW,
+    )
+
+
+def _quotas(where: str, rows: Any) -> dict[Entity, dict[str, float]]:
+    found: dict[Entity, dict[str, float]] = {}
+    for number, row in enumerate(_list(where, rows)):
+        place = f"{where}[{number}]"
+        fields = _mapping(place, row, (*ENTITIES, *QUOTAS))
+        entity = tuple(
+            (kind, None if fields[name] == DEFAULT else str(fields[name]))
+            for name, kind in ENTITIES.items()
+            if name in fields
+        )
+        values = {name: value for name, value in fields.items() if name in QUOTAS}
+        if not entity or not values:
+            raise _wrong(place, f"a quota has one of {', '.join(ENTITIES)}, and one of {', '.join(QUOTAS)}")
+        for name, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise _wrong(f"{place}.{name}", f"{value!r} is no number")
+            found.setdefault(entity, {})[name] = float(value)
+    return found
+
+
+def _config(where: str, kinds: Any) -> dict[tuple[str, str], Settings]:
+    allowed = tuple(kind for kind in RESOURCE_TYPES if kind != "topic")
+    return {
+        (kind, str(name)): _settings(f"{where}.{kind}.{name}", settings)
+        for kind, resources in _mapping(where, {} if kinds is None else kinds, allowed).items()
+        for name, settings in _mapping(f"{where}.{kind}", resources, None).items()
+    }
+
+
+# -- The forms of YAML -----------------------------------------------------------------------------------------------
+
+
+def _settings(where: str, data: Any) -> Settings:
+    fields = _mapping(where, {} if data is None else data, None)
+    return {str(name): _value(f"{where}.{name}", value) for name, value in fields.items()}
+
+
+def _value(where: str, value: Any) -> str | None:
+    """Return a value as Kafka's configurations have it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list):
+        return ",".join(str(_value(where, each)) for each in value)
+    raise _wrong(where, f"{value!r} is no value")
+
+
+def _named(where: str, data: Any, read: Callable[[str, Any], T]) -> dict[str, T]:
+    fields = _mapping(where, {} if data is None else data, None)
+    return {str(name): read(f"{where}.{name}", row) for name, row in fields.items()}
+
+
+def _mapping(where: str, data: Any, known: tuple[str, ...] | None) -> Mapping[str, Any]:
+    """Return a mapping whose keys are among `known`, if they are limited."""
+    if not isinstance(data, dict):
+        raise _wrong(where, f"a mapping is wanted, not {data!r}")
+    for name in data:
+        if known is not None and name not in known:
+            hint = did_you_mean(str(name), known) or f"one of {', '.join(known)}"
+            raise CommandFailed(f"{where}: there is no {name!r}", hint, USAGE)
+    return data
+
+
+def _list(where: str, data: Any) -> list[Any]:
+    if data is None:
+        return []
+    if not isinstance(data, list):
+        raise _wrong(where, f"a list is wanted, not {data!r}")
+    return data
+
+
+def _wrong(where: str, what: str) -> CommandFailed:
+    return CommandFailed(f"{where}: {what}", "`ottla apply --help` shows an example", USAGE)

@@ -1,0 +1,62 @@
+"""`ottla apply` against a node, and the completion of command lines with names of its cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.commands.completion import candidates
+from ottla.cli.errors import FAILED, OK, USAGE
+from tests.ottla.cli.commands.conftest import Run
+from tests.ottla.conftest import Cli
+
+
+def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
+    cli: Cli, here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"{cli.topic()}-declared"
+    monkeypatch.setenv("PASSWORD", "secret")
+    file = tmp_path / "cluster.yml"
+    file.write_text(
+        f"topics: {{{topic}: {{partitions: 2, replication_factor: 1, config: {{retention.ms: 5000}}}}}}\n"
+        f"users: {{{topic}: {{password_env: PASSWORD, mechanism: SCRAM-SHA-256}}}}\n"
+        f"quotas: [{{user: {topic}, producer_byte_rate: 1024}}]\n"
+    )
+    planned = here("apply", "-f", str(file), "--dry-run")
+    assert planned.code == OK and len(planned.out.splitlines()) == 4
+    assert topic not in here("topic", "list").out
+    applied = here("apply", "-f", str(file), "--yes")
+    assert applied.code == OK and "3 change(s) made" in applied.err
+    again = here("apply", "-f", str(file))
+    assert (again.code, again.out, again.err) == (OK, "", "nothing to change\n")
+    file.write_text(file.read_text().replace("partitions: 2", "partitions: 3").replace("5000", "6000"))
+    assert "2 change(s) made" in here("apply", "-f", str(file)).err
+    file.write_text(file.read_text().replace("partitions: 3", "partitions: 1"))
+    refused = here("apply", "-f", str(file))
+    assert refused.code == FAILED and "partitions are never taken away" in refused.err
+    assert here("user", "delete", topic, "--yes").code == OK
+    assert here("quota", "unset", "--user", topic, "producer_byte_rate").code == OK
+    assert here("apply", "-f", str(tmp_path / "absent.yml")).code == USAGE
+
+
+def test_words_are_completed_with_commands_options_and_names_of_the_cluster(cli: Cli, here: Run) -> None:
+    topic = cli.topic()
+    assert candidates(["con"]) == ["config", "consume", "container", "context"]
+    assert candidates(["topic", "de"]) == ["delete", "delete-records", "describe"]
+    assert "--partitions" in candidates(["topic", "create", "x", "--p"])
+    assert candidates(["topic", "describe", topic]) == [topic]
+    assert candidates(["consume", topic[:-1]]) != []
+    assert candidates(["config", "get", "to"]) == ["topic"]
+    assert topic in candidates(["config", "get", "topic", "cli-"])
+    assert candidates(["topic", "describe", "-b", "localhost:1", "cli-"]) == []
+    assert candidates(["nothing", "x"]) == []
+    assert candidates(["produce", "-"]) != []
+    shown = here("complete", "--", "topic", "describe", topic)
+    assert (shown.code, shown.out, shown.err) == (OK, f"{topic}\n", "")
+
+
+def test_each_shell_has_a_script(here: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "ottla complete --" in here("completion", shell).out
+    assert here("completion", "tcsh").code == USAGE
