@@ -257,7 +257,7 @@ async def follower_rows(bench: Bench) -> AsyncIterator[tuple[str, float]]:
             partition=0,
             current_leader_epoch=partition.leader_epoch,
             fetch_offset=offset,
-            last_fetched_epoch=log.latest_epoch,
+            last_fetched_epoch=log.epochs.latest,
             log_start_offset=0,
             partition_max_bytes=1 << 20,
         )

@@ -64,7 +64,7 @@ class FullDisks:
         yield Family("ottla_log_directory_free_bytes", GAUGE, "Free bytes of the volume of each log directory", samples)
 
     def _refusal(self, directory: LogDir) -> str | None:
-        refused = [each for each in self._logs.in_directory(directory) if type(each.append_failure) is DiskFull]
+        refused = [each for each in self._logs.in_directory(directory) if type(each.room.append_failure) is DiskFull]
         free = self._free(directory) if refused else None
         if free is None or (free >= ROOM_BYTES and not any(map(_is_over_quota, refused))):
             return None
@@ -81,5 +81,5 @@ class FullDisks:
 
 
 def _is_over_quota(refused: Log) -> bool:
-    failure = refused.append_failure
+    failure = refused.room.append_failure
     return failure is not None and isinstance(failure.cause, OSError) and failure.cause.errno == errno.EDQUOT

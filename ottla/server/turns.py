@@ -3,6 +3,13 @@
     run_in_turns     awaited, with a budget of time for each turn; it also does what the work asks for, on workers
     begin_in_turns   without a task: the first slice at once, so that short work is done when the call returns
 
+Some things go on in the next turn by themselves, because they are no work of one owner with an end:
+
+    network/turn.py, coordinator/turns.py     a budget that many owners share, and the queue of those that wait for it
+    wakeups.py, state_persister.py (broker)   gather what one turn asks for, and do it together in the next
+    replication/fetcher.py                    a response that fits into one turn, as most do, needs no generator
+    network/tls_stream.py, and calls of a single function that must not run inside their caller
+
 Nothing else runs between two slices of one turn. Between two turns everything may: the state that the work reads can change.
 """
 

@@ -91,7 +91,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedNod
 
 
 def logs_in(node: CountedNode, directory: str, topic: str) -> list[Log]:
-    return [log for log in node.server.logs.open if log.log_dir.endswith(directory) and log.topic == topic]
+    return [
+        log for log in node.server.logs.open if log.partition_dir.log_dir.endswith(directory) and log.topic == topic
+    ]
 
 
 def eventually(condition: Callable[[], Any], what: str) -> None:

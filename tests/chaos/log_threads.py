@@ -19,9 +19,12 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
-from ottla.storage.log.flush import FlushJob
+from ottla.storage.log.durability import FlushJob
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log.retention import begin_retention
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.segment.segment_file import Mappings
 
 NOW_MS = 1_700_000_000_000
@@ -84,7 +87,7 @@ class ThreadedLog:
         )  # fmt: skip
         batch[0:8] = self._end.to_bytes(8, "big")
         batch[12:16] = self._epoch.to_bytes(4, "big")
-        self._log.append(bytes(batch), leader_epoch=self._epoch, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        append_trusted(self._log, bytes(batch), leader_epoch=self._epoch, now_ms=NOW_MS, origin=Origin.REPLICATION)
         self._batches[self._end] = bytes(batch)
         self._end += 1
         if producer >= 0:
@@ -104,7 +107,7 @@ class ThreadedLog:
         log.advance_high_watermark(self._rng.randint(self._start, self._end))
         self._start = max(self._start, self._rng.randint(self._start, min(self._start + 40, log.high_watermark)))
         log.delete_records(self._start)
-        if "retention" not in self._jobs and (job := log.begin_retention(NOW_MS)) is not None:
+        if "retention" not in self._jobs and (job := begin_retention(log, NOW_MS)) is not None:
             self._jobs["retention"] = self._submit(job.run), job.end
             self.done["segment retired"] += job.segments
 
@@ -120,11 +123,11 @@ class ThreadedLog:
 
     def _truncate(self) -> None:
         if self._rng.random() < 0.2:
-            self._log.truncate_fully_and_start_at(self._start)
+            truncate_fully_and_start_at(self._log, self._start)
             cut = self._start
         else:
             cut = self._rng.randint(max(self._start, self._end - 30), self._end)
-            self._log.truncate_to(cut)
+            truncate_to(self._log, cut)
         for offset in range(cut, self._end):
             del self._batches[offset]
         self._end = cut

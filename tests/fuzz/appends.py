@@ -17,13 +17,14 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.segment.segment_file import Mappings
 from tests.fuzz.batches import batch_seeds
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.logs import CUT, NOW_MS, ask, read, seeds
 from tests.fuzz.target import Target, Wrong, equal
 from tests.sim.disk import SimDisk
+from tests.storage.logs_for_tests import append_as
 
 _SMALL = {
     "segment_bytes": 4096,
@@ -77,7 +78,7 @@ def _append(data: bytes, origin: Origin) -> None:
 def _one(log: Log, records: bytearray, origin: Origin) -> None:
     before = log.log_end_offset, log.size
     try:
-        log.append(records, leader_epoch=2, now_ms=NOW_MS, origin=origin)
+        append_as(origin, log, records, 2, NOW_MS)
     except REFUSALS:
         if (log.log_end_offset, log.size) != before:
             raise Wrong("the refused batch is in the log") from None

@@ -24,7 +24,9 @@ from ottla.storage.directories.recovery import open_log
 from ottla.storage.epochs import FILE as EPOCHS
 from ottla.storage.errors import CorruptFile, StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.truncate import truncate_to
 from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
@@ -120,8 +122,8 @@ def _use_damaged(log: Log) -> None:
     """Every question is answered or refused; what is appended can be read, and the log can be closed."""
     for question in (
         lambda: ask(log),
-        lambda: log.truncate_to(log.log_end_offset - 1),
-        lambda: log.apply_retention(NOW_MS),
+        lambda: truncate_to(log, log.log_end_offset - 1),
+        lambda: apply_retention(log, NOW_MS),
     ):
         with suppress(DamagedLog):
             question()

@@ -38,7 +38,7 @@ SMALL_FILES_MAX = {
     "server/sasl": 1,
     "server/tls": 1,
     "storage/directories": 1,
-    "storage/log": 2,
+    "storage/log": 1,
 }
 
 

@@ -16,7 +16,6 @@ WRITERS = "storage/"
 #: Fields that other modules write, and the reason.
 WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
     # An append is the hot path, and a call takes longer than a store.
-    "log_end_offset": ("storage/log/trusted_append.py",),
     "size": ("storage/segment/segment.py",),
     # `ProducerState` is a row of `ProducerStates` and of a snapshot file.
     "coordinator_epoch": ("storage/producers/producer_states.py", "storage/producers/producer_snapshots.py"),

@@ -11,6 +11,7 @@ from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.trusted_append import append_trusted
 from tests.sim.disk import SimDisk
 
 DATA = "/data"
@@ -49,7 +50,7 @@ class DiskNode:
         marker = end_txn_batch(
             committed=committed, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS
         )
-        self.log.append(marker, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+        append_trusted(self.log, marker, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
 
     def kill(self) -> Log | None:
         return self._restart(power=False)

@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.storage.log import flush
-from ottla.storage.log.flush import FlushJob
-from ottla.storage.log.log_state import LogState
+from ottla.storage.log.durability import Durability, FlushJob
+from ottla.storage.log.log import Log
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_snapshots import Frozen, ProducerSnapshots
 from ottla.storage.segment.segment import Segment
@@ -76,12 +75,20 @@ def run_seed(seed: int) -> None:
 
 
 _run = FlushJob.run
-_begin = flush.begin
+_begin = Durability.begin_flush
+_begin_of = Log.begin_flush
+#: By the id of its `Durability`.
+LOGS: dict[int, Log] = {}
+
+
+def begin_and_remember(log: Log) -> FlushJob | None:
+    LOGS[id(log.durability)] = log
+    return _begin_of(log)
 
 
 def begin_on_the_worker(job: FlushJob) -> None:
     """What a flush covers is read while the loop may be in the middle of a change."""
-    late = flush.begin(job.log)
+    late = _begin(job.durability, LOGS[id(job.durability)].log_end_offset)
     if late is not None:
         job.end, job.truncations, job.rolls, job.segments, job.mark = (
             late.end, late.truncations, late.rolls, late.segments, late.mark,
@@ -92,7 +99,7 @@ def begin_on_the_worker(job: FlushJob) -> None:
 
 def look_for_segments_on_the_worker(job: FlushJob) -> None:
     if job.segments:
-        job.segments = tuple(job.log.segments.from_offset(max(job.log.recovery_point - 1, 0)))
+        job.segments = tuple(job.durability.segments.from_offset(max(job.durability.recovery_point - 1, 0)))
     _run(job)
 
 
@@ -106,11 +113,11 @@ def replace_in_two_steps(self: Segments, segments: list[Segment]) -> None:
     _replace(self, segments)
 
 
-def begin_without_taking(log: LogState, **options: bool) -> FlushJob | None:
+def begin_without_taking(durability: Durability, end_offset: int, **options: bool) -> FlushJob | None:
     """The frozen states stay in the log, where another flush finds them, too."""
-    job = _begin(log, **options)
+    job = _begin(durability, end_offset, **options)
     if job is not None:
-        log.snapshots.frozen.update(job.frozen)
+        durability.snapshots.frozen.update(job.frozen)
     return job
 
 
@@ -128,13 +135,16 @@ def remove_what_another_has_counted(
 
 
 MUTANTS: dict[str, tuple[Patch, ...]] = {
-    "a flush begins in the middle of a truncation": ((FlushJob, "run", begin_on_the_worker),),
+    "a flush begins in the middle of a truncation": (
+        (Log, "begin_flush", begin_and_remember),
+        (FlushJob, "run", begin_on_the_worker),
+    ),
     "segments are replaced in two steps beside a flush": (
         (FlushJob, "run", look_for_segments_on_the_worker),
         (Segments, "replace", replace_in_two_steps),
     ),
     "two flushes write one snapshot and the second removes it": (
-        (flush, "begin", begin_without_taking),
+        (Durability, "begin_flush", begin_without_taking),
         (ProducerSnapshots, "end_writing", remove_what_another_has_counted),
     ),
 }

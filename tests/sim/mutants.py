@@ -38,6 +38,7 @@ from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
+from ottla.storage.log.truncate import truncate_to
 from ottla.storage.producers.producer_state import ProducerState
 from ottla.storage.segment.segment_file import SegmentFile
 from tests.broker.groups import mutants as group_mutants
@@ -80,7 +81,7 @@ def follow_from_high_watermark(self: Partition, *args: Any, **kwargs: Any) -> No
     """Before KIP-101: what lies above the watermark goes, though the leader may have acknowledged it."""
     _become_follower(self, *args, **kwargs)
     if self.log is not None and self.log.high_watermark < self.log.log_end_offset:
-        self.log.truncate_to(self.log.high_watermark)
+        truncate_to(self.log, self.log.high_watermark)
 
 
 def local_log_of_any_epoch(self: Partition, current_leader_epoch: int, *, require_leader: bool) -> Log:

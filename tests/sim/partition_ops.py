@@ -22,10 +22,13 @@ from ottla.storage.cleaner.cleaner import Cleaner
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from tests.protocol.records.reference import patch_offset
 from tests.sim.partition_checks import batches_of, check_batches, check_pass
 from tests.sim.partition_model import SEQUENCES, PartitionModel, Producer, Producers, Stored
 from tests.storage.cleaner.cleaning import steps_done
+from tests.storage.logs_for_tests import append_as
 
 PRODUCERS = 5
 #: A batch of one record, but for its value.
@@ -163,7 +166,7 @@ class Operations:
         model.tail = [stored]
         origin = Origin.COORDINATOR if is_marker else Origin.CLIENT
         self._errand(log, len(batch))
-        appended = log.append(batch, leader_epoch=partition.epoch, now_ms=self.now_ms, origin=origin)
+        appended = append_as(origin, log, batch, partition.epoch, self.now_ms)
         model.settle()
         assert not appended.duplicate
         assert (appended.first_offset, appended.last_offset) == (stored.base, stored.last)
@@ -187,14 +190,14 @@ class Operations:
             sent += self._placed(self._next_batch(ahead)[0], ahead.end, partition.epoch).data[: rng.randint(1, 60)]
         model.tail = list(new)
         self._errand(log, len(sent))
-        log.append(sent, leader_epoch=partition.epoch, now_ms=self.now_ms, origin=Origin.REPLICATION)
+        append_trusted(log, sent, leader_epoch=partition.epoch, now_ms=self.now_ms, origin=Origin.REPLICATION)
         model.settle()
         for batch in new:
             model.append(batch)
 
     def _errand(self, log: Log, size: int) -> None:
         """A worker makes files and syncs directories for most appends; for a coordinator's own the append does it."""
-        errand = log.errand(size, log.log_end_offset, self.now_ms, self.now_ms)
+        errand = log.room.errand(size, log.log_end_offset, self.now_ms, self.now_ms)
         if errand is not None and self.rng.random() < 0.7:
             errand()
 
@@ -249,12 +252,14 @@ class Operations:
                 )
                 if producer_id in log.producers.states:
                     # Behind one that the disk refused: for its reason.
-                    with pytest.raises(KafkaError if log.append_failure is None else type(log.append_failure)):
+                    with pytest.raises(
+                        KafkaError if log.room.append_failure is None else type(log.room.append_failure)
+                    ):
                         log.append(ahead, leader_epoch=partition.epoch, now_ms=self.now_ms)
         elif model.end > 0:
             behind = self._placed(build_batch(self._rows(1)), model.end - 1, partition.epoch)
             with pytest.raises(UnexpectedAppendOffset):
-                log.append(behind.data, leader_epoch=0, now_ms=self.now_ms, origin=Origin.REPLICATION)
+                append_trusted(log, behind.data, leader_epoch=0, now_ms=self.now_ms, origin=Origin.REPLICATION)
         assert log.log_end_offset == model.end
 
     # Changing the log
@@ -315,7 +320,7 @@ class Operations:
         partition.leads = False
         partition.epoch += 1
         model.end_floor = model.truncated_end(offset)
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         model.settle()
         model.truncate(offset)
         check_batches(log, model)
@@ -327,7 +332,7 @@ class Operations:
         partition.leads = False
         partition.epoch += 1
         model.reset_to = model.end + rng.randint(1, 50)
-        log.truncate_fully_and_start_at(model.reset_to)
+        truncate_fully_and_start_at(log, model.reset_to)
         model.reset(model.reset_to)
         model.settle()
 

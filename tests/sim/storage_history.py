@@ -206,7 +206,9 @@ class StorageHistory:
             return False
         except DiskFull as failure:
             # A batch behind one that a full disk refused gets that refusal's error, also when there is room again.
-            assert fault == "full" or (partition.log is not None and partition.log.append_failure is not None), failure
+            assert fault == "full" or (partition.log is not None and partition.log.room.append_failure is not None), (
+                failure
+            )
             disk.room_bytes = CAPACITY_BYTES
             self._after_full(partition)
         except StorageFailure:

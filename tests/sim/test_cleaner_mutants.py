@@ -14,9 +14,8 @@ from ottla.storage.cleaner import cleaner
 from ottla.storage.cleaner.cleaner_filter import Keep, TransactionsSeen
 from ottla.storage.cleaner.cleaner_plan import Plan
 from ottla.storage.directories.logs import Logs
-from ottla.storage.log import roll
+from ottla.storage.log.cleaning import Cleaning
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import Cleaning
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX
 from tests.effort import seeds
@@ -88,7 +87,7 @@ def swap_in_the_wrong_order(log: Log, old: list[Segment], cleaned: Segment) -> N
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
     at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
-    roll.delete_segments(log, old)
+    log.partition_dir.delete(old)
     cleaned.change_suffix(SWAP_SUFFIX)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])

@@ -15,9 +15,10 @@ from ottla.storage.directories.log_checkpoints import LogCheckpoints
 from ottla.storage.directories.logs import Logs
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Files
-from ottla.storage.log import flush, replay
+from ottla.storage.log import durability, replay
 from ottla.storage.log.durability import Durability
 from ottla.storage.log.log import Log
+from ottla.storage.log.partition_dir import PartitionDir
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_snapshots import ProducerSnapshots
 from ottla.storage.producers.producer_state import ProducerState
@@ -107,8 +108,11 @@ def erase_without_sync(segment: Segment, end: int, end_offset: int) -> None:
     segment.indexes.save()
 
 
+_close = Log.close
+
+
 def close_and_claim_success(log: Log, clean: bool = True, *, entry: bool = True) -> bool:
-    flush.close(log, clean, entry)
+    _close(log, clean, entry=entry)
     return True
 
 
@@ -202,11 +206,11 @@ MUTANTS: dict[str, Patch] = {
     "a truncation leaves the checkpoints as they are": (OffsetCheckpoints, "lower", nothing),
     "a restart leaves checkpoints beyond the log's end": (OffsetCheckpoints, "lower_to_ends", nothing),
     "a new topic inherits a deleted one's checkpoints": (OffsetCheckpoints, "forget", nothing),
-    "the topic id is not synced": (flush, "sync_topic_id", nothing),
+    "the topic id is not synced": (durability, "sync_topic_id", nothing),
     "transaction indexes keep what was truncated": (TransactionIndex, "truncate_to", nothing),
     "aborted transactions are not listed again": (TransactionIndex, "append_if_missing", nothing),
     "every stop claims to be clean": (Log, "close", close_and_claim_success),
-    "a failed log takes writes": (Log, "failure", NEVER_FAILED),
+    "a failed log takes writes": (PartitionDir, "failure", NEVER_FAILED),
     "a truncation cut short is built upon": (SegmentFile, "settle_tail", nothing),
     "what a failed fsync left is taken for written": (SegmentFile, "rewrite", nothing),
     "log starts are not written down": (LogCheckpoints, "write_log_starts", nothing),

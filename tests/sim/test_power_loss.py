@@ -15,13 +15,16 @@ from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES
 from ottla.protocol.records.builder import build_batch
 from ottla.storage import checkpoint
 from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
-from ottla.storage.log import roll
 from ottla.storage.log.log import Origin
+from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from tests.protocol.records.reference import patch_offset
 from tests.sim.disk import CAPACITY_BYTES, Killed
 from tests.sim.disk_node import DATA, NOW_MS, SMALL, TOPIC_ID, DiskNode, fills, nodes, offsets
 from tests.sim.inodes import PAGE_BYTES
 from tests.storage.chores import rename_deleted, retain
+from tests.storage.logs_for_tests import append_as
 
 BATCH_BYTES = len(build_batch([(b"key", bytes(100), NOW_MS)]))
 LARGE = replace(SMALL, segment_bytes=100_000)
@@ -93,7 +96,7 @@ def test_after_a_truncation_old_batches_never_appear_between_new_ones() -> None:
             node.append(i, size=400)
         node.log.flush()
         node.logs.checkpoints.write_recovery_points()
-        node.log.truncate_to(5)
+        truncate_to(node.log, 5)
         for i in range(100, 110):
             node.append(i, size=400, epoch=1)
         node.lose_power()
@@ -106,7 +109,7 @@ def test_segments_that_were_truncated_away_stay_away() -> None:
         for i in range(BATCHES_PER_SEGMENT + 5):
             node.append(i)
         node.log.flush()
-        node.log.truncate_to(10)
+        truncate_to(node.log, 10)
         for i in range(10, BATCHES_PER_SEGMENT):  # just as far as the next segment began
             node.append(i + 100, epoch=1)
         node.lose_power()
@@ -123,7 +126,7 @@ def test_a_kill_in_the_middle_of_a_truncation_leaves_no_hole(calls: int) -> None
     node.logs.checkpoints.write_recovery_points()
     node.disk.kill_after(calls)
     with suppress(Killed):
-        node.log.truncate_to(10)
+        truncate_to(node.log, 10)
     node.kill()
     assert offsets(node.log) == list(range(node.log.log_end_offset)) and node.log.log_end_offset >= 10
 
@@ -138,7 +141,7 @@ def test_a_full_disk_keeps_no_truncation_from_being_done_whole_or_not_at_all(roo
     before = fills(node.log)
     node.disk.room_bytes = node.disk.used_bytes() + room
     try:
-        node.log.truncate_to(10)
+        truncate_to(node.log, 10)
         assert fills(node.log) == before[:10]
     except DiskFull:
         assert fills(node.log) == before and node.log.log_end_offset == len(before)
@@ -152,7 +155,7 @@ def test_a_log_truncated_into_a_gap_has_no_recovery_point_behind_its_end() -> No
         node.append(0)
         follow(node, offset=50, epoch=0)
         node.log.flush()
-        node.log.truncate_to(30)
+        truncate_to(node.log, 30)
         node.stop()
         assert node.log.log_end_offset == 1
         for i in range(1, 12):
@@ -169,7 +172,7 @@ def test_epochs_of_batches_that_were_truncated_away_do_not_come_back() -> None:
         node.log.flush()
         node.log.epochs.flush()
         node.disk.sync_dir(node.log.directory)
-        node.log.truncate_to(1)
+        truncate_to(node.log, 1)
         follow(node, offset=1, epoch=3)
         follow(node, offset=2, epoch=3)
         node.lose_power()
@@ -393,7 +396,7 @@ def test_retention_makes_room_on_a_full_disk() -> None:
         node.append(i, epoch=i // 10)
     node.log.advance_high_watermark(node.log.log_end_offset)
     node.disk.room_bytes = node.disk.used_bytes()
-    assert node.log.apply_retention(NOW_MS + 10_000) == 2, "the active segment waits for room, the others make it"
+    assert apply_retention(node.log, NOW_MS + 10_000) == 2, "the active segment waits for room, the others make it"
 
 
 # Failures that must take the directory offline, and stay
@@ -418,10 +421,10 @@ def test_a_large_batch_that_cannot_be_written_takes_the_log_offline(origin: Orig
     large = bytearray(build_batch([(b"k", bytes(10_000), NOW_MS)]))
     if origin is Origin.REPLICATION:
         patch_offset(large, 0, 1, len(large) - LOG_OVERHEAD_BYTES, 0)
-    roll.make_room(node.log, len(large), 1, 1, NOW_MS, NOW_MS)
+    node.log.room.make_room(len(large), 1, 1, NOW_MS, NOW_MS, 1)
     node.disk.fail_after(1)
     with pytest.raises(StorageFailure):
-        node.log.append(memoryview(large), leader_epoch=0, now_ms=NOW_MS, origin=origin)
+        append_as(origin, node.log, memoryview(large), 0, NOW_MS)
     assert node.log.failure is not None and node.log.log_end_offset == 1
     with pytest.raises((StorageFailure, KafkaError)):
         node.append(1)
@@ -440,4 +443,4 @@ def follow(node: DiskNode, offset: int, epoch: int) -> None:
     """A batch from a leader."""
     batch = bytearray(build_batch([(b"key", bytes(100), NOW_MS)]))
     patch_offset(batch, 0, offset, len(batch) - LOG_OVERHEAD_BYTES, epoch)
-    node.log.append(bytes(batch), leader_epoch=epoch, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    append_trusted(node.log, bytes(batch), leader_epoch=epoch, now_ms=NOW_MS, origin=Origin.REPLICATION)

@@ -11,7 +11,6 @@ import pytest
 
 from ottla.node.closing import LOGS_PER_CALL
 from ottla.storage.directories.logs import Logs
-from ottla.storage.log import roll
 from ottla.storage.log.log import Log
 from tests.sim.clients.admin import Admin
 from tests.sim.cluster import BROKER_PORT, SimCluster
@@ -41,7 +40,7 @@ async def started(topic: str) -> tuple[SimCluster, Admin]:
         for log in node.server.logs.open:
             if log.topic == topic:
                 log.roll()
-                roll.make_room(log, 100, 0, 0, 0, 0)
+                log.room.make_room(100, 0, 0, 0, 0, log.log_end_offset)
     return cluster, admin
 
 

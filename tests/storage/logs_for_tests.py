@@ -10,8 +10,9 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log import lookup
-from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.log import Appended, Log, Origin
+from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.segment.segment_file import Mappings
 
 NOW_MS = 1_700_000_000_000
@@ -23,6 +24,12 @@ SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_dela
 def batch(count: int = 1, *, size: int = 100, timestamp: int = NOW_MS, fill: int = 0, **fields: object) -> bytes:
     records = [(b"k%d" % i, bytes([fill % 256]) * size, timestamp + i) for i in range(count)]
     return build_batch(records, **fields)
+
+
+def append_as(origin: Origin, log: Log, records: bytes | memoryview, leader_epoch: int, now_ms: int) -> Appended:
+    if origin is Origin.CLIENT:
+        return log.append(records, leader_epoch=leader_epoch, now_ms=now_ms)
+    return append_trusted(log, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
 
 def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 0, **fields: object) -> bytes:

@@ -18,6 +18,7 @@ from ottla.storage.directories.log_dirs import open_log_dirs, read_meta_properti
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
+from ottla.storage.log.trusted_append import append_trusted
 from tests.needs import needs_apache_kafka
 from tests.ports import free_ports
 from tests.storage.logs_for_tests import NOW_MS, append, batch, marker, open_at, read_all
@@ -84,7 +85,7 @@ def test_the_dump_tool_finds_nothing_wrong_with_our_files(tools: ToolSession, tm
         )
         if sequence % 10 == 9:
             end = marker(4, 0, commit=sequence == 19)
-            log.append(end, leader_epoch=sequence // 15, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+            append_trusted(log, end, leader_epoch=sequence // 15, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     if killed:
         del log
         log = open_at(directory, CONFIG)
@@ -131,7 +132,7 @@ def test_a_directory_goes_from_apache_kafka_to_us_and_back(
     before = {log.partition: log.log_end_offset for log in ours}
     for log in ours:
         for i in range(500):
-            append(log, batch(2, fill=i), epoch=log.latest_epoch)
+            append(log, batch(2, fill=i), epoch=log.epochs.latest)
         log.advance_high_watermark(log.log_end_offset)
     logs.close_all(broker_epoch=99)
     files = [
@@ -158,7 +159,7 @@ def test_apache_kafka_opens_what_a_kill_of_ours_left(tools: ToolSession, of_apac
     log = logs.open.by_name(TOPIC, 0)
     assert log is not None
     for i in range(300):
-        append(log, batch(2, fill=i), epoch=log.latest_epoch)
+        append(log, batch(2, fill=i), epoch=log.epochs.latest)
     assert log.segments.active.file.view()[log.size] == 0, "allocated ahead"
     assert Path(log.segments.active.file.log_path).stat().st_size > log.size
     killed = tmp_path / "killed"

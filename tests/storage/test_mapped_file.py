@@ -11,6 +11,7 @@ import pytest
 
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import StorageFailure
+from ottla.storage.log.truncate import truncate_to
 from ottla.storage.mapped_file import PAGE_BYTES, WRITE_DESCRIPTORS_MAX, OsMappedFile, WriteDescriptors
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at, read_all
 
@@ -69,7 +70,7 @@ def test_a_file_is_cut_below_the_views_that_a_slow_reader_holds_without_a_copy(t
         append(log, batch(size=1000, fill=number))
     answer = memoryview(log.read(15, max_bytes=1 << 20).records)
     kept = read_all(log)[: 2 * len(answer) // 5]
-    log.truncate_to(2)
+    truncate_to(log, 2)
     path, inode = log.segments.active.file.log_path, os.stat(log.segments.active.file.log_path).st_ino
     assert log.roll(NOW_MS) == 2
     found = os.stat(path)

@@ -43,6 +43,7 @@ from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.errors import OutOfResources, StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log.log import Log
+from ottla.storage.log.truncate import truncation_errand
 
 log = logging.getLogger(__name__)
 
@@ -265,7 +266,7 @@ class LeaderFetcher:
     ) -> None:
         """Handles the response to request `number` in turns; the next request follows after the last turn.
 
-        The logs' errands of the first `ready` partitions have been run (`Log.errand`): creation of files, and rolls.
+        The logs' errands of the first `ready` partitions have been run (`Room.errand`): creation of files, and rolls.
         """
         if protocol is not self._protocol:
             return  # lost since the turn before
@@ -301,7 +302,7 @@ class LeaderFetcher:
         records = cast("bytes | memoryview", data.records or b"")
         # The first batch's: it decides whether the append begins with a roll by time.
         max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
-        return own_log.errand(len(records), own_log.log_end_offset, max_timestamp, self._world.clock.wall_ms())
+        return own_log.room.errand(len(records), own_log.log_end_offset, max_timestamp, self._world.clock.wall_ms())
 
     async def _run_errands(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]]
@@ -398,7 +399,7 @@ class LeaderFetcher:
 
     def _truncate(self, key: Key, partition: Partition, own_log: Log, leader: EndOfEpoch) -> None:
         offset = agreed_end(own_log, leader)
-        errand = own_log.truncation_errand(offset)
+        errand = truncation_errand(own_log, offset)
         if errand is None:
             partition.truncate_as_follower(offset)
             if not self._flush_first(partition):

@@ -205,7 +205,9 @@ class FollowerSession:
         log = followed.partition.log
         if log is None:
             return None
-        position = Position(log.log_end_offset, log.latest_epoch, followed.partition.leader_epoch, log.log_start_offset)
+        position = Position(
+            log.log_end_offset, log.epochs.latest, followed.partition.leader_epoch, log.log_start_offset
+        )
         if position == followed.sent:
             return None
         self.number += 1
@@ -224,7 +226,7 @@ class FollowerSession:
             log = partition.log
             if log is None:
                 continue
-            position = Position(log.log_end_offset, log.latest_epoch, partition.leader_epoch, log.log_start_offset)
+            position = Position(log.log_end_offset, log.epochs.latest, partition.leader_epoch, log.log_start_offset)
             if self.is_open and position == followed.sent:
                 continue
             followed.sent, followed.sent_in = position, self.number

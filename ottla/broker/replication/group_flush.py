@@ -35,7 +35,7 @@ async def flush_log(world: World, local_log: Log, priority: Priority = Priority.
     job = local_log.begin_flush()
     if job is None:
         return not local_log.closed
-    await world.workers.on_disk(local_log.log_dir, priority, job.run)
+    await world.workers.on_disk(local_log.partition_dir.log_dir, priority, job.run)
     return local_log.end_flush(job, world.clock.wall_ms())
 
 

@@ -232,7 +232,7 @@ class LogMoves:
             ahead = future_copy.read_ahead(current, future.log_end_offset, READ_AHEAD_BYTES)
             move.read_ahead_to = future.log_end_offset + 1 if ahead is None else ahead.to_offset
             if ahead is not None:
-                return self._on_disk(current.log_dir, Priority.READ, ahead.read)
+                return self._on_disk(current.partition_dir.log_dir, Priority.READ, ahead.read)
         copied, until_ns, bytes_max = 0, self._world.clock.mono_ns() + SLICE_NS, min(SLICE_BYTES, self._configs[RATE])
         while copied < bytes_max and self._world.clock.mono_ns() < until_ns:
             size = min(PIECE_BYTES, bytes_max)
@@ -248,7 +248,7 @@ class LogMoves:
         return partial(self._rest, move)
 
     async def _rest(self, move: Move) -> None:
-        if move.future.unflushed_bytes >= FLUSH_BYTES:
+        if move.future.durability.unflushed_bytes >= FLUSH_BYTES:
             await flush_log(self._world, move.future, Priority.FLUSH)
         while self._moves.get(move.key) is move:
             self._throttle.bytes_per_second = self._configs[RATE]

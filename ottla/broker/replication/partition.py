@@ -39,8 +39,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn
 from ottla.server.isolation import isolated
 from ottla.storage.config import NEVER
-from ottla.storage.log.log import Appended, Log, Origin
+from ottla.storage.log.log import CLIENT, Appended, Log, Origin
 from ottla.storage.log.preparation import Prepared
+from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.producers.producer_snapshots import Decoded
 
 NO_LEADER = -1
@@ -250,7 +252,7 @@ class Partition:
         records: bytes | memoryview,
         required_acks: int,
         now_ms: int,
-        origin: Origin = Origin.CLIENT,
+        origin: Origin = CLIENT,
         transaction_version: int = 0,
         prepared: Prepared | Turn | None = None,
     ) -> Appended:
@@ -267,14 +269,11 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(self.isr)} replicas in sync, min.insync.replicas asks for {self.min_isr}",
             )
-        appended = log.append(
-            records,
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-            origin=origin,
-            transaction_version=transaction_version,
-            prepared=prepared,
-        )
+        epoch = self.leader_epoch
+        if origin is CLIENT:
+            appended = log.append(records, leader_epoch=epoch, now_ms=now_ms, prepared=prepared)
+        else:
+            appended = append_trusted(log, records, epoch, now_ms, origin, transaction_version)
         self.appends += 1
         self.bytes_in += len(records)
         self.messages_in += appended.last_offset - appended.first_offset + 1
@@ -467,7 +466,7 @@ class Partition:
         log = self.log
         assert log is not None and not self.is_leader
         if records:
-            log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.REPLICATION)
+            append_trusted(log, records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.REPLICATION)
         raised = log.advance_high_watermark(high_watermark)
         if log.log_start_offset < leader_log_start_offset <= log.high_watermark:
             log.advance_log_start_offset(leader_log_start_offset)
@@ -475,12 +474,12 @@ class Partition:
             self.watchers.watermark_raised()
 
     def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
-        """Truncates to the leader's log; `decoded` is what `Log.truncation_errand` gave."""
+        """Truncates to the leader's log; `decoded` is what `truncation_errand` gave."""
         log = self.log
         assert log is not None and not self.is_leader
         if offset < log.log_end_offset:
             state_changes.truncating(self, offset, log)
-        log.truncate_to(offset, decoded)
+        truncate_to(log, offset, decoded)
 
     def local_log(self, current_leader_epoch: int, *, require_leader: bool) -> Log:
         """Return the log for a reader that knows `current_leader_epoch` (-1: it sends none); another epoch raises KafkaError (KIP-320)."""

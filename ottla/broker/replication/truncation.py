@@ -28,6 +28,7 @@ from ottla.server.disk_queue import Priority
 from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.log.log import Log
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncation_errand
 from ottla.storage.producers.producer_snapshots import Decoded
 
 log = logging.getLogger(__name__)
@@ -64,8 +65,8 @@ async def truncate_after(
     leader: EndOfEpoch,
     leader_epoch: int,
 ) -> None:
-    """Truncates the log when a worker has run `errand` (`Log.truncation_errand`), unless the partition has another leader then."""
-    decoded = await world.workers.on_disk(own_log.log_dir, Priority.ROLL, errand)
+    """Truncates the log when a worker has run `errand` (`truncation_errand`), unless the partition has another leader then."""
+    decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, errand)
     if _still_follows(partition, own_log, leader_epoch):
         partition.truncate_as_follower(agreed_end(own_log, leader), decoded)
 
@@ -76,17 +77,17 @@ async def go_to_leaders_range(world: World, channel: Channel, timeout_ms: int, p
     end = await _leader_offset(channel, timeout_ms, partition, leader_epoch, LATEST)
     start = await _leader_offset(channel, timeout_ms, partition, leader_epoch, EARLIEST)
     own_log = partition.log
-    errand = None if own_log is None else own_log.truncation_errand(end)
+    errand = None if own_log is None else truncation_errand(own_log, end)
     decoded = None
     if own_log is not None and errand is not None:
-        decoded = await world.workers.on_disk(own_log.log_dir, Priority.ROLL, errand)
+        decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, errand)
     if own_log is None or not _still_follows(partition, own_log, leader_epoch):
         return
     if end < own_log.log_end_offset:
         log.warning("%s ends at %d, its leader's log at %d", partition, own_log.log_end_offset, end)
         partition.truncate_as_follower(end, decoded)
     if start > own_log.log_end_offset:
-        own_log.truncate_fully_and_start_at(start)
+        truncate_fully_and_start_at(own_log, start)
 
 
 def _still_follows(partition: Partition, own_log: Log, leader_epoch: int) -> bool:

@@ -87,7 +87,7 @@ class Admission:
                     # This broker may become its leader before the append, for which nothing was verified.
                     self._rejected[partition.topic, partition.index] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     continue
-                if log.prepares:
+                if log.preparation.is_needed:
                     self.prepares = True
                 if log.producers.has_open_transaction(*producer):
                     continue

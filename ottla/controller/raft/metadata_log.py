@@ -29,9 +29,12 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
-from ottla.storage.log.flush import FlushJob
+from ottla.storage.log.durability import FlushJob
 from ottla.storage.log.log import Log, Origin
-from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import DamagedLog
 
@@ -57,7 +60,7 @@ class MetadataFlush(NamedTuple):
         """The system calls, on any thread."""
         self.job.run()
         if self.job.synced and self.recovery_point is not None:
-            write_offsets(self.job.log.files, self.path, {(TOPIC, PARTITION): self.recovery_point})
+            write_offsets(self.job.durability.partition_dir.files, self.path, {(TOPIC, PARTITION): self.recovery_point})
 
 
 class MetadataLog:
@@ -125,7 +128,7 @@ class MetadataLog:
         if snapshots and snapshots[-1].offset > log.log_end_offset:
             # The node crashed after a snapshot was downloaded and before the log was reset to it.
             self.snapshots.check(snapshots[-1])
-            log.truncate_fully_and_start_at(snapshots[-1].offset)
+            truncate_fully_and_start_at(log, snapshots[-1].offset)
         log.flush(now_ms)
         return log
 
@@ -153,7 +156,7 @@ class MetadataLog:
         if latest is not None and latest.offset > 0 and state.epoch_at(latest.offset) != latest.epoch:
             # The same crash, with a log that is longer than the snapshot but diverges from it.
             self.snapshots.check(latest)
-            log.truncate_fully_and_start_at(latest.offset)
+            truncate_fully_and_start_at(log, latest.offset)
             state.reset_to_snapshot(latest)
             control = snapshots[latest]
             voters.reset_to_snapshot(latest.offset, control.voters, control.kraft_version)
@@ -191,17 +194,17 @@ class MetadataLog:
             data = control_bytes(data, base_offset=batch.base_offset, epoch=batch.epoch, now_ms=now_ms)
         elif isinstance(data, list):
             data = data_batch(data, base_offset=batch.base_offset, epoch=batch.epoch, now_ms=now_ms)
-        appended = self.log.append(data, leader_epoch=batch.epoch, now_ms=now_ms, origin=Origin.RAFT)
+        appended = append_trusted(self.log, data, leader_epoch=batch.epoch, now_ms=now_ms, origin=Origin.RAFT)
         assert (appended.first_offset, appended.last_offset) == (batch.base_offset, batch.last_offset)
 
     def truncate_to(self, offset: int) -> None:
-        self.log.truncate_to(offset)
+        truncate_to(self.log, offset)
 
     def reset_to_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         for older in self.snapshots.known():
             if older != snapshot:
                 self.snapshots.remove(older)
-        self.log.truncate_fully_and_start_at(snapshot.offset)
+        truncate_fully_and_start_at(self.log, snapshot.offset)
 
     def flush(self, now_ms: int) -> None:
         job = self.begin_flush()
@@ -277,7 +280,7 @@ class MetadataLog:
         if snapshot.offset > self.log.log_start_offset:
             self.log.advance_high_watermark(snapshot.offset)
             self.log.delete_records(snapshot.offset)
-            self.log.apply_retention(now_ms)
+            apply_retention(self.log, now_ms)
             for path in self.log.partition_dir.take_deleted():
                 self._files.remove(path)
         for older in removed:

@@ -28,7 +28,6 @@ from ottla.storage.cleaner.cleaner_plan import Plan, SegmentFacts, make_plan
 from ottla.storage.config import NEVER
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.log import roll
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import CLEANED_SUFFIX, SWAP_SUFFIX, SegmentFile
@@ -119,7 +118,9 @@ class Cleaner:
             size,
             100 * (1 - size / max(1, size_before)),
         )
-        yield Errand(log.log_dir, partial(self._logs.checkpoints.write_cleaned, self._logs.open.directory_of(log)))
+        yield Errand(
+            log.partition_dir.log_dir, partial(self._logs.checkpoints.write_cleaned, self._logs.open.directory_of(log))
+        )
         return True
 
     def _next_due(self, now_ms: int) -> Generator[Step, Progress | None, tuple[Log, Plan] | None]:
@@ -221,7 +222,7 @@ def clean(
             if progress.written and _put_in_place(
                 log, [segments.pop(base) for base in progress.written], progress.size
             ):
-                yield Errand(log.log_dir, partial(log.files.sync_dir, log.directory))
+                yield Errand(log.partition_dir.log_dir, partial(log.files.sync_dir, log.directory))
     except BaseException:  # also when the driver gives up: GeneratorExit
         _remove_unfinished(log)
         raise
@@ -231,7 +232,7 @@ def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | N
     if log.recovery_point < offset:
         job = log.begin_flush()
         if job is not None:
-            yield Errand(log.log_dir, job.run)
+            yield Errand(log.partition_dir.log_dir, job.run)
             log.end_flush(job, now_ms)
         if log.recovery_point < offset:
             raise LogChanged("truncated or closed during the flush before compaction")
@@ -294,7 +295,7 @@ def _swap(log: Log, old: list[Segment], cleaned: Segment) -> None:
     ids = {id(segment) for segment in old}
     remaining = [segment for segment in log.segments if id(segment) not in ids]
     at = sum(segment.base_offset < cleaned.base_offset for segment in remaining)
-    roll.delete_segments(log, old)
+    log.partition_dir.delete(old)
     cleaned.change_suffix("")
     log.segments.replace([*remaining[:at], cleaned, *remaining[at:]])
 

@@ -16,6 +16,9 @@ from typing import NamedTuple
 from ottla.protocol.work import Errand
 from ottla.storage.epochs import NO_EPOCH
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 
 #: The value of flush.messages with which a record is acknowledged only once it is on the disk.
 EVERY_RECORD = 1
@@ -45,24 +48,24 @@ def align(current: Log, future: Log) -> None:
     agreed = agreement(current.epochs.entries, future.epochs.entries, start, end) if start < end else -1
     if agreed > start:
         if agreed < future.log_end_offset:
-            future.truncate_to(agreed)
+            truncate_to(future, agreed)
     elif (future.log_start_offset, future.log_end_offset) != (current.log_start_offset, current.log_start_offset):
-        future.truncate_fully_and_start_at(current.log_start_offset)
+        truncate_fully_and_start_at(future, current.log_start_offset)
 
 
 def follow_start(current: Log, future: Log, now_ms: int) -> None:
     """Takes over the log start offset, and removes the segments that retention does not keep."""
     start = current.log_start_offset
     if start > future.log_end_offset:
-        future.truncate_fully_and_start_at(start)
+        truncate_fully_and_start_at(future, start)
     elif start > future.log_start_offset:
         future.advance_high_watermark(current.high_watermark)
         future.advance_log_start_offset(start)
-        future.apply_retention(now_ms)
+        apply_retention(future, now_ms)
 
 
 def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, errand_done: bool = False) -> int | Errand:
-    """Copies some batches; returns their size, 0 if the future log has all of them, or an errand (`Log.errand`) that it needs first.
+    """Copies some batches; returns their size, 0 if the future log has all of them, or an errand (`Room.errand`) that it needs first.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE: the current log is damaged there.
@@ -72,10 +75,10 @@ def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, errand_
     size = len(records)
     if not size:
         return 0
-    errand = future.errand(size, future.log_end_offset, NO_TIMESTAMP, now_ms)
+    errand = future.room.errand(size, future.log_end_offset, NO_TIMESTAMP, now_ms)
     if errand is not None and not errand_done:
         return errand
-    future.append(records, leader_epoch=current.latest_epoch, now_ms=now_ms, origin=Origin.REPLICATION)
+    append_trusted(future, records, leader_epoch=current.epochs.latest, now_ms=now_ms, origin=Origin.REPLICATION)
     future.advance_high_watermark(current.high_watermark)
     return size
 

@@ -26,7 +26,7 @@ from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import FUTURE
-from ottla.storage.log.roll import relocate
+from ottla.storage.log.truncate import truncate_fully_and_start_at
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class FutureLogs:
         """
         target = self._logs.directory_of(future)
         try:
-            relocate(future, self._logs.path_of(target, future))
+            future.relocate(self._logs.path_of(target, future))
         except StorageFailure as failure:
             if not isinstance(failure, DiskFull):
                 self._logs.directory_failed(target, failure)
@@ -126,7 +126,7 @@ class FutureLogs:
         """Makes a future log the partition's log whose own log is gone with its directory: later records are lost with it."""
         directory = self._logs.directory_of(future)
         logger.warning("%s: its partition has no other log here, so it becomes the partition's log", future.directory)
-        relocate(future, self._logs.path_of(directory, future))
+        future.relocate(self._logs.path_of(directory, future))
         self._logs.replace_by_future(future)
         return future
 
@@ -152,7 +152,7 @@ class FutureLogs:
             if current.config.compact:
                 # The log may have been compacted while the directory of its copy was offline.
                 with suppress(StorageFailure):  # the directory is offline now
-                    future.truncate_fully_and_start_at(0)
+                    truncate_fully_and_start_at(future, 0)
 
     def keep_one(self, other: Log, log: Log, directory: LogDir, now_ms: int) -> None:
         """Keeps one of two logs that have the partition's name: a crash came between the two renames of a replacement.

@@ -24,8 +24,8 @@ from ottla.storage.directories.removal import REMOVED_AT_ONCE
 from ottla.storage.errors import CorruptFile, DamagedPartition, DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogState
 from ottla.storage.log.partition_dir import DELETE, STRAY, future_partition_of, partition_of, read_topic_id
+from ottla.storage.log.room import Room
 from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.segment.walk import REMEDY, DamagedLog
 
@@ -49,7 +49,7 @@ class Logs:
         self.previous_broker_epoch = -1  # the broker epoch at the last clean stop, -1 after a crash (KIP-966)
         self._unclean: set[str] = set()  # directories where a log could not be closed
         #: The logs of each topic that may have no files yet, in the order of their creation. The logs refer to it.
-        self._without_files: WeakValueDictionary[tuple[bytes, str], deque[LogState]] = WeakValueDictionary()
+        self._without_files: WeakValueDictionary[tuple[bytes, str], deque[Room]] = WeakValueDictionary()
         self._damaged: dict[tuple[str, int], DamagedPartition] = {}  # partitions whose files cannot be opened
 
     # Opening
@@ -193,7 +193,8 @@ class Logs:
         log = new_log(
             self.open.spec(f"{directory.path}/{topic}-{partition}", topic, partition, topic_id, config, now_ms)
         )
-        log.create_with(self._without_files.setdefault((topic_id, directory.path), log.without_files))
+        without_files = self._without_files.setdefault((topic_id, directory.path), log.room.without_files)
+        log.room.create_with(without_files)
         self.open.add(directory, log)
         return log
 
@@ -290,7 +291,7 @@ class Logs:
                 grown.segments.active.file.close_room()
             if log is not grown or log.failure is not None or log.recovery_point >= log.log_end_offset:
                 continue
-            if log.unflushed_bytes >= RECOVERY_BYTES_MAX:
+            if log.durability.unflushed_bytes >= RECOVERY_BYTES_MAX:
                 try:
                     log.snapshot_producers()
                 except StorageFailure as failure:

@@ -14,8 +14,7 @@ from ottla.storage.directories.removal import Removals
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogSpec, LogState
-from ottla.storage.log.partition_dir import DELETE, name_with_suffix
+from ottla.storage.log.partition_dir import DELETE, LogSpec, name_with_suffix
 from ottla.storage.segment.segment_file import Mappings
 
 logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class OpenLogs:
         # Directories where logs have taken other ones' places since their names were synced, and how many.
         self._renamed: dict[str, int] = {}
         # Logs that have asked for room, or changed otherwise, since the last flush check; a dict keeps their order.
-        self.grown: dict[LogState, None] = {}
+        self.grown: dict[Log, None] = {}
 
     def spec(self, path: str, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> LogSpec:
         return LogSpec(self.files, self.mappings, path, topic, partition, topic_id, config, now_ms, self._rng.random())
@@ -64,7 +63,7 @@ class OpenLogs:
         return len(self._logs)
 
     def directory_of(self, log: Log) -> LogDir:
-        return self._by_path[log.log_dir]
+        return self._by_path[log.partition_dir.log_dir]
 
     def future(self, topic_id: bytes, partition: int) -> Log | None:
         """Returns the log that is to replace this partition's log from another directory."""
@@ -93,13 +92,14 @@ class OpenLogs:
     def add_to(self, directory: LogDir, log: Log) -> None:
         self._in[directory.path][(log.topic_id, log.partition)] = log
         name = (log.topic, log.partition)
-        log.join(
-            self.grown,
-            on_failure=lambda failure: self.directory_failed(directory, failure),
-            before_files=lambda: self.entries.forget(
-                directory.path, name, lambda: not (log.partition_dir.exists or log.closed)
-            ),
-            before_truncation=lambda offset, start: self._lower_checkpoints(directory, log, offset, start),
+        place = log.partition_dir
+        log.room.call_on_growth(lambda: self.grown.setdefault(log))
+        place.call_on_failure(lambda failure: self.directory_failed(directory, failure))
+        place.call_before_files(
+            lambda: self.entries.forget(directory.path, name, lambda: not (place.exists or place.closed))
+        )
+        log.durability.call_before_truncation(
+            lambda offset, start: self._lower_checkpoints(directory, log, offset, start)
         )
 
     def take_out(self, log: Log) -> LogDir:
@@ -186,7 +186,7 @@ class OpenLogs:
         return directory.online
 
     def _lower_checkpoints(self, directory: LogDir, log: Log, offset: int, start: int | None) -> None:
-        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `LogState.join`).
+        """Lowers the log's checkpoints before a truncation: none may exceed the log's end after it (see `Durability.begin_truncation`).
 
         A log that this one has just replaced loses its name before, or it would be the longer of the two after a crash.
         """

@@ -29,8 +29,8 @@ from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files
 from ottla.storage.log import replay
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogSpec
-from ottla.storage.log.partition_dir import TRUNCATION, rewrite_topic_id
+from ottla.storage.log.partition_dir import TRUNCATION, LogSpec, rewrite_topic_id
+from ottla.storage.log.truncate import truncate_fully_and_start_at
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_states import ProducerStates
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
@@ -103,7 +103,7 @@ def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_o
     if start_offset > end_offset:
         # The log ends before its start offset, because files were removed: it can only continue empty, from its start offset.
         logger.warning("%s: ends at %d, before its start %d: emptied", directory, end_offset, start_offset)
-        log.truncate_fully_and_start_at(start_offset)
+        truncate_fully_and_start_at(log, start_offset)
     _settle(log, clean, epochs_in_file, all_checked=not clean and recovery_point == 0)
     log.segments.active.unmap()  # most logs of a node are idle: the next access maps it again
     return log

@@ -80,7 +80,7 @@ class Removals:
 
     def add_file(self, log: Log, path: str, due_ms: int) -> None:
         """Adds a file of an existing log: of a segment that retention, truncation or compaction has removed."""
-        self._due_files.setdefault(log.log_dir, {})[path] = due_ms
+        self._due_files.setdefault(log.partition_dir.log_dir, {})[path] = due_ms
 
     def settle(self, paths: Iterable[str]) -> None:
         """Renames those of these directories that are pending, and syncs the renames, so that a crash cannot undo them.

@@ -10,7 +10,7 @@ from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log.log import Log
-from ottla.storage.log.retention import SEGMENTS_AT_ONCE
+from ottla.storage.log.retention import SEGMENTS_AT_ONCE, begin_retention
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +44,12 @@ def retaining(logs: Logs, directory: LogDir, now_ms: int) -> Work[list[Log]]:
 
 def _retain(log: Log, now_ms: int, turn: Turn) -> Work[int]:
     count, errand_done = 0, False
-    while (job := log.begin_retention(now_ms, errand_done=errand_done)) is not None:
+    while (job := begin_retention(log, now_ms, errand_done=errand_done)) is not None:
         if isinstance(job, Errand):
             yield job
             errand_done = True
             continue
-        yield Errand(log.log_dir, job.run)
+        yield Errand(log.partition_dir.log_dir, job.run)
         job.end()
         count += job.segments
         if job.segments < SEGMENTS_AT_ONCE:

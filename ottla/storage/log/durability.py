@@ -9,18 +9,45 @@ All below the recovery point is flushed. Three things keep it true beside a flus
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Lock
 
 from ottla.storage.config import NEVER
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import StorageFailure
+from ottla.storage.log.partition_dir import PartitionDir, sync_topic_id
+from ottla.storage.producers.producer_snapshots import Frozen, ProducerSnapshots
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segments import Segments
 
 NO_GAP = (0, 0)
 
 
 class Durability:
-    """The recovery point of one log. Its methods run on the log's own thread; a flush on another one only reads."""
+    """The recovery point of one log, and the flushes that advance it. Its methods run on the log's own thread.
 
-    def __init__(self, recovery_point: int) -> None:
+    A flush has three parts, because what runs on a worker has no state of the log:
+
+        begin     on the log's own thread   what there is to sync: a job, which does not change
+        job.run   on any thread             the system calls
+        end       on the log's own thread   the recovery point, unless the log was truncated since the job began
+
+    A truncation runs on the log's own thread, too, so that no job begins in the middle of one. Jobs of one log run one after
+    the other.
+    """
+
+    def __init__(
+        self,
+        recovery_point: int,
+        partition_dir: PartitionDir,
+        segments: Segments,
+        epochs: LeaderEpochs,
+        snapshots: ProducerSnapshots,
+    ) -> None:
         self.recovery_point = recovery_point
+        self.partition_dir, self.segments = partition_dir, segments
+        self.epochs, self.snapshots = epochs, snapshots
         self.flushed_ms = 0
         self.flush_mark = (-1, 0)  # base offset and size of the active segment when it was last flushed
         self.flush_lock = Lock()  # held while a flush makes its system calls
@@ -31,18 +58,57 @@ class Durability:
         # During a truncation: the log end offset and log start offset after it. Checkpoints written meanwhile must not exceed them.
         self.truncating_to = NEVER
         self.truncating_start: int | None = None
+        self.before_truncation: Callable[[int, int | None], None] | None = None
 
     # Flushes
 
-    def flushed(self, end: int, mark: tuple[int, int], now_ms: int) -> None:
-        """All batches below `end` are synced."""
-        self.recovery_point = max(self.recovery_point, end)
-        self.flush_mark, self.flushed_ms = mark, now_ms
+    def begin_flush(self, end_offset: int, *, names: bool = False, entry: bool = True) -> FlushJob | None:
+        """Returns the flush of all below the log end offset, None if there is nothing that could be synced."""
+        if self.partition_dir.closed:
+            return None  # deleted while the flush waited
+        self.partition_dir.check_usable()
+        if not self.partition_dir.exists:
+            return None
+        active, recovery_point = self.segments.active, self.recovery_point
+        # The segment before the recovery point is included: it was trimmed when it was sealed, after its last flush.
+        segments = self.segments.from_offset(max(recovery_point - 1, 0)) if end_offset > recovery_point else ()
+        return FlushJob(
+            self,
+            end_offset,
+            self.truncations,
+            self.rolls,
+            tuple(segments),
+            (active.base_offset, active.file.size),
+            self.snapshots.begin_writing(),
+            names or self.rolls != self.rolls_synced,
+            entry,
+        )
 
-    def unflushed_of(self, base_offset: int, size: int) -> int:
-        """Returns how many bytes of a segment above the recovery point the last flush did not sync."""
-        base, flushed = self.flush_mark
-        return size - (flushed if base_offset == base else 0)
+    def end_flush(self, job: FlushJob, now_ms: int) -> bool:
+        """Returns whether the log has been synced up to the end that it had when the job began.
+
+        Raises:
+            StorageFailure: the caller takes the log offline.
+        """
+        closed = self.partition_dir.closed
+        self.snapshots.end_writing(job.frozen, job.written, is_current=job.is_current(), is_closed=closed)
+        if job.failure is not None and not closed:
+            raise job.failure
+        if not (job.synced and job.is_current()):
+            return False
+        self.rolls_synced = job.rolls
+        if job.segments:
+            self.entry_synced |= job.entry
+            self.recovery_point = max(self.recovery_point, job.end)
+            self.flush_mark, self.flushed_ms = job.mark, now_ms
+        return True
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """The number of bytes that recovery must check after a crash."""
+        base, flushed = self.flush_mark  # the last flush has synced so much of that segment
+        segments = self.segments.from_offset(self.recovery_point)
+        return max(sum(each.file.size - (flushed if each.base_offset == base else 0) for each in segments), 0)
 
     def entry_is_synced(self) -> None:
         self.entry_synced = True
@@ -54,10 +120,6 @@ class Durability:
     def rolled(self) -> None:
         self.rolls += 1
 
-    def rolls_are_synced(self, rolls: int) -> None:
-        """The entries of the first `rolls` segments are synced."""
-        self.rolls_synced = rolls
-
     def take_over(self, replaced: Durability) -> None:
         """Takes the place of another log: until the new name is on the disk, a power loss leaves what is flushed in that one."""
         self.recovery_point = min(self.recovery_point, replaced.recovery_point)
@@ -65,12 +127,18 @@ class Durability:
 
     # Truncation
 
-    def begin_truncation(self, offset: int, start: int) -> None:
-        """From now on no checkpoint exceeds the log's end and start after the truncation."""
-        self.truncating_to, self.truncating_start = offset, start
+    def call_before_truncation(self, before_truncation: Callable[[int, int | None], None]) -> None:
+        """It is called with the new log end, and the new log start if there is one, to lower the checkpoints."""
+        self.before_truncation = before_truncation
 
-    def truncated(self, offset: int) -> None:
-        """Lowers the recovery point, after the checkpoint."""
+    def begin_truncation(self, offset: int, start: int, new_start: int | None) -> None:
+        """From now on no checkpoint exceeds the log's end and start after the truncation.
+
+        The checkpoints are lowered first, because recovery trusts all below the recovery point in the file.
+        """
+        self.truncating_to, self.truncating_start = offset, start
+        if self.before_truncation is not None:
+            self.before_truncation(offset, new_start)
         self.truncations += 1
         self.recovery_point = min(self.recovery_point, offset)
 
@@ -111,3 +179,73 @@ class Durability:
     def _before_gap(self, offset: int) -> int:
         gap_from, gap_to = self.end_gap
         return gap_from if gap_from < offset <= gap_to else offset
+
+
+@dataclass(slots=True)
+class FlushJob:
+    """One flush. What `run` has found out is in the fields after `entry`."""
+
+    durability: Durability
+    #: What the recovery point becomes, and what counted when the job began.
+    end: int
+    truncations: int
+    rolls: int
+    #: Those with something to sync; empty if all batches are.
+    segments: tuple[Segment, ...]
+    #: Base offset and size of the active segment.
+    mark: tuple[int, int]
+    #: Producer states to be written as snapshots, by offset.
+    frozen: Frozen
+    #: The log's directory must be synced; the directory above as well (otherwise one sync of it serves all logs).
+    names: bool
+    entry: bool
+    written: list[int] = field(default_factory=list)
+    synced: bool = False
+    failure: StorageFailure | None = None
+
+    def is_current(self) -> bool:
+        """Whether what was to be synced is still in the log."""
+        return self.truncations == self.durability.truncations and not self.durability.partition_dir.closed
+
+    def run(self) -> None:
+        """The system calls. A failure is kept for `end`: only the log's own thread takes it offline."""
+        durability = self.durability
+        with durability.flush_lock:
+            if not self.is_current():
+                return
+            try:
+                durability.snapshots.write_frozen(self.frozen, self.written, self.is_current)
+                self._sync()
+                self.synced = True
+            except (StorageFailure, FileNotFoundError) as error:
+                if not durability.partition_dir.closed:  # deleted meanwhile
+                    self.failure = (
+                        error
+                        if isinstance(error, StorageFailure)
+                        else StorageFailure(durability.partition_dir.path, error)
+                    )
+
+    def _sync(self) -> None:
+        durability, place = self.durability, self.durability.partition_dir
+        names = durability.epochs.flush() or self.names
+        if self.segments:
+            names |= not durability.entry_synced
+            for segment in self.segments:
+                names |= self._flush_segment(segment)
+        if names:
+            place.files.sync_dir(place.path)
+        if self.segments and not durability.entry_synced:
+            # Creating does not wait for the disk (a topic of 1,000 partitions would take a second); flushing does.
+            sync_topic_id(place.files, place.path)
+            if self.entry:
+                place.files.sync_dir(place.log_dir)
+
+    def _flush_segment(self, segment: Segment) -> bool:
+        try:
+            return segment.flush()
+        except (StorageFailure, FileNotFoundError) as error:
+            if segment.removed or self.durability.partition_dir.closed:
+                return False  # deleted or truncated away meanwhile
+            if isinstance(error, StorageFailure):
+                raise
+            raise StorageFailure(segment.file.log_path, error) from error

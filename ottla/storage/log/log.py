@@ -1,16 +1,24 @@
-"""The log of one replica: the facade over segments, indexes, epochs and producer states.
+"""The log of one replica: its offsets, appends and reads, and the parts that own what it is made of.
 
     log start offset <= high watermark <= log end offset            and the recovery point: all below it is flushed
 
 `append` is the hot path (about 3 us for a small batch): one header check, one copy into the mapped segment, no work per
 record. A log has a single writer, which runs on one thread; only `flush` may run beside it on another.
-The log does not know roles: `origin` says whose batches are appended, and the caller advances the high watermark.
+The log does not know roles: the caller advances the high watermark.
+
+    segments, epochs, producers, snapshots     what was appended, and what follows from it
+    partition_dir                              the files: whether they are there, usable, or wait for their removal
+    room, durability                           what an append needs from the disk, and what the disk has of the log
+
+What works on several of these is a function in a module above this one: `truncate`, `retention`, `lookup`, `replay`, and
+`trusted_append` for batches that a client has not sent.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
@@ -25,27 +33,179 @@ from ottla.protocol.records.batch import (
     BatchView,
 )
 from ottla.protocol.records.validate import restamp, validate_header
-from ottla.protocol.work import Errand, TooLong, Turn, Work, do_at_once, do_now
-from ottla.storage.config import NEVER
+from ottla.protocol.work import TooLong, Turn, Work
+from ottla.storage.config import NEVER, LogConfig
+from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import StorageFailure
-from ottla.storage.log import flush, lookup, retention, roll, truncate, trusted_append
-from ottla.storage.log.flush import FlushJob
-from ottla.storage.log.log_state import NO_BYTES, Appended, LogState, Read, Retiring
-from ottla.storage.log.preparation import Prepared, prepare
-from ottla.storage.producers.producer_snapshots import Decoded
-from ottla.storage.producers.producer_state import BatchMetadata, Origin
-from ottla.storage.segment.segment_file import COLD_READ_BYTES
+from ottla.storage.log.cleaning import Cleaning
+from ottla.storage.log.durability import Durability, FlushJob
+from ottla.storage.log.partition_dir import LogSpec, PartitionDir
+from ottla.storage.log.preparation import Preparation, Prepared, prepare, prepared_batch
+from ottla.storage.log.room import Room
+from ottla.storage.producers.producer_snapshots import ProducerSnapshots
+from ottla.storage.producers.producer_state import Origin
+from ottla.storage.producers.producer_states import ProducerStates
+from ottla.storage.segment.segments import NO_BYTES, Read, Segments
 from ottla.storage.segment.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Appended", "Log", "Origin", "Read"]
+__all__ = ["CLIENT", "Appended", "Log", "Origin", "Read"]
 
 CLIENT = Origin.CLIENT  # a global name: the lookup of an enum's member takes longer
 
 
-class Log(LogState):
+class Appended(NamedTuple):
+    """The result of an append. A duplicate gets the result of the first append."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time: int  # -1 with CreateTime
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class Log:
     """The log of one replica. `storage.directories.recovery.open_log` and `storage.directories.logs.Logs` create it."""
+
+    def __init__(
+        self,
+        spec: LogSpec,
+        *,
+        segments: Segments,
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        assert 0 <= log_start_offset <= log_end_offset
+        self.files, self.mappings = spec.files, spec.mappings
+        self.topic, self.partition, self.topic_id = spec.topic, spec.partition, spec.topic_id
+        self.segments, self.epochs, self.producers = segments, epochs, producers
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = log_start_offset
+        place = self.partition_dir = PartitionDir(spec)
+        self.snapshots = ProducerSnapshots(spec.files, spec.directory, place.lock, producers)
+        self.durability = Durability(recovery_point, place, segments, epochs, self.snapshots)
+        self.room = Room(spec, place, segments, epochs, self.durability, self.snapshots)
+        self.cleaning = Cleaning()
+        for segment in segments:
+            segment.file.cold.know_epochs(epochs.epoch_of)
+        self._set_rules(spec.config)
+
+    @property
+    def size(self) -> int:
+        """The size of all batches in bytes."""
+        return sum(segment.file.size for segment in self.segments)
+
+    @property
+    def recovery_point(self) -> int:
+        """All below this offset is flushed."""
+        return self.durability.recovery_point
+
+    @property
+    def recovery_point_to_write(self) -> int:
+        return self.durability.recovery_point_to_write(self.log_end_offset)
+
+    @property
+    def log_start_to_write(self) -> int:
+        return self.durability.log_start_to_write(self.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The last stable offset: no transaction below it is open, or ended by a marker that is not yet replicated."""
+        if not self.producers.in_transaction:
+            return self.high_watermark
+        # DeleteRecords and retention may remove the first record of an open transaction.
+        return min(max(self.producers.first_unstable_offset(), self.log_start_offset), self.high_watermark)
+
+    # Moving the offsets. `append` moves the log end offset by itself, because it is the hot path.
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Raises the high watermark, at most to the log end offset. Returns False if it did not change."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        if self.producers.unreplicated:
+            self.producers.on_high_watermark(offset)
+        return True
+
+    def appended_to(self, offset: int) -> None:
+        """Raises the log end offset: trusted batches were appended."""
+        self.log_end_offset = offset
+
+    def start_at(self, offset: int) -> None:
+        """Raises the log start offset."""
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def end_at(self, offset: int) -> None:
+        """Lowers the log end offset: batches were truncated."""
+        self.log_end_offset = offset
+        self.high_watermark = min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    def restart_at(self, offset: int, start: int) -> None:
+        """The log is empty: the next append is at `offset`."""
+        self.log_end_offset = offset
+        self.log_start_offset = self.high_watermark = start
+
+    def take_over(self, replaced: Log) -> None:
+        """Takes the place of another log, all of whose batches it has, and takes over what is known of that one and is not in them.
+
+        An epoch may have begun without a batch, compaction may have removed all batches of one, and transactions may be verified.
+        """
+        if self.log_end_offset < replaced.log_end_offset:
+            # The replaced log ends with a gap, which a truncation or compaction left.
+            self.durability.set_gap((self.log_end_offset, replaced.log_end_offset))
+            self.log_end_offset = replaced.log_end_offset
+        self.epochs.replace(replaced.epochs.entries, replaced.epochs.assigned)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self.producers = replaced.producers
+        self.snapshots.follow(self.producers)
+        self.high_watermark = replaced.high_watermark
+        self.cleaning.take_over(replaced.cleaning)
+        self.durability.take_over(replaced.durability)
+        if self.config is not replaced.config:
+            self.update_config(replaced.config)
+        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset <= NEVER
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset}))"
+
+    def update_config(self, config: LogConfig) -> None:
+        self._set_rules(config)
+        self.room.update_config(config)
+
+    def _set_rules(self, config: LogConfig) -> None:
+        self.config = config
+        self.preparation = Preparation.of(config)
+        self.rules, self.target_codec = self.preparation.rules, self.preparation.codec
+        self.needs_records = self.rules.needs_records
+
+    @property
+    def directory(self) -> str:
+        return self.partition_dir.path
+
+    def take_snapshot(self, at_once: bool = False) -> None:
+        """Writes a producer snapshot at the log end offset (`ProducerSnapshots.take`)."""
+        self.snapshots.take(self.log_end_offset, self.segments.bases, self.recovery_point, at_once)
+
+    @property
+    def failure(self) -> StorageFailure | None:
+        """Returns why the log is offline."""
+        return self.partition_dir.failure
+
+    @property
+    def closed(self) -> bool:
+        return self.partition_dir.closed
+
+    def fail(self, failure: StorageFailure) -> None:
+        self.room.fail(failure)
 
     # Appending
 
@@ -55,11 +215,11 @@ class Log(LogState):
         *,
         leader_epoch: int,
         now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        transaction_version: int = 0,
         prepared: Prepared | Turn | None = None,
     ) -> Appended:
-        """Appends batches atomically and without waiting; `Origin` lists the checks and the assigned fields.
+        """Appends a client's batch atomically and without waiting; `Origin` lists the checks and the assigned fields.
+
+        `trusted_append.append_trusted` appends the others.
 
         `prepared` is the result of `prepare` for a client's batch, or the turn in which `append` may prepare it itself.
 
@@ -70,8 +230,6 @@ class Log(LogState):
             UnexpectedAppendOffset: the replicated batches do not continue this log.
         """
         view = records if type(records) is memoryview else memoryview(records)
-        if origin is not CLIENT:
-            return trusted_append.append_trusted(self, view, leader_epoch, now_ms, origin, transaction_version)
         rules = self.rules
         header = validate_header(view, 0, len(view), rules, now_ms, prepared)
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = header
@@ -79,27 +237,29 @@ class Log(LogState):
         if size != len(view):
             view = view[:size]
         if self.needs_records or (self.target_codec is not None and attributes & CODEC_MASK != self.target_codec):
-            view = self._prepared(view, now_ms, prepared)
+            view = prepared_batch(view, self.preparation, now_ms, prepared)
             size = len(view)
         if producer_id >= 0:
             try:
                 duplicate = self.producers.check(
-                    producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, origin
+                    producer_id, epoch, sequence, count, attributes & TRANSACTIONAL_BIT != 0, CLIENT
                 )
             except KafkaError as error:
                 raise self._explain_order_error(error) from None
             if duplicate is not None:
-                return self._duplicate(duplicate)
+                acknowledged = duplicate.first_offset, duplicate.last_offset, duplicate.timestamp
+                return Appended(*acknowledged, self.log_start_offset, duplicate=True)
         first = self.log_end_offset
         last = first + delta
         if rules.log_append_time:
             max_timestamp = now_ms
         segment = self.segments.active
-        if not self.has_room(size, last, max_timestamp, now_ms):
-            roll.check_size(self, size)
-            if type(prepared) is Turn and self.errand(size, last, max_timestamp, now_ms) is not None:
+        room = self.room
+        if not room.has_room(size, last, max_timestamp, now_ms):
+            room.check_size(size)
+            if type(prepared) is Turn and room.errand(size, last, max_timestamp, now_ms) is not None:
                 raise TooLong
-            segment = roll.make_room(self, size, first, last, max_timestamp, now_ms)
+            segment = room.make_room(size, first, last, max_timestamp, now_ms, first)
         if leader_epoch != self.epochs.assigned and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first)
         try:
@@ -116,7 +276,7 @@ class Log(LogState):
                 producer_id, epoch, sequence, first, last, max_timestamp, attributes & TRANSACTIONAL_BIT != 0
             )
         if not position:
-            self.on_new_active()
+            room.on_new_active()
         # `Appended(...)` would be a call of Python code, which takes 0.15 us more.
         return tuple.__new__(Appended, (first, last, append_time, self.log_start_offset, False, False))
 
@@ -127,7 +287,7 @@ class Log(LogState):
             header = validate_header(records, 0, len(records), preparation.rules, now_ms, turn)
         except KafkaError:
             return None  # `append` raises the same error
-        errand = self.errand(
+        errand = self.room.errand(
             len(records), self.log_end_offset + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], now_ms
         )
         if errand is not None:
@@ -140,44 +300,16 @@ class Log(LogState):
             error.__traceback__ = error.__context__ = None  # their frames keep the decompressed records
             return Prepared(preparation, error)
 
-    @property
-    def prepares(self) -> bool:
-        """Returns True if the configuration requires that some batches are prepared."""
-        return self.needs_records or self.target_codec is not None
-
-    def _prepared(self, view: memoryview, now_ms: int, prepared: Prepared | Turn | None) -> memoryview:
-        preparation = self.preparation
-        if prepared is None:
-            return do_now(prepare(BatchView(view), preparation, now_ms, Turn()))
-        if isinstance(prepared, Turn):
-            return do_at_once(prepare(BatchView(view), preparation, now_ms, prepared))
-        if prepared.preparation is not preparation:
-            raise TooLong  # the configuration has changed since the batch was prepared
-        if isinstance(prepared.outcome, KafkaError):
-            raise prepared.outcome
-        assert prepared.outcome is not None, "the codec asks for it, as it did then"
-        return prepared.outcome
-
     def _explain_order_error(self, error: KafkaError) -> KafkaError | StorageFailure:
         """Returns the failure of the earlier append if it explains an out-of-order sequence, else `error`.
 
         After a failed append the producer's next batch is out of order. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump
         its epoch, and in-flight batches of other partitions could then be duplicated.
         """
-        failure = self.append_failure
+        failure = self.room.append_failure
         if failure is None or error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return error
         return type(failure)(failure.path, failure.cause)
-
-    def _duplicate(self, first: BatchMetadata) -> Appended:
-        return Appended(first.first_offset, first.last_offset, first.timestamp, self.log_start_offset, duplicate=True)
-
-    def errand(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Errand | None:
-        """Returns the file system calls that such an append needs first, for a worker thread: the event loop must not wait for them.
-
-        They do not raise: if it fails, the append tries again and raises the error.
-        """
-        return roll.errand(self, size, last_offset, max_timestamp, now_ms)
 
     # Reading
 
@@ -190,13 +322,6 @@ class Log(LogState):
             KafkaError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE if the first of them is damaged.
             StorageFailure: the disk cannot read them; the log directory goes offline.
         """
-        try:
-            return self._read(offset, max_bytes, up_to_offset, min_one)
-        except StorageFailure as failure:
-            self.fail(failure)
-            raise
-
-    def _read(self, offset: int, max_bytes: int, up_to_offset: int, min_one: bool) -> Read:
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise KafkaError(
@@ -207,72 +332,35 @@ class Log(LogState):
             up_to_offset = end_offset
         if offset >= up_to_offset:
             return Read(NO_BYTES, offset, offset)
-        segments = self.segments
-        segment = segments.active
-        index = len(segments) - 1
-        if offset < segment.base_offset:
-            index = segments.floor_index(offset)
-            segment = segments[index]
-        start = segment.position_of(offset)
-        while start is None or start == segment.file.size:
-            index += 1  # at the end of a segment, or in a gap of compaction
-            if index == len(segments):
-                return Read(NO_BYTES, offset, offset)
-            segment = segments[index]
-            start = segment.position_of(offset)
-        file = segment.file
-        following = segments.next_base(index)
-        segment_end = end_offset if following is None else following
-        if up_to_offset >= segment_end:
-            limit, limit_offset = file.size, segment_end
-        else:
-            boundary = segment.position_of(up_to_offset)
-            limit, limit_offset = (file.size if boundary is None else boundary), up_to_offset
-        if start >= limit:
-            return Read(NO_BYTES, offset, offset)
-        in_memory = file.size
-        if start < file.fresh_from:
-            size = min(max_bytes, limit - start)
-            in_memory = file.in_memory_until(start, size)
-            max_bytes = max(in_memory - start, min(size, COLD_READ_BYTES) if min_one else 0)
-            if not (max_bytes or min_one):
-                return Read(NO_BYTES, offset, offset)
-        end = file.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one), in_memory)
-        if end == start:
-            return Read(NO_BYTES, offset, offset)
-        view = file.view()[start:end].toreadonly()
-        next_offset = limit_offset if end == limit else file.offset_behind(start, end)
-        segment.remember(next_offset, end)
-        return Read(view, int.from_bytes(view[:8], "big"), next_offset)
+        try:
+            return self.segments.read(offset, max_bytes, up_to_offset, end_offset, min_one)
+        except StorageFailure as failure:
+            self.fail(failure)
+            raise
 
     def batches(self, start: int, end: int = NEVER) -> Iterator[BatchView]:
         """Yields every batch that overlaps [start, end), for replay. Appends may run meanwhile."""
-        return lookup.batches(self, start, end)
+        position_from = max(start, self.log_start_offset)
+        for segment in self.segments.from_offset(position_from):
+            if segment.base_offset >= min(end, self.log_end_offset):
+                return
+            for position, following, base, last in segment.from_offset(position_from):
+                if base >= end:
+                    return
+                if last >= position_from:
+                    yield BatchView(segment.file.view()[position:following])
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Returns the aborted transactions that a read_committed consumer of [start, end) must skip."""
-        return lookup.aborted_transactions(self, start, end)
+        found: list[AbortedTxn] = []
+        for segment in self.segments.from_offset(start):
+            if segment.txn_index.collect(self.files, start, end, found):
+                break
+        return found
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Returns (epoch, end offset) of the largest epoch at or below `epoch`, (-1, -1) if there is none (KIP-101)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
-
-    # Moving the offsets
-
-    def truncation_errand(self, offset: int) -> Callable[[], Decoded | None] | None:
-        """Returns a function that reads what the truncation needs of the producer states, for a worker thread.
-
-        It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
-        """
-        return self.snapshots.decoding(self.producers, self.log_start_offset, offset, self.durability.truncations)
-
-    def truncate_to(self, offset: int, decoded: Decoded | None = None) -> bool:
-        """Removes all batches that end at or after `offset`; returns False if there were none."""
-        return truncate.truncate_to(self, offset, decoded)
-
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Removes all batches; the next append starts at `offset`."""
-        truncate.truncate_fully_and_start_at(self, offset, log_start_offset)
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """Applies the leader's log start offset on a follower. The next retention run removes the segments before it."""
@@ -293,39 +381,22 @@ class Log(LogState):
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE when it is above the high watermark.
         """
-        self.check_usable()
+        self.partition_dir.check_usable()
         offset = self.high_watermark if before_offset == -1 else before_offset
         if offset < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot delete records before offset {offset}")
         self.advance_log_start_offset(offset)
         return self.log_start_offset
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Removes the segments that retention no longer keeps; returns their number."""
-        return retention.apply_retention(self, now_ms)
-
-    def begin_retention(self, now_ms: int, *, errand_done: bool = True) -> Retiring | Errand | None:
-        """The same in three parts: `run` of the job renames files on a worker, and its `end` counts them. None: nothing has expired.
-
-        Without `errand_done` it may return file system calls that it needs first, also for a worker.
-        """
-        return retention.begin(self, now_ms, errand_done)
-
     def roll(self, now_ms: int = 0) -> int:
         """Seals the active segment and starts a new one; returns the new base offset."""
         try:
-            return roll.roll(self, now_ms).base_offset
+            return self.room.roll(self.log_end_offset, now_ms).base_offset
         except StorageFailure as failure:
             self.fail(failure)
             raise
 
     # The disk
-
-    @property
-    def unflushed_bytes(self) -> int:
-        """Returns the number of bytes that recovery must check after a crash."""
-        unflushed_of, segments = self.durability.unflushed_of, self.segments.from_offset(self.recovery_point)
-        return max(sum(unflushed_of(segment.base_offset, segment.file.size) for segment in segments), 0)
 
     def snapshot_producers(self) -> None:
         """Writes a snapshot of the producer states, so that recovery after a crash need not read all batches of the segment."""
@@ -343,29 +414,52 @@ class Log(LogState):
             return False
         return unflushed >= self.config.flush_messages or now_ms - self.durability.flushed_ms >= self.config.flush_ms
 
-    def flush(self, now_ms: int = 0) -> None:
+    def flush(self, now_ms: int = 0, *, names: bool = False, entry: bool = True) -> None:
         """Syncs all batches appended so far and advances the recovery point to their end, on the log's own thread.
 
         Raises:
             StorageFailure: the log directory goes offline.
         """
-        flush.flush(self, now_ms)
+        job = self.durability.begin_flush(self.log_end_offset, names=names, entry=entry)
+        if job is not None:
+            job.run()
+            self.end_flush(job, now_ms)
 
     def begin_flush(self) -> FlushJob | None:
         """The same in three parts: `run` of the job makes the system calls on a worker, and `end_flush` counts them."""
-        return flush.begin(self)
+        return self.durability.begin_flush(self.log_end_offset)
 
     def end_flush(self, job: FlushJob, now_ms: int) -> bool:
         """Returns False if the log was truncated or closed since the job began: another flush is needed. Raises as `flush`."""
-        return flush.end(job, now_ms)
+        try:
+            assert job.end <= self.log_end_offset or not job.is_current(), "only a truncation lowers the end"
+            return self.durability.end_flush(job, now_ms)
+        except StorageFailure as failure:
+            self.fail(failure)
+            raise
+
+    def relocate(self, directory: str) -> None:
+        """Renames the log's directory, without a sync of its entry.
+
+        Raises:
+            StorageFailure: nothing has changed.
+        """
+        for segment in self.segments:
+            segment.unmap()
+        self.partition_dir.rename(directory)
+        self.snapshots.relocate(directory)
+        self.epochs.relocate(directory)
+        for segment in self.segments:
+            segment.relocate(directory)
+        self.durability.entry_is_new()
 
     def leave(self) -> None:
         """Stops all writes, also of a running flush, because the log is deleted or set aside.
 
         A search that still reads it must not take the directory offline, because the files are renamed.
         """
-        self.stop()
-        self.on_failure = None
+        self.partition_dir.close()
+        self.partition_dir.call_on_failure(None)
         for segment in self.segments:
             segment.mark_removed()
 
@@ -380,4 +474,26 @@ class Log(LogState):
 
         Without `entry` the caller must sync the parent directory, which has the entry of a new log.
         """
-        return flush.close(self, clean, entry)
+        if self.closed:
+            return False
+        saved = not self.partition_dir.exists
+        if self.failure is None and clean and self.partition_dir.exists:
+            try:
+                self.snapshots.frozen.clear()
+                self.take_snapshot(at_once=True)
+                names = self.snapshots.sync(self.log_end_offset)
+                self.segments.active.close(trim=True)
+                Log.flush(self, names=names, entry=entry)
+                for segment in self.segments.from_offset(max(self.recovery_point - 1, 0)):
+                    if segment.trimmed:  # it lies below the recovery point, so the flush skipped it
+                        segment.flush()
+                saved = True
+            except StorageFailure as failure:
+                self.fail(failure)
+                logger.warning("%s is not closed cleanly: %s", self, failure)
+        self.partition_dir.close()
+        for segment in self.segments:
+            if not clean:
+                segment.mark_removed()
+            segment.unmap()
+        return saved

@@ -13,10 +13,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.record import iter_times
 from ottla.protocol.work import BYTES_A_TURN, RELEASE, Turn, Work
-from ottla.storage.log.log_state import LogState
+from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_indexes import TimestampAndOffset
-from ottla.storage.segment.txn_index import AbortedTxn
 
 # Timestamp, offset, leader epoch of a record.
 Found: TypeAlias = tuple[int, int, int]
@@ -26,27 +25,7 @@ SEGMENT_COST = 32
 SEARCH_COST = 16
 
 
-def batches(log: LogState, start: int, end: int) -> Iterator[BatchView]:
-    position_from = max(start, log.log_start_offset)
-    for segment in log.segments.from_offset(position_from):
-        if segment.base_offset >= min(end, log.log_end_offset):
-            return
-        for position, following, base, last in segment.from_offset(position_from):
-            if base >= end:
-                return
-            if last >= position_from:
-                yield BatchView(segment.file.view()[position:following])
-
-
-def aborted_transactions(log: LogState, start: int, end: int) -> list[AbortedTxn]:
-    found: list[AbortedTxn] = []
-    for segment in log.segments.from_offset(start):
-        if segment.txn_index.collect(log.files, start, end, found):
-            break
-    return found
-
-
-def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Found | None]:
+def offset_for_timestamp(log: Log, timestamp: int, turn: Turn) -> Work[Found | None]:
     """Finds (timestamp, offset, leader epoch) of the first record whose timestamp is at least `timestamp`."""
     offset = start = log.log_start_offset
     while True:
@@ -65,7 +44,7 @@ def offset_for_timestamp(log: LogState, timestamp: int, turn: Turn) -> Work[Foun
             yield RELEASE
 
 
-def max_timestamp(log: LogState, turn: Turn) -> Work[Found | None]:
+def max_timestamp(log: Log, turn: Turn) -> Work[Found | None]:
     """Finds (timestamp, offset, leader epoch) of the first record with the largest timestamp.
 
     Produce does not verify a header's max timestamp. If no record has the largest one, or its record lies below the log start
@@ -75,7 +54,7 @@ def max_timestamp(log: LogState, turn: Turn) -> Work[Found | None]:
     largest = yield from _largest_claim(log, start, turn)
     best = NONE_FOUND
     if largest.offset >= start:
-        batch = next(batches(log, largest.offset, largest.offset + 1), None)
+        batch = next(log.batches(largest.offset, largest.offset + 1), None)
         if batch is not None:
             best = yield from _largest_of(log, batch, start, turn)
     offset = start
@@ -88,7 +67,7 @@ def max_timestamp(log: LogState, turn: Turn) -> Work[Found | None]:
     return None if best is NONE_FOUND else best
 
 
-def _largest_claim(log: LogState, start: int, turn: Turn) -> Work[TimestampAndOffset]:
+def _largest_claim(log: Log, start: int, turn: Turn) -> Work[TimestampAndOffset]:
     largest = TimestampAndOffset(-1, -1)
     for segment in log.segments.from_offset(start):
         if turn.spend(SEGMENT_COST):
@@ -100,7 +79,7 @@ def _largest_claim(log: LogState, start: int, turn: Turn) -> Work[TimestampAndOf
     return largest
 
 
-def _largest_of(log: LogState, batch: BatchView, start: int, turn: Turn) -> Work[Found]:
+def _largest_of(log: Log, batch: BatchView, start: int, turn: Turn) -> Work[Found]:
     """Finds the first record of the batch, from `start` on, with the largest timestamp."""
     claimed, epoch = batch.max_timestamp, batch.partition_leader_epoch
     best = NONE_FOUND
@@ -118,7 +97,7 @@ def _largest_of(log: LogState, batch: BatchView, start: int, turn: Turn) -> Work
     return best
 
 
-def _next_claiming(log: LogState, offset: int, timestamp: int, turn: Turn) -> Work[BatchView | None]:
+def _next_claiming(log: Log, offset: int, timestamp: int, turn: Turn) -> Work[BatchView | None]:
     """Finds the first batch from `offset` on whose header has a max timestamp of at least `timestamp`.
 
     Positions are looked up again after each turn, because the log may have been truncated or compacted meanwhile.
@@ -150,7 +129,7 @@ def _next_claiming(log: LogState, offset: int, timestamp: int, turn: Turn) -> Wo
         yield None
 
 
-def _times(log: LogState, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator[tuple[int, int]]]]:
+def _times(log: Log, batch: BatchView, turn: Turn) -> Work[tuple[bytes, Iterator[tuple[int, int]]]]:
     """Decompresses the batch's records and decodes the offset and timestamp of each. The batch's buffer may be invalid afterwards."""
     count, base_offset, base_timestamp = batch.count, batch.base_offset, batch.base_timestamp
     append_time = batch.append_time

@@ -9,12 +9,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from threading import Lock
+from typing import Protocol
 
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
-from ottla.storage.errors import CorruptFile
+from ottla.storage.config import LogConfig
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import DELETED_SUFFIX, Mappings, SegmentFile
 
 PARTITION_METADATA = "partition.metadata"
 # This file exists while batches are removed from the end of a log. If the process is killed meanwhile, page cache and disk
@@ -26,27 +32,108 @@ _NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FUTURE_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{32}" + FUTURE)
 
 
-class PartitionDir:
-    """The directory of one log: its path, whether it is there yet, and the files in it that wait for their removal."""
+class Retiring(Protocol):
+    """See `retention.RetentionJob`."""
 
-    def __init__(self, files: Files, path: str) -> None:
-        self._files = files
-        self.path = path
+    segments: int
+
+    def run(self) -> None: ...
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpec:
+    """What a log is opened, or created, with."""
+
+    files: Files
+    mappings: Mappings
+    directory: str
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
+    now_ms: int = 0
+    jitter: float = 0.0
+
+    def segment(self, base_offset: int, *, size: int = 0, active: bool = True) -> Segment:
+        file = SegmentFile(
+            self.files, self.mappings, self.directory, base_offset, self.config, size=size, active=active
+        )
+        return Segment(file, self.now_ms)
+
+
+class PartitionDir:
+    """The directory of one log: its path, whether it is there and usable, and the files in it that wait for their removal."""
+
+    def __init__(self, spec: LogSpec) -> None:
+        self.files = spec.files
+        self.path = spec.directory
+        self.topic, self.partition, self._topic_id = spec.topic, spec.partition, spec.topic_id
         self.exists = True  # False for a log without appends
+        self.closed = False  # True once no thread creates files any more
+        self.failure: StorageFailure | None = None
+        self.on_failure: Callable[[StorageFailure], None] | None = None
         self.lock = Lock()  # held while the first files or a snapshot are created, on any thread
         self.deleted_files: list[str] = []  # renamed files, which are removed after file.delete.delay.ms
         self.before_files: Callable[[], None] | None = None
+        self.retiring: Retiring | None = None  # segments that retention has taken out, whose files are being renamed
+
+    @property
+    def log_dir(self) -> str:
+        """The log directory that contains it: one disk."""
+        return self.path.rpartition("/")[0]
+
+    # Whether it can be used
+
+    def check_usable(self) -> None:
+        if self.failure is not None:
+            raise LogDirectoryOffline(self.path, self.failure)
+        assert not self.closed, f"{self.path} is closed"
+
+    def fail(self, failure: StorageFailure) -> None:
+        """Takes the log offline after a failure of the disk. A full disk is not such a failure, because nothing was changed."""
+        if not isinstance(failure, DiskFull | LogDirectoryOffline):
+            self.failure = failure
+            if self.on_failure is not None:
+                self.on_failure(failure)
+
+    def call_on_failure(self, on_failure: Callable[[StorageFailure], None] | None) -> None:
+        self.on_failure = on_failure
+
+    def close(self) -> None:
+        """From now on no thread creates files here."""
+        with self.lock:
+            self.closed = True
+
+    # Its creation
 
     def call_before_files(self, before_files: Callable[[], None]) -> None:
         """It is called before the first files are created, on any thread: the checkpoints may have offsets of an earlier topic of the name."""
         self.before_files = before_files
 
     def is_not_made(self) -> None:
-        """The log is new: `is_made` follows, before its first append."""
+        """The log is new: `create` follows, before its first append."""
         self.exists = False
 
-    def is_made(self) -> None:
-        self.exists = True
+    def create(self, first: Segment, epochs: LeaderEpochs) -> None:
+        """Creates the directory and its files before the first append, on any thread.
+
+        If the disk is full the directory is removed again: one without partition.metadata is treated as a stray replica.
+        """
+        if self.before_files is not None and not self.exists:
+            self.before_files()  # it waits for the disk, and the event loop may wait for the lock
+        with self.lock:
+            if self.exists or self.closed:
+                return
+            try:
+                self.files.make_dirs(self.path)
+                write_topic_id(self.files, self.path, self._topic_id)
+                first.create_file()
+            except DiskFull:
+                self.files.remove_tree(self.path)
+                raise
+            epochs.store()
+            self.exists = True
 
     def rename(self, path: str) -> None:
         """Renames the directory, without a sync of its entry.
@@ -55,9 +142,41 @@ class PartitionDir:
             StorageFailure: nothing has changed.
         """
         if self.exists:
-            self._files.rename(self.path, path)
+            self.files.rename(self.path, path)
         self.deleted_files = [path + each.removeprefix(self.path) for each in self.deleted_files]
         self.path = path
+
+    # Files that leave
+
+    def remove(self, segment: Segment) -> None:
+        """Removes the files of a segment that was created for an append which failed."""
+        segment.mark_removed()
+        segment.unmap()
+        for name in segment.file.names():
+            self.files.remove(name)
+        # Appends continue in the previous segment. If the empty new one reappeared after a power loss, it would hide them.
+        if self.files.exists(self.path):  # the log may have been deleted meanwhile
+            self.files.sync_dir(self.path)
+
+    def delete(self, gone: Iterable[Segment]) -> None:
+        """Renames the files to `.deleted`; `Logs.remove_deleted` unlinks them once file.delete.delay.ms has passed."""
+        for segment in gone:
+            segment.mark_removed()
+            segment.unmap()
+            for name in segment.file.names():
+                if (renamed := self.rename_deleted(name)) is not None:
+                    self.add_deleted(renamed)
+
+    def rename_deleted(self, name: str) -> str | None:
+        """Renames the file to `.deleted` and returns its new name, or None if there is no such file."""
+        if not self.files.exists(name):
+            return None
+        self.files.rename(name, name + DELETED_SUFFIX)
+        return name + DELETED_SUFFIX
+
+    def retired(self, job: Retiring | None) -> None:
+        """Retention has taken segments out of the log, or has ended that."""
+        self.retiring = job
 
     def add_deleted(self, path: str) -> None:
         self.deleted_files.append(path)

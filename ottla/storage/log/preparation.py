@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView
-from ottla.protocol.records.convert import recompressing
+from ottla.protocol.records.convert import TARGET_CODECS, recompressing
 from ottla.protocol.records.validate import RecordRules, check_records
-from ottla.protocol.work import Turn, Work
+from ottla.protocol.work import TooLong, Turn, Work, do_at_once, do_now
+from ottla.storage.config import LogConfig
 
 
 class Preparation(NamedTuple):
@@ -21,6 +22,25 @@ class Preparation(NamedTuple):
     rules: RecordRules
     codec: int | None
     level: int | None
+
+    @classmethod
+    def of(cls, config: LogConfig) -> Preparation:
+        rules = RecordRules(
+            max_message_bytes=config.max_message_bytes,
+            log_append_time=config.log_append_time,
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            compacted=config.compact,
+            check_records=config.validate_records,
+            max_decompressed_bytes=config.max_decompressed_message_bytes,
+        )
+        codec = TARGET_CODECS[config.compression_type]
+        return cls(rules, codec, None if codec is None else config.compression_level(codec))
+
+    @property
+    def is_needed(self) -> bool:
+        """True if the configuration requires that some batches are prepared."""
+        return self.rules.needs_records or self.codec is not None
 
     def asks(self, codec: int) -> bool:
         """Returns True if a batch of this codec must be prepared."""
@@ -56,3 +76,24 @@ def prepare(batch: BatchView, preparation: Preparation, now_ms: int, turn: Turn)
         batch_bytes_max=rules.max_message_bytes,
     )
     return memoryview(records)
+
+
+def prepared_batch(
+    view: memoryview, preparation: Preparation, now_ms: int, prepared: Prepared | Turn | None
+) -> memoryview:
+    """Returns the batch to append: it is prepared here, if it was not before and the turn is long enough.
+
+    Raises:
+        KafkaError: the batch is invalid.
+        TooLong: it must be prepared first.
+    """
+    if prepared is None:
+        return do_now(prepare(BatchView(view), preparation, now_ms, Turn()))
+    if isinstance(prepared, Turn):
+        return do_at_once(prepare(BatchView(view), preparation, now_ms, prepared))
+    if prepared.preparation is not preparation:
+        raise TooLong  # the configuration has changed since the batch was prepared
+    if isinstance(prepared.outcome, KafkaError):
+        raise prepared.outcome
+    assert prepared.outcome is not None, "the codec asks for it, as it did then"
+    return prepared.outcome

@@ -24,7 +24,7 @@ from ottla.protocol.records.batch import (
     Header,
 )
 from ottla.storage.errors import CorruptFile
-from ottla.storage.log.log_state import LogState
+from ottla.storage.log.log import Log
 from ottla.storage.producers.producer_snapshots import Decoded
 from ottla.storage.producers.producer_state import EndTransaction
 from ottla.storage.producers.producer_states import ProducerStates
@@ -38,7 +38,7 @@ ABORT, COMMIT = 0, 1
 INT64 = Struct(">q")
 
 
-def rebuild_producers(log: LogState, decoded: Decoded | None = None) -> None:
+def rebuild_producers(log: Log, decoded: Decoded | None = None) -> None:
     """Rebuilds the producer states at the log end offset from the newest snapshot that is not beyond it, and the batches since."""
     log.snapshots.forget(lambda offset: offset > log.log_end_offset)
     start = log.snapshots.load(log.producers, log.log_start_offset, log.log_end_offset, decoded)
@@ -52,7 +52,7 @@ def rebuild_producers(log: LogState, decoded: Decoded | None = None) -> None:
     log.producers.on_high_watermark(log.high_watermark)
 
 
-def check_txn_indexes(log: LogState) -> None:
+def check_txn_indexes(log: Log) -> None:
     """Rebuilds corrupt transaction indexes."""
     for segment in log.segments:
         try:
@@ -61,7 +61,7 @@ def check_txn_indexes(log: LogState) -> None:
             _rebuild_txn_index(log, segment)
 
 
-def _rebuild_txn_index(log: LogState, damaged: Segment) -> None:
+def _rebuild_txn_index(log: Log, damaged: Segment) -> None:
     entries: list[AbortedTxn] = []
     producers = ProducerStates()
     start = log.snapshots.load(producers, log.log_start_offset, damaged.base_offset)

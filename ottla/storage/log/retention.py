@@ -7,7 +7,7 @@ watermark (invariant 12). Kafka's rules:
     size   the log without the segment is still at least retention.bytes
     start  the next segment begins at or before the log start offset
 
-It has three parts, as a flush has (flush.py), because the renames wait for the disk: 300 logs whose records expired together held
+It has three parts, as a flush has (durability.py), because the renames wait for the disk: 300 logs whose records expired together held
 the event loop for two seconds.
 
     begin   on the log's own thread   the segments leave the log, at most `SEGMENTS_AT_ONCE` of them: a job, which does not change
@@ -15,7 +15,7 @@ the event loop for two seconds.
     end     on the log's own thread   `Logs.remove_deleted` unlinks the files once file.delete.delay.ms has passed
 
 A crash in between leaves files below the log start offset, or of segments that the next start applies retention to again. A
-truncation finishes the job first (`LogState.retiring`), because its new segment may have the name of one that has left.
+truncation finishes the job first (`PartitionDir.retiring`), because its new segment may have the name of one that has left.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import NamedTuple
 from ottla.protocol.work import Errand
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.log.log_state import LogState, Retiring
-from ottla.storage.log.roll import rename_deleted, roll, run_errand, sync_lengths
+from ottla.storage.log.log import Log
+from ottla.storage.log.partition_dir import Retiring
 from ottla.storage.segment.walk import DamagedLog
 
 
@@ -103,7 +103,7 @@ SEGMENTS_AT_ONCE = 64
 class RetentionJob:
     """The files of segments that have left a log."""
 
-    def __init__(self, log: LogState, segments: int, names: list[str], snapshots: list[str]) -> None:
+    def __init__(self, log: Log, segments: int, names: list[str], snapshots: list[str]) -> None:
         self.log = log
         #: The number of segments, and the paths of their files.
         self.segments = segments
@@ -121,7 +121,7 @@ class RetentionJob:
             self._failure = None
             try:
                 while self._names:
-                    if (renamed := rename_deleted(self.log.files, self._names[-1])) is not None:
+                    if (renamed := self.log.partition_dir.rename_deleted(self._names[-1])) is not None:
                         self._renamed.append(renamed)
                     self._names.pop()
                 while self._snapshots:
@@ -137,11 +137,11 @@ class RetentionJob:
             StorageFailure: the log directory goes offline (`DiskFull`: the job is the next one again).
         """
         log = self.log
-        if log.retiring is not self:
+        if log.partition_dir.retiring is not self:
             return  # a truncation has ended it
         failure = None if log.closed else self._failure  # a deleted log's directory has another name
         if not isinstance(failure, DiskFull):
-            log.retired(None)
+            log.partition_dir.retired(None)
             for path in self._renamed:
                 log.partition_dir.add_deleted(path)
         if failure is not None:
@@ -149,14 +149,14 @@ class RetentionJob:
             raise failure
 
 
-def finish(log: LogState) -> None:
+def finish(log: Log) -> None:
     """Ends the job that is under way, if there is one, on the log's own thread."""
-    if log.retiring is not None:
-        log.retiring.run()
-        log.retiring.end()
+    if log.partition_dir.retiring is not None:
+        log.partition_dir.retiring.run()
+        log.partition_dir.retiring.end()
 
 
-def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Errand | None:
+def begin_retention(log: Log, now_ms: int, *, errand_done: bool = True) -> Retiring | Errand | None:
     """Takes the expired segments out of the log. Returns None if there are none, and an earlier job that has not ended again.
 
     Without `errand_done` it returns the sync that it needs first, if it has to roll because even the active segment has expired.
@@ -164,8 +164,8 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
     Raises:
         StorageFailure: the disk failed at the roll that it may take.
     """
-    if log.failure is not None or log.closed or not log.partition_dir.exists or log.retiring is not None:
-        return log.retiring
+    if log.failure is not None or log.closed or not log.partition_dir.exists or log.partition_dir.retiring is not None:
+        return log.partition_dir.retiring
     facts = [_facts(log, i) for i in range(len(log.segments))]
     count = segments_to_delete(
         facts, log.config, log_start_offset=log.log_start_offset, high_watermark=log.high_watermark, now_ms=now_ms
@@ -174,12 +174,12 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
         return None
     active = log.segments.active
     if count == len(facts) and not errand_done and active.file.size and not active.file.length_synced:
-        return Errand(log.log_dir, partial(run_errand, log, sync_lengths))
+        return Errand(log.partition_dir.log_dir, partial(log.room.run_errand, log.room.sync_lengths))
     whys = reasons(facts, count, log.config, log.log_start_offset, now_ms)
     try:
         if count == len(facts):
             try:
-                roll(log, now_ms)
+                log.room.roll(log.log_end_offset, now_ms)
             except DiskFull:
                 if count == 1:
                     raise
@@ -208,15 +208,15 @@ def begin(log: LogState, now_ms: int, errand_done: bool = True) -> Retiring | Er
     log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
     # Taken from their ends: the oldest segment is renamed first, and of each its `.log` file.
     job = RetentionJob(log, count, names[::-1], snapshots)
-    log.retired(job)
+    log.partition_dir.retired(job)
     return job
 
 
-def apply_retention(log: LogState, now_ms: int) -> int:
+def apply_retention(log: Log, now_ms: int) -> int:
     """All three parts, on the log's own thread; returns the number of segments that have gone."""
-    log.check_usable()
+    log.partition_dir.check_usable()
     count = 0
-    while isinstance(job := begin(log, now_ms), RetentionJob):
+    while isinstance(job := begin_retention(log, now_ms), RetentionJob):
         job.run()
         job.end()
         count += job.segments
@@ -225,7 +225,7 @@ def apply_retention(log: LogState, now_ms: int) -> int:
     return count
 
 
-def _facts(log: LogState, index: int) -> SegmentFacts:
+def _facts(log: Log, index: int) -> SegmentFacts:
     segment = log.segments[index]
     following = log.segments.next_base(index)
     try:

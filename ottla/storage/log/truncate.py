@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ottla.storage.errors import StorageFailure
 from ottla.storage.log import replay, retention
 from ottla.storage.log.durability import NO_GAP
-from ottla.storage.log.log_state import LogState
+from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import TRUNCATION
-from ottla.storage.log.roll import create_files, delete_segments, new_segment
 from ottla.storage.producers.producer_snapshots import Decoded
 from ottla.storage.segment.segment import Segment
 
 logger = logging.getLogger(__name__)
 
 
-def truncate_to(log: LogState, offset: int, decoded: Decoded | None = None) -> bool:
+def truncate_to(log: Log, offset: int, decoded: Decoded | None = None) -> bool:
+    """Removes all batches that end at or after `offset`; returns False if there were none."""
     assert offset >= 0
-    log.check_usable()
+    log.partition_dir.check_usable()
     if decoded is not None and decoded.truncations != log.durability.truncations:
         decoded = None
     if offset >= log.log_end_offset:
@@ -47,17 +48,26 @@ def truncate_to(log: LogState, offset: int, decoded: Decoded | None = None) -> b
         log.fail(failure.for_good())
         raise
     log.durability.end_truncation()
-    log.on_new_active()
+    log.room.on_new_active()
     return True
 
 
-def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
-    log.check_usable()
+def truncation_errand(log: Log, offset: int) -> Callable[[], Decoded | None] | None:
+    """Returns a function that reads what the truncation needs of the producer states, for a worker thread.
+
+    It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.
+    """
+    return log.snapshots.decoding(log.log_start_offset, offset, log.durability.truncations)
+
+
+def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
+    """Removes all batches; the next append starts at `offset`."""
+    log.partition_dir.check_usable()
     start = offset if log_start_offset is None else log_start_offset
     logger.info("Truncating %s-%d fully and starting at offset %d", log.topic, log.partition, start)
     try:
         if not log.partition_dir.exists:
-            create_files(log)
+            log.room.create_files()
         _begin_truncation(log, offset, start)
         log.epochs.clear()
         log.files.create(f"{log.directory}/{TRUNCATION}")
@@ -69,8 +79,8 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
         gone = list(log.segments)
         log.snapshots.forget(lambda taken: True)
         # Deleted first: the new segment may have the base offset, and so the name, of one of them.
-        delete_segments(log, gone[::-1])
-        fresh = new_segment(log, offset, 0, allocate=False)
+        log.partition_dir.delete(gone[::-1])
+        fresh = log.room.new_segment(offset, 0, allocate=False)
         log.segments.replace([fresh])
         log.files.remove(f"{log.directory}/{TRUNCATION}")
     except StorageFailure as failure:
@@ -80,10 +90,10 @@ def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: in
     log.restart_at(offset, start)
     log.durability.set_gap(NO_GAP)
     log.durability.end_truncation()
-    log.on_new_active()
+    log.room.on_new_active()
 
 
-def _batch_start(log: LogState, offset: int) -> int:
+def _batch_start(log: Log, offset: int) -> int:
     """Returns the base offset of the batch that contains `offset`: truncation removes complete batches."""
     segment = log.segments[log.segments.floor_index(offset)]
     position = segment.position_of(offset) if offset >= segment.base_offset else None
@@ -92,13 +102,13 @@ def _batch_start(log: LogState, offset: int) -> int:
     return min(offset, segment.file.offset_at(position))
 
 
-def _kept(log: LogState, offset: int) -> Segment:
+def _kept(log: Log, offset: int) -> Segment:
     """Returns the segment that is the last one if the log ends at `offset`."""
     keep = log.segments.floor_index(offset)
     return log.segments[keep - 1 if log.segments[keep].base_offset == offset else keep]
 
 
-def _cut(log: LogState, offset: int) -> None:
+def _cut(log: Log, offset: int) -> None:
     """Truncates in memory first, then in the files, so that reads are right even if the disk fails in between."""
     keep = list(log.segments).index(_kept(log, offset))
     remaining, gone = list(log.segments)[: keep + 1], list(log.segments)[keep + 1 :]
@@ -110,22 +120,19 @@ def _cut(log: LogState, offset: int) -> None:
     offset = last.truncate_to(offset)
     log.end_at(offset)
     # Deleted from the end, so that a crash leaves a prefix, and synced before batches are appended in their place.
-    delete_segments(log, gone[::-1])
+    log.partition_dir.delete(gone[::-1])
     log.snapshots.forget(lambda taken: taken > offset)
     last.erase(end, offset)
     log.files.sync_dir(log.directory)
     log.files.remove(f"{log.directory}/{TRUNCATION}")
 
 
-def _begin_truncation(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
-    """Lowers the checkpoints before the log is truncated, because recovery trusts all below the recovery point in the file.
+def _begin_truncation(log: Log, offset: int, log_start_offset: int | None = None) -> None:
+    """Lowers the checkpoints before the log is truncated.
 
     `cleaned_until` is lowered even before: a worker writes its checkpoint, and must not write the old offset again.
     """
     retention.finish(log)
     log.cleaning.truncated(offset)
     start = min(log.log_start_offset, offset) if log_start_offset is None else log_start_offset
-    log.durability.begin_truncation(offset, start)
-    if log.before_truncation is not None:
-        log.before_truncation(offset, log_start_offset)
-    log.durability.truncated(offset)
+    log.durability.begin_truncation(offset, start, log_start_offset)

@@ -28,8 +28,8 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.validate import restamp
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
-from ottla.storage.log import roll, truncate
-from ottla.storage.log.log_state import Appended, LogState
+from ottla.storage.log import truncate
+from ottla.storage.log.log import Appended, Log
 from ottla.storage.log.replay import read_marker, update_producers
 from ottla.storage.producers.producer_state import EndTransaction, Origin
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
@@ -39,14 +39,27 @@ OFFSET_MAX = 2**63 - 1
 
 
 def append_trusted(
-    log: LogState, view: memoryview, leader_epoch: int, now_ms: int, origin: Origin, transaction_version: int
+    log: Log,
+    records: bytes | bytearray | memoryview,
+    leader_epoch: int,
+    now_ms: int,
+    origin: Origin,
+    transaction_version: int = 0,
 ) -> Appended:
+    """Appends batches of a leader or of a coordinator; `Origin` lists the checks and the assigned fields.
+
+    Raises:
+        KafkaError: the batches are invalid; nothing has changed.
+        StorageFailure: the disk failed (`DiskFull`: a later append may succeed); nothing has changed.
+        UnexpectedAppendOffset: the replicated batches do not continue this log.
+    """
+    view = memoryview(records)
     if origin is Origin.COORDINATOR:
         return _append_own(log, view, leader_epoch, now_ms, transaction_version)
     return _append_as_is(log, view, now_ms, origin)
 
 
-def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
+def _append_own(log: Log, view: memoryview, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
     header = check_batch(view, 0, len(view))
     size = header[LENGTH] + LOG_OVERHEAD_BYTES
     if size != len(view):
@@ -72,9 +85,9 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
     if log.rules.log_append_time:
         max_timestamp = now_ms
     segment = log.segments.active
-    if not log.has_room(size, last, max_timestamp, now_ms):
-        roll.check_size(log, size)
-        segment = roll.make_room(log, size, first, last, max_timestamp, now_ms)
+    if not log.room.has_room(size, last, max_timestamp, now_ms):
+        log.room.check_size(size)
+        segment = log.room.make_room(size, first, last, max_timestamp, now_ms, first)
     if leader_epoch >= 0 and leader_epoch != log.epochs.assigned:
         log.epochs.assign(leader_epoch, first)
     try:
@@ -85,18 +98,18 @@ def _append_own(log: LogState, view: memoryview, leader_epoch: int, now_ms: int,
     append_time = NO_TIMESTAMP
     if log.rules.log_append_time:
         append_time = restamp(segment.file.view(), position, header, log.rules, now_ms)
-    log.log_end_offset = last + 1
+    log.appended_to(last + 1)
     if producer_id >= 0:
         stored: Header = HEADER.unpack_from(
             segment.file.view(), position
         )  # the header with its assigned offset and append time
         _update_producers(log, segment, stored, segment.file.view()[position : position + size])
     if not position:
-        log.on_new_active()
+        log.room.on_new_active()
     return Appended(first, last, append_time, log.log_start_offset)
 
 
-def _append_as_is(log: LogState, view: memoryview, now_ms: int, origin: Origin) -> Appended:
+def _append_as_is(log: Log, view: memoryview, now_ms: int, origin: Origin) -> Appended:
     expected = log.log_end_offset
     if log.log_start_offset == expected and origin is Origin.REPLICATION:
         expected = _offset_around(expected, view)
@@ -161,12 +174,14 @@ def _read_headers(view: memoryview, origin: Origin, expected: int, epoch: int) -
     return headers
 
 
-def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) -> None:
+def _write(log: Log, view: memoryview, headers: list[Header], now_ms: int) -> None:
     last = headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA]
     max_timestamp = max([header[MAX_TIMESTAMP] for header in headers])
     segment = log.segments.active
-    if not log.has_room(len(view), last, max_timestamp, now_ms):
-        segment = roll.make_room(log, len(view), headers[0][BASE_OFFSET], last, max_timestamp, now_ms)
+    if not log.room.has_room(len(view), last, max_timestamp, now_ms):
+        segment = log.room.make_room(
+            len(view), headers[0][BASE_OFFSET], last, max_timestamp, now_ms, log.log_end_offset
+        )
     for header in headers:
         epoch = header[PARTITION_LEADER_EPOCH]
         if epoch != log.epochs.latest and epoch >= 0:
@@ -177,7 +192,7 @@ def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) 
     except StorageFailure as failure:
         log.fail(failure)
         raise
-    log.log_end_offset = last + 1
+    log.appended_to(last + 1)
     start = position
     for header in headers:
         size = header[LENGTH] + LOG_OVERHEAD_BYTES
@@ -185,10 +200,10 @@ def _write(log: LogState, view: memoryview, headers: list[Header], now_ms: int) 
             _update_producers(log, segment, header, view[start - position : start - position + size])
         start += size
     if not position:
-        log.on_new_active()
+        log.room.on_new_active()
 
 
-def _update_producers(log: LogState, segment: Segment, header: Header, batch: memoryview) -> None:
+def _update_producers(log: Log, segment: Segment, header: Header, batch: memoryview) -> None:
     aborted = update_producers(log.producers, header, batch)
     if aborted is None:
         return

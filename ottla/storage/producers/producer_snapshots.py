@@ -57,11 +57,12 @@ class Decoded(NamedTuple):
 class ProducerSnapshots:
     """The snapshots of one log. Only `write_frozen`, and what `decoding` returns, run on another thread than the log's own."""
 
-    def __init__(self, files: Files, directory: str, files_lock: Lock) -> None:
+    def __init__(self, files: Files, directory: str, files_lock: Lock, producers: ProducerStates) -> None:
         """Takes `files_lock`, which is held while a file is written: a flush may be writing what was truncated at the same offset."""
         self._files = files
         self._files_lock = files_lock
         self._directory = directory
+        self._producers = producers
         self.offsets: list[int] = []  # of the files
         self.frozen: dict[int, list[ProducerState]] = {}  # what the next flush writes
         self._writing: Counter[int] = Counter()  # how many flushes under way write a snapshot at an offset
@@ -76,9 +77,11 @@ class ProducerSnapshots:
         """The directory has been renamed."""
         self._directory = directory
 
-    def take(
-        self, producers: ProducerStates, offset: int, bases: list[int], recovery_point: int, at_once: bool = False
-    ) -> None:
+    def follow(self, producers: ProducerStates) -> None:
+        """From now on these are the states of the log."""
+        self._producers = producers
+
+    def take(self, offset: int, bases: list[int], recovery_point: int, at_once: bool = False) -> None:
         """Writes a snapshot at the log end offset, unless it exists. If there are many producers, the next flush writes it.
 
         Every segment but the first has a snapshot at its base offset (`bases`). Of those in between two are needed: the newest, and
@@ -88,6 +91,7 @@ class ProducerSnapshots:
             return
         between = [old for old in self.offsets if old not in set(bases)]
         newest_flushed = max((old for old in between if old <= recovery_point), default=-1)
+        producers = self._producers
         if len(producers) > PRODUCERS_AT_ONCE and not at_once:
             self.frozen[offset] = producers.freeze()
         else:
@@ -149,12 +153,10 @@ class ProducerSnapshots:
 
     # Loading
 
-    def decoding(
-        self, producers: ProducerStates, start: int, offset_max: int, truncations: int
-    ) -> Callable[[], Decoded | None] | None:
+    def decoding(self, start: int, offset_max: int, truncations: int) -> Callable[[], Decoded | None] | None:
         """Returns a function that reads a large snapshot in (start, offset_max] on a worker, because 50,000 producers take 0.2 s."""
         offset = max((old for old in self.offsets if start < old <= offset_max), default=-1)
-        if len(producers) <= PRODUCERS_AT_ONCE or offset < 0:
+        if len(self._producers) <= PRODUCERS_AT_ONCE or offset < 0:
             return None
         path = self._path(offset)
 

@@ -10,10 +10,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment_file import COLD_READ_BYTES
+
+NO_BYTES = memoryview(b"")
+
+
+class Read(NamedTuple):
+    """Complete batches; `records` stays valid as long as a reference to it exists."""
+
+    records: memoryview
+    first_batch_offset: int  # base offset of the first batch, or the requested offset if there is none
+    next_offset: int  # the first offset not in `records`: where the next read continues
 
 
 class Segments:
@@ -55,6 +67,46 @@ class Segments:
 
     def next_base(self, index: int) -> int | None:
         return self._bases[index + 1] if index + 1 < len(self._bases) else None
+
+    def read(self, offset: int, max_bytes: int, up_to_offset: int, end_offset: int, min_one: bool) -> Read:
+        """Returns complete batches from the one that contains `offset` on, below `up_to_offset` (`Log.read`)."""
+        segments = self._segments
+        segment = self.active
+        index = len(segments) - 1
+        if offset < segment.base_offset:
+            index = self.floor_index(offset)
+            segment = segments[index]
+        start = segment.position_of(offset)
+        while start is None or start == segment.file.size:
+            index += 1  # at the end of a segment, or in a gap of compaction
+            if index == len(segments):
+                return Read(NO_BYTES, offset, offset)
+            segment = segments[index]
+            start = segment.position_of(offset)
+        file = segment.file
+        following = self.next_base(index)
+        segment_end = end_offset if following is None else following
+        if up_to_offset >= segment_end:
+            limit, limit_offset = file.size, segment_end
+        else:
+            boundary = segment.position_of(up_to_offset)
+            limit, limit_offset = (file.size if boundary is None else boundary), up_to_offset
+        if start >= limit:
+            return Read(NO_BYTES, offset, offset)
+        in_memory = file.size
+        if start < file.fresh_from:
+            size = min(max_bytes, limit - start)
+            in_memory = file.in_memory_until(start, size)
+            max_bytes = max(in_memory - start, min(size, COLD_READ_BYTES) if min_one else 0)
+            if not (max_bytes or min_one):
+                return Read(NO_BYTES, offset, offset)
+        end = file.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one), in_memory)
+        if end == start:
+            return Read(NO_BYTES, offset, offset)
+        view = file.view()[start:end].toreadonly()
+        next_offset = limit_offset if end == limit else file.offset_behind(start, end)
+        segment.remember(next_offset, end)
+        return Read(view, int.from_bytes(view[:8], "big"), next_offset)
 
     def append(self, segment: Segment) -> None:
         assert segment.base_offset > self._bases[-1]

@@ -148,7 +148,7 @@ class Reader:
             partition=partition.index if rng.random() < 0.99 else 77,
             current_leader_epoch=rng.choice((epoch, epoch, -1)) if rng.random() < 0.98 else epoch + 1,
             fetch_offset=offset,
-            last_fetched_epoch=rng.choice((-1, log.latest_epoch)) if self.version >= 12 else -1,
+            last_fetched_epoch=rng.choice((-1, log.epochs.latest)) if self.version >= 12 else -1,
             log_start_offset=rng.choice((-1, 0)),
             partition_max_bytes=rng.choice((1 << 20, 1 << 20, 300, 0)) if rng.random() < 0.98 else -1,
             replica_directory_id=b"\7" * 16 if self.version >= 17 and rng.random() < 0.01 else bytes(16),

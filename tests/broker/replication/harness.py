@@ -49,7 +49,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.log.truncate import truncate_to
 from ottla.storage.segment.segment_file import Mappings
 from tests.broker.fetch.one_partition import fetched
 from tests.broker.records import batch
@@ -194,7 +195,7 @@ class ReplicationHarness:
             self.say(f"{broker_id} knows no leader")
             return
         asked = FetchPartition(
-            TOPIC, topic_id(TOPIC), 0, log.log_end_offset, 1 << 20, partition.leader_epoch, log.latest_epoch,
+            TOPIC, topic_id(TOPIC), 0, log.log_end_offset, 1 << 20, partition.leader_epoch, log.epochs.latest,
             log.log_start_offset, log.high_watermark,
         )  # fmt: skip
         leader = self.brokers[partition.leader_id]
@@ -295,7 +296,7 @@ class ReplicationHarness:
         self.controller.unfence(broker.id)
         log = broker.log
         if int(lost):
-            log.truncate_to(log.log_end_offset - int(lost))
+            truncate_to(log, log.log_end_offset - int(lost))
         broker.start()
         self._say_decision()
 

@@ -27,8 +27,7 @@ from ottla.server.world import World
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.files import OsFiles
-from ottla.storage.log.log_state import LogSpec
-from ottla.storage.log.roll import create_files
+from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Wakeups
@@ -87,7 +86,7 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
 def test_records_of_many_partitions_are_taken_in_turns_and_none_is_lost(partitions: list[Partition]) -> None:
     for partition in partitions:
         assert partition.log is not None
-        create_files(partition.log)
+        partition.log.room.create_files()
     clock = Slow()
     # The types below say what a whole node has; an answer is handled with a clock, and a protocol that takes requests.
     world = World(clock, Random(0), OsFiles(), None, None, None)

@@ -28,8 +28,7 @@ from ottla.storage.directories.recovery import new_log
 from ottla.storage.errors import OutOfResources
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogSpec
-from ottla.storage.log.roll import create_files
+from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
@@ -115,7 +114,7 @@ class Follower:
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     made = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()))
-    create_files(made)
+    made.room.create_files()
     yield made
     made.close()
 

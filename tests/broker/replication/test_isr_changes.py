@@ -15,7 +15,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.segment.segment_file import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import NOW_MS, TOPIC_ID, Flushes, watching
@@ -257,7 +257,7 @@ def test_a_follower_takes_over_records_watermark_and_log_start(partition: Partit
     records = bytearray(batch([b"a", b"b"]))
     records[12:16] = (1).to_bytes(4, "big")  # the leader's epoch
     partition.append_as_follower(bytes(records), 1, 0, NOW_MS)
-    assert (log.log_end_offset, log.high_watermark, log.latest_epoch) == (2, 1, 1)
+    assert (log.log_end_offset, log.high_watermark, log.epochs.latest) == (2, 1, 1)
     partition.append_as_follower(b"", 2, 1, NOW_MS)
     assert (log.high_watermark, log.log_start_offset) == (2, 1)
 
@@ -266,7 +266,7 @@ def test_an_epoch_led_without_an_append_is_forgotten_when_the_next_leader_does_n
     partition: Partition, log: Log
 ) -> None:
     lead(partition, log, (1, 2, 3))
-    assert log.latest_epoch == 1
+    assert log.epochs.latest == 1
     partition.become_follower(log, 2, 2, 2, (1, 2, 3), (1, 2, 3))
     partition.truncate_as_follower(0)
-    assert log.latest_epoch == -1
+    assert log.epochs.latest == -1

@@ -22,6 +22,8 @@ from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, wr
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from tests.effort import examples
 from tests.storage.cleaner.cleaning import steps_done
 from tests.storage.logs_for_tests import NOW_MS, append, marker, open_at
@@ -141,9 +143,9 @@ def test_aborted_records_go_and_their_marker_waits_for_its_horizon(tmp_path: Pat
     log = open_at(tmp_path, COMPACT)
     put(log, [(b"a", b"kept")])
     put(log, [(b"a", b"aborted" * 30)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
-    log.append(marker(5, 0, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append_trusted(log, marker(5, 0, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     put(log, [(b"b", b"later")], producer_id=5, producer_epoch=0, base_sequence=1, transactional=True)
-    log.append(marker(5, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append_trusted(log, marker(5, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     log.roll(NOW_MS)
     put(log, [(b"c", b"c")])
     log.advance_high_watermark(log.log_end_offset)
@@ -232,7 +234,7 @@ def test_a_log_truncated_under_a_pass_is_left_alone(tmp_path: Path) -> None:
     log.advance_high_watermark(log.log_end_offset)
     steps = passing(log)
     next(steps)
-    log.truncate_to(100)
+    truncate_to(log, 100)
     with pytest.raises(LogChanged):
         list(steps)
     assert len(records(log)) == 100

@@ -35,6 +35,8 @@ from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import CorruptFile, DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.mapped_file import OsMappedFile
 from ottla.storage.segment.walk import DamagedLog
 from tests.storage.chores import retain
@@ -123,7 +125,7 @@ def test_a_truncation_below_what_was_cleaned_makes_the_rest_dirty_again(tmp_path
     grow(log, 80)
     run(logs)
     assert log.cleaning.cleaned_until == 81
-    log.truncate_to(10)
+    truncate_to(log, 10)
     assert log.cleaning.cleaned_until == 10
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 10\n"
     put(log, b"secret", None, epoch=1)
@@ -156,7 +158,7 @@ def test_a_pass_that_began_before_a_truncation_ends_with_it(tmp_path: Path) -> N
         else:
             step.run()
         step = steps.send(None)
-    log.truncate_to(50)
+    truncate_to(log, 50)
     with pytest.raises(LogChanged, match="truncated"):
         steps.send(answer)
     assert values_of(log, b"precious") == [b"committed"]
@@ -185,7 +187,7 @@ def test_no_snapshot_outlives_a_marker_that_it_counts_on(tmp_path: Path) -> None
     log.roll(NOW_MS)
     assert log.snapshots.offsets == [2]
     put(log, b"larger", b"x" * 1100)
-    log.append(marker(5, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append_trusted(log, marker(5, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     more = build_batch([(b"k", b"2", NOW_MS)], producer_id=5, producer_epoch=0, base_sequence=1)
     append(log, more)
     for i in range(4):
@@ -217,7 +219,7 @@ def poison(log: Log) -> None:
         base_sequence=-1,
         **header,
     )
-    log.append(records, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    append_trusted(log, records, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
 
 
 def test_a_log_that_cannot_be_cleaned_is_passed_over_and_the_others_go_on(tmp_path: Path) -> None:

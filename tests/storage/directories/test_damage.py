@@ -19,8 +19,9 @@ from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, wr
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DamagedPartition, DiskFull, StorageFailure
 from ottla.storage.files import MappedFile, OsFiles
-from ottla.storage.log import roll
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
 from ottla.storage.producers.producer_state import EndTransaction
 from ottla.storage.producers.producer_states import ProducerStates
@@ -64,7 +65,7 @@ def with_a_gap(directory: Path) -> Log:
     for offset in [*range(3), *range(10, 12)]:
         placed = bytearray(batch())
         patch_offset(placed, 0, offset, len(placed) - 12, 0)
-        log.append(placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        append_trusted(log, placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
     for _ in range(3):
         append(log, batch(), epoch=1)
     return log
@@ -91,12 +92,12 @@ def test_a_segment_begun_behind_a_gap_in_vain_is_given_up_for_an_earlier_batch(t
     """The disk was full when the batch at 22 was to be written there, and then another leader sends one at 21."""
     log = open_at(tmp_path)
     append(log, batch())
-    roll.roll(log, NOW_MS, 22)
+    log.room.roll(log.log_end_offset, NOW_MS, 22)
     log.fail(DiskFull("the disk", "full"))
     for offset in (21, 22):
         placed = bytearray(batch())
         patch_offset(placed, 0, offset, len(placed) - 12, 0)
-        log.append(placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        append_trusted(log, placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert [segment.base_offset for segment in log.segments] == [0, 21]
     del log
     assert offsets(open_at(tmp_path)) == [0, 21, 22]
@@ -117,7 +118,7 @@ def test_empty_segments_behind_gaps_go_at_one_start(tmp_path: Path) -> None:
 
 def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Path) -> None:
     log = with_a_gap(tmp_path)
-    log.truncate_to(7)
+    truncate_to(log, 7)
     log.flush()
     assert (log.log_end_offset, log.recovery_point, log.recovery_point_to_write) == (7, 7, 3)
     segment, point = log.segments.active, log.recovery_point_to_write
@@ -126,13 +127,13 @@ def test_a_torn_batch_behind_a_log_that_ends_in_a_gap_is_no_damage(tmp_path: Pat
     assert offsets(open_at(tmp_path, recovery_point=point)) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("leave", [lambda log: log.truncate_to(9), lambda log: log.roll(NOW_MS)])
+@pytest.mark.parametrize("leave", [lambda log: truncate_to(log, 9), lambda log: log.roll(NOW_MS)])
 def test_a_torn_batch_behind_a_gap_that_the_log_once_ended_in_is_no_damage(
     tmp_path: Path, leave: Callable[[Log], object]
 ) -> None:
     """The recovery point was at the end of the gap, and what then happened made the log forget that there was one."""
     log = with_a_gap(tmp_path)
-    log.truncate_to(7)
+    truncate_to(log, 7)
     log.flush()
     for _ in range(3):
         append(log, batch(), epoch=2)
@@ -164,7 +165,7 @@ def test_the_first_batch_of_a_log_is_not_there_before_it_is_stamped(
     die_between_copy_and_stamp(log, monkeypatch)
     del log
     again = open_at(tmp_path)
-    assert (again.log_end_offset, again.latest_epoch) == (0, -1)
+    assert (again.log_end_offset, again.epochs.latest) == (0, -1)
 
 
 @pytest.mark.parametrize("length", [-12, 0, 48, 2**31 - 1, -(2**31)])
@@ -267,7 +268,7 @@ def test_a_clean_log_that_leads_to_another_offset_is_damaged(
     for offset in placed_at:
         placed = bytearray(batch())
         patch_offset(placed, 0, offset, len(placed) - 12, 0)
-        log.append(placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        append_trusted(log, placed, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
     log.close()
     path = sorted(tmp_path.glob("*.log"))[-1]
     whole = path.read_bytes()
@@ -407,14 +408,16 @@ from pathlib import Path
 from ottla.protocol.records.builder import build_batch
 from ottla.storage.config import LogConfig
 from ottla.storage.log.log import Origin
+from ottla.storage.log.truncate import truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at
 log = open_at(Path({path!r}), LogConfig(segment_bytes=1 << 20, segment_ms=1000))
 for i in range(50):
     append(log, batch(size=8000, fill=i))
 held = log.read(0, max_bytes=1 << 20).records
-log.truncate_to(3)
+truncate_to(log, 3)
 late = build_batch([(b"k", b"x", NOW_MS + 5000)], base_offset=3, leader_epoch=1)
-log.append(late, leader_epoch=1, now_ms=NOW_MS, origin=Origin.REPLICATION)
+append_trusted(log, late, leader_epoch=1, now_ms=NOW_MS, origin=Origin.REPLICATION)
 assert [segment.base_offset for segment in log.segments] == [0, 3]
 kept = bytes(held)
 assert len(kept) > 400_000 and kept[: log.segments[0].file.size] == bytes(log.read(0, max_bytes=1 << 20).records)
@@ -445,7 +448,7 @@ log.close()
 from tests.storage.logs_for_tests import open_at
 log = open_at(Path({path!r}), clean=True)
 failures = []
-log.on_failure = failures.append
+log.partition_dir.on_failure = failures.append
 log.read(0, max_bytes=1000)
 os.truncate(log.segments[0].file.log_path, 0)  # as a page that the disk cannot read: touching it is a SIGBUS
 try:
@@ -485,7 +488,7 @@ from tests.storage.logs_for_tests import append, batch, open_at
 from ottla.storage.segment.segment_file import Mappings
 from ottla.storage.files import OsFiles
 from ottla.storage.directories.recovery import open_log
-from ottla.storage.log.log_state import LogSpec
+from ottla.storage.log.partition_dir import LogSpec
 from tests.storage.logs_for_tests import NOW_MS, TOPIC_ID
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 mappings, logs = Mappings(), []

@@ -16,6 +16,7 @@ from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import DamagedPartition, StorageFailure
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import future_partition_of, has_future_name
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from tests.storage.chores import rename_deleted
 from tests.storage.directories.test_logs import A, B, formatted, killed, opened
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, offset_for_timestamp, read_all
@@ -97,7 +98,7 @@ def test_a_search_that_still_reads_the_old_log_fails_alone(two: Logs) -> None:
 def test_a_future_log_is_truncated_where_the_log_was_and_starts_where_it_does(two: Logs) -> None:
     log, future = moving(two)
     copy_all(log, future)
-    log.truncate_to(32)
+    truncate_to(log, 32)
     append(log, batch(fill=7), epoch=9)
     future_copy.align(log, future)
     assert future.log_end_offset == 32
@@ -106,7 +107,7 @@ def test_a_future_log_is_truncated_where_the_log_was_and_starts_where_it_does(tw
     future_copy.follow_start(log, future, NOW_MS)
     assert future.log_start_offset == 20
     assert future.segments[0].base_offset > 0, "segments before the start are gone"
-    log.truncate_fully_and_start_at(100)
+    truncate_fully_and_start_at(log, 100)
     future_copy.follow_start(log, future, NOW_MS)
     assert (future.log_start_offset, future.log_end_offset) == (100, 100)
 

@@ -34,6 +34,7 @@ from ottla.storage.errors import (
 )
 from ottla.storage.files import OsFiles
 from ottla.storage.log.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.segment.segment_file import Mappings
 from tests.storage.chores import remove_deleted, rename_deleted, retain
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, max_timestamp, offset_for_timestamp, read_all
@@ -239,7 +240,7 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
     for each in logs.open:
         each.flush(NOW_MS)
     assert read_all(log) == b""
-    assert (offset_for_timestamp(log, 0), max_timestamp(log), log.truncate_to(0)) == (None, None, False)
+    assert (offset_for_timestamp(log, 0), max_timestamp(log), truncate_to(log, 0)) == (None, None, False)
     logs.delete(A, 1, NOW_MS)
     assert not doomed.partition_dir.exists and not [name for name in os.listdir(node) if "orders" in name]
     append(log, batch(), epoch=3)
@@ -251,7 +252,7 @@ def test_a_log_has_no_files_before_its_first_record(node: Path) -> None:
 
 def test_a_follower_whose_leader_begins_later_has_files_from_there_on(node: Path) -> None:
     logs = opened(node)
-    logs.create("orders", 0, A, SMALL).truncate_fully_and_start_at(7)
+    truncate_fully_and_start_at(logs.create("orders", 0, A, SMALL), 7)
     logs.close_all()
     again = opened(node).open.get(A, 0)
     assert again is not None

@@ -10,6 +10,7 @@ from ottla.protocol.records.crc import crc32c
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.producers.producer_state import Origin
 from tests.storage.logs_for_tests import (
     NOW_MS,
@@ -180,7 +181,7 @@ def with_producers(directory: Path) -> Log:
     for sequence in range(8):
         append(log, batch(producer_id=7, producer_epoch=1, base_sequence=sequence))
         append(log, batch(producer_id=8, producer_epoch=0, base_sequence=sequence, transactional=sequence > 5))
-    log.append(marker(8, 0, commit=False), leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
+    append_trusted(log, marker(8, 0, commit=False), leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
     append(log, batch(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True))
     return log
 
@@ -276,7 +277,7 @@ def test_a_transaction_index_that_cannot_be_read_is_made_again(tmp_path: Path, d
     for producer_id in range(12):
         append(log, batch(producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True))
         end = marker(producer_id, 0, commit=producer_id % 3 == 0)
-        log.append(end, leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
+        append_trusted(log, end, leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
     expected = log.aborted_transactions(0, 24)
     assert len(expected) == 8
     if clean:
@@ -296,12 +297,12 @@ def test_a_flush_keeps_the_restart_after_a_crash_short(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig())
     for sequence in range(50):
         append(log, batch(producer_id=3, producer_epoch=0, base_sequence=sequence))
-    assert log.unflushed_bytes == log.size
+    assert log.durability.unflushed_bytes == log.size
     log.snapshot_producers()
     log.flush()
-    assert log.unflushed_bytes == 0
+    assert log.durability.unflushed_bytes == 0
     append(log, batch(producer_id=3, producer_epoch=0, base_sequence=50))
-    assert log.unflushed_bytes == BATCH_BYTES
+    assert log.durability.unflushed_bytes == BATCH_BYTES
     log.snapshot_producers()
     append(log, batch(producer_id=3, producer_epoch=0, base_sequence=51))
     log.snapshot_producers()
@@ -328,7 +329,7 @@ def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_no_log_from_
 ) -> None:
     log = open_at(tmp_path)
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
-    log.append(marker(7, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append_trusted(log, marker(7, 0, commit=True), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     append(log, batch())
     (position,) = (at for at, _, base, _ in log.segments.active.file.walk(0) if base == 1)
     log.close()
@@ -341,7 +342,7 @@ def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_no_log_from_
     again = open_at(tmp_path, clean=clean)
     assert read_all(again) == bytes(bad)
     assert again.last_stable_offset == 0, "its transaction is open"
-    again.append(marker(7, 0, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append_trusted(again, marker(7, 0, commit=False), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     again.advance_high_watermark(again.log_end_offset)
     assert (again.last_stable_offset, again.aborted_transactions(0, 4)) == (4, [(7, 0, 3, 4)])
 
@@ -351,7 +352,7 @@ def test_a_follower_that_begins_inside_the_leaders_first_batch_takes_it_whole(tm
     log = open_at(tmp_path, log_start_offset=1)
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)
     sent = batch(2) + batch(1, base_offset=2)
-    log.append(sent, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    append_trusted(log, sent, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert (log.log_start_offset, log.log_end_offset) == (1, 3)
     assert log.read(1, max_bytes=10_000).next_offset == 3
     log.flush()
@@ -368,7 +369,7 @@ def test_an_answer_that_a_follower_refuses_leaves_its_empty_log_as_it_is(tmp_pat
     torn = batch(8) + batch(1, base_offset=3)  # the second does not follow the first
     for answer in (before_zero, torn):
         with pytest.raises(UnexpectedAppendOffset):
-            log.append(answer, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+            append_trusted(log, answer, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
         assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from ottla.protocol.work import RECORDS_A_TURN, Errand
 from ottla.storage.config import LogConfig
+from ottla.storage.directories import retaining as retaining_module
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.retaining import LOOKED_AT, retaining
 from ottla.storage.errors import StorageFailure
+from ottla.storage.log import retention
 from ottla.storage.log.log import Log
 from tests.storage.chores import retain
 from tests.storage.directories.test_logs import A, B, formatted, opened
@@ -35,14 +37,14 @@ def test_a_turn_looks_at_a_bounded_number_of_logs(tmp_path: Path) -> None:
     partitions = 3 * RECORDS_A_TURN // LOOKED_AT
     logs = filled(tmp_path, partitions)
     looked: list[Log] = []
-    begin = Log.begin_retention
+    begin = retention.begin_retention
 
     def noted(log: Log, now_ms: int, **options: bool) -> object:
         looked.append(log)
         return begin(log, now_ms, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Log, "begin_retention", noted)
+        patch.setattr(retaining_module, "begin_retention", noted)
         turns = []
         for _ in retaining(logs, logs.directories[0], NOW_MS):
             turns.append(len(looked))
@@ -73,7 +75,7 @@ def test_a_log_that_fails_keeps_no_other_from_making_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     logs = filled(tmp_path, 3)
-    begin = Log.begin_retention
+    begin = retention.begin_retention
 
     def fail(log: Log, now_ms: int, **options: bool) -> object:
         if log.partition == 0:
@@ -82,7 +84,7 @@ def test_a_log_that_fails_keeps_no_other_from_making_room(
             raise AssertionError("a mistake of ours")
         return begin(log, now_ms, **options)
 
-    monkeypatch.setattr(Log, "begin_retention", fail)
+    monkeypatch.setattr(retaining_module, "begin_retention", fail)
     assert [log.partition for log in retain(logs, LATER_MS)] == [2]
     assert "retention of Log(orders-0" in caplog.text and "a mistake of ours" in caplog.text
 

@@ -176,7 +176,7 @@ def test_after_a_failed_fsync_the_log_takes_no_more_writes_and_stays_readable(tm
     append(log, of_producer(0))
     files.broken = True
     failures: list[StorageFailure] = []
-    log.on_failure = failures.append
+    log.partition_dir.on_failure = failures.append
     with pytest.raises(StorageFailure):
         log.flush()
     files.broken = False

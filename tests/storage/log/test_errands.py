@@ -14,7 +14,8 @@ from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.preparation import Prepared
-from ottla.storage.log.roll import FILES_AHEAD
+from ottla.storage.log.room import FILES_AHEAD
+from ottla.storage.log.truncate import truncate_to, truncation_errand
 from ottla.storage.producers.producer_snapshots import decode
 from tests.storage.directories.test_logs import FILES, A, B, formatted, opened
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
@@ -71,7 +72,7 @@ def test_a_clients_first_record_makes_no_file_on_the_loop(tmp_path: Path) -> Non
     formatted(tmp_path)
     logs = opened(tmp_path)
     log = logs.create("orders", 0, A, LogConfig())
-    files = log.files = Syncs()
+    files = log.partition_dir.files = Syncs()
     with pytest.raises(TooLong):
         from_a_client(log, batch(), Turn())
     assert not files.created and not log.partition_dir.exists
@@ -102,10 +103,10 @@ def test_a_full_disk_beside_the_first_record_of_a_topic_is_no_failure_of_that_re
     formatted(tmp_path)
     logs = opened(tmp_path)
     log, full = (logs.create("orders", index, A, LogConfig()) for index in range(2))
-    full.files = Full()
+    full.partition_dir.files = Full()
     assert from_a_client(log, batch(), prepared_by_errand(log, batch())) == 0
     assert not full.partition_dir.exists and full.failure is None
-    full.files = log.files
+    full.partition_dir.files = log.files
     assert from_a_client(full, batch(), prepared_by_errand(full, batch())) == 0
 
 
@@ -170,7 +171,7 @@ def test_a_reopened_segment_has_no_length_that_was_synced(tmp_path: Path) -> Non
     while len(log.segments) < 2:
         append(log, batch())
     log.flush()
-    log.truncate_to(3)
+    truncate_to(log, 3)
     append(log, batch())
     assert not log.segments.active.file.length_synced
 
@@ -184,7 +185,7 @@ def test_an_errand_that_fails_leaves_the_refusal_to_the_append(tmp_path: Path) -
         def make_dirs(self, path: str) -> None:
             raise StorageFailure(path, "it cannot")
 
-    log.files = Failing()
+    log.partition_dir.files = Failing()
     done = prepared_by_errand(log, batch())
     with pytest.raises(StorageFailure):
         from_a_client(log, batch(), done)
@@ -195,7 +196,7 @@ def test_a_log_deleted_before_its_errand_gets_no_files(tmp_path: Path) -> None:
     formatted(tmp_path)
     logs = opened(tmp_path)
     log = logs.create("orders", 0, A, LogConfig())
-    errand = log.errand(100, 0, NO_TIMESTAMP, NOW_MS)
+    errand = log.room.errand(100, 0, NO_TIMESTAMP, NOW_MS)
     assert errand is not None
     logs.delete(A, 0, NOW_MS)
     errand()
@@ -238,7 +239,7 @@ def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, mon
         append(log, of_producer(producer_id))
         log.snapshot_producers()
     assert list(log.snapshots.frozen) == [1, 2, 3, 4]
-    log.truncate_to(2)
+    truncate_to(log, 2)
     log.flush()
     assert [path.name for path in sorted(tmp_path.glob("*.snapshot"))] == [f"{1:020d}.snapshot", f"{2:020d}.snapshot"]
 
@@ -273,13 +274,13 @@ def test_a_truncation_takes_over_the_producers_that_its_errand_has_read(
 ) -> None:
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
     log, files = of_many_producers(tmp_path)
-    errand = log.truncation_errand(15)
+    errand = truncation_errand(log, 15)
     assert errand is not None
     before = (log.log_end_offset, copy.deepcopy(list(log.producers)))
     decoded = errand()
     assert (log.log_end_offset, list(log.producers)) == before, "it only reads"
     files.snapshots = 0
-    assert log.truncate_to(15, decoded)
+    assert truncate_to(log, 15, decoded)
     assert files.snapshots == 0
     assert list(log.producers) == list(open_at(tmp_path).producers)
     assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
@@ -291,16 +292,16 @@ def test_what_an_errand_has_read_does_not_count_behind_another_truncation(
     """Another snapshot of that offset may have been written since."""
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
     log, _ = of_many_producers(tmp_path)
-    errand = log.truncation_errand(15)
+    errand = truncation_errand(log, 15)
     assert errand is not None
     stale = errand()
-    log.truncate_to(11)
+    truncate_to(log, 11)
     append(log, of_producer(99))
     log.snapshot_producers()
     log.flush()
     assert 12 in log.snapshots.offsets
     append(log, of_producer(99, 1))
-    log.truncate_to(12, stale)
+    truncate_to(log, 12, stale)
     assert {state.producer_id for state in log.producers} == {*range(11), 99}
 
 
@@ -310,13 +311,13 @@ def test_a_damaged_snapshot_is_found_by_the_truncation_that_follows_its_errand(
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
     log, _ = of_many_producers(tmp_path)
     (tmp_path / f"{12:020d}.snapshot").write_bytes(b"damaged")
-    errand = log.truncation_errand(15)
+    errand = truncation_errand(log, 15)
     assert errand is not None
-    log.truncate_to(15, errand())
+    truncate_to(log, 15, errand())
     assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
     assert 12 not in log.snapshots.offsets
 
 
 def test_few_producers_are_read_by_the_truncation_itself(tmp_path: Path) -> None:
     log, _ = of_many_producers(tmp_path)
-    assert log.truncation_errand(15) is None
+    assert truncation_errand(log, 15) is None

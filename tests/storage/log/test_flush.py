@@ -9,6 +9,7 @@ import pytest
 from ottla.storage.errors import StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
+from ottla.storage.log.truncate import truncate_to
 from ottla.storage.producers import producer_snapshots
 from ottla.storage.producers.producer_snapshots import PRODUCERS_AT_ONCE
 from tests.storage.logs_for_tests import NOW_MS, append, batch, open_at
@@ -24,10 +25,10 @@ def flush_around(log: Log, meanwhile: str) -> bool:
     job = log.begin_flush()
     assert job is not None
     if meanwhile == "before it runs":
-        log.truncate_to(40)
+        truncate_to(log, 40)
     job.run()
     if meanwhile == "after it ran":
-        log.truncate_to(40)
+        truncate_to(log, 40)
     return log.end_flush(job, NOW_MS)
 
 
@@ -82,7 +83,7 @@ def test_a_snapshot_that_was_written_of_a_truncated_end_is_removed(tmp_path: Pat
     end, job = log.log_end_offset, log.begin_flush()
     assert job is not None
     job.run()
-    log.truncate_to(end - 1)
+    truncate_to(log, end - 1)
     assert not log.end_flush(job, NOW_MS)
     assert end not in log.snapshots.offsets and not (Path(log.directory) / f"{end:020}.snapshot").exists()
 
@@ -100,7 +101,7 @@ def test_a_snapshot_that_another_flush_has_written_again_stays(tmp_path: Path, m
         job.run()
         jobs.append(job)
         if not sequence:
-            log.truncate_to(0)
+            truncate_to(log, 0)
     first, second = jobs
     assert not log.end_flush(first, NOW_MS)
     assert log.end_flush(second, NOW_MS)
@@ -115,7 +116,7 @@ def test_a_failure_of_the_disk_takes_the_log_offline_when_the_flush_ends(tmp_pat
     """The worker keeps it: on_failure changes what belongs to the log's own thread."""
     log = open_at(tmp_path)
     failures: list[StorageFailure] = []
-    log.on_failure = failures.append
+    log.partition_dir.on_failure = failures.append
     grow(log, 3)
     job = log.begin_flush()
     assert job is not None

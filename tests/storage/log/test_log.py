@@ -17,6 +17,9 @@ from ottla.storage.config import LogConfig
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log, Origin
+from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from ottla.storage.log.trusted_append import append_trusted
 from ottla.storage.segment import segment_file
 from ottla.storage.segment.segment import HINTS_MAX
 from tests.effort import examples
@@ -25,6 +28,7 @@ from tests.storage.logs_for_tests import (
     NOW_MS,
     SMALL,
     append,
+    append_as,
     batch,
     filled,
     marker,
@@ -40,7 +44,7 @@ def refused(log: Log, records: bytes, origin: Origin = Origin.CLIENT) -> str:
     """The name of the error; the log must be as it was."""
     before = (log.log_end_offset, log.size, read_all(log), len(log.producers))
     with pytest.raises(KafkaError) as raised:
-        log.append(records, leader_epoch=0, now_ms=NOW_MS, origin=origin)
+        append_as(origin, log, records, 0, NOW_MS)
     assert (log.log_end_offset, log.size, read_all(log), len(log.producers)) == before
     return raised.value.code.name
 
@@ -111,7 +115,7 @@ def test_arbitrary_bytes_never_get_in_half(
     good[at : at + len(data)] = data
     before, end = read_all(log), log.log_end_offset
     try:
-        log.append(bytes(good), leader_epoch=0, now_ms=NOW_MS, origin=origin)
+        append_as(origin, log, bytes(good), 0, NOW_MS)
     except (KafkaError, UnexpectedAppendOffset):
         assert (read_all(log), log.log_end_offset) == (before, end)
     else:
@@ -191,11 +195,11 @@ def test_a_search_goes_on_in_a_log_that_changes_between_its_turns(tmp_path: Path
     if change == "delete":
         log.delete_records(5_990)
     elif change == "truncate":
-        log.truncate_to(100)
+        truncate_to(log, 100)
     elif change == "append":
         append(log, build_batch([(b"k", b"v", NOW_MS + 8_500)]))
     else:
-        assert log.apply_retention(NOW_MS)
+        assert apply_retention(log, NOW_MS)
     assert do_now(work) == (None if change == "truncate" else (NOW_MS + 8_000, 6_000, 0))
 
 
@@ -263,7 +267,7 @@ def test_a_view_stays_as_it_was_through_appends_truncation_and_close(tmp_path: P
     for i in range(200):
         append(log, batch(fill=i, size=500))
     log.roll(NOW_MS)
-    log.truncate_to(5)
+    truncate_to(log, 5)
     log.close()
     assert bytes(held) == copy
     with pytest.raises(TypeError):
@@ -300,7 +304,7 @@ def test_an_offset_too_far_from_the_base_begins_a_new_segment(tmp_path: Path) ->
     log = open_at(tmp_path, LogConfig())
     far = 2**31
     for base in (0, 5, far - 1, far, far + 9):
-        log.append(batch(base_offset=base), leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        append_trusted(log, batch(base_offset=base), leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert [segment.base_offset for segment in log.segments] == [0, far]
     assert offsets(log) == [0, 5, far - 1, far, far + 9]
     assert log.read(6, max_bytes=1).first_batch_offset == far - 1
@@ -313,11 +317,11 @@ def test_a_followers_log_becomes_the_leaders_byte_for_byte(tmp_path: Path) -> No
     leader = open_at(tmp_path / "leader")
     for i in range(60):
         append(leader, batch(1 + i % 3, fill=i, producer_id=i, producer_epoch=0, base_sequence=0), epoch=i // 20)
-    leader.append(marker(1, 1, commit=False), leader_epoch=2, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append_trusted(leader, marker(1, 1, commit=False), leader_epoch=2, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     follower = open_at(tmp_path / "follower")
     while follower.log_end_offset < leader.log_end_offset:
         got = leader.read(follower.log_end_offset, max_bytes=900)
-        follower.append(got.records, leader_epoch=2, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        append_trusted(follower, got.records, leader_epoch=2, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert read_all(follower) == read_all(leader)
     assert follower.epochs.entries == leader.epochs.entries == [(0, 0), (1, 39), (2, 79)]
     assert list(follower.producers) == list(leader.producers)
@@ -326,7 +330,7 @@ def test_a_followers_log_becomes_the_leaders_byte_for_byte(tmp_path: Path) -> No
 def test_a_fetch_cut_inside_its_last_batch_is_taken_up_to_there(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     data = batch(base_offset=0) + batch(base_offset=1) + batch(base_offset=2)[:100]
-    appended = log.append(data, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    appended = append_trusted(log, data, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert (appended.last_offset, log.log_end_offset) == (1, 2)
 
 
@@ -334,9 +338,9 @@ def test_replicated_batches_that_step_back_are_refused(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(5))
     with pytest.raises(UnexpectedAppendOffset):
-        log.append(batch(base_offset=4), leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+        append_trusted(log, batch(base_offset=4), leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
     with pytest.raises(UnexpectedAppendOffset):
-        log.append(batch(base_offset=6), leader_epoch=0, now_ms=NOW_MS, origin=Origin.RAFT)
+        append_trusted(log, batch(base_offset=6), leader_epoch=0, now_ms=NOW_MS, origin=Origin.RAFT)
     assert log.log_end_offset == 5
 
 
@@ -356,7 +360,7 @@ def test_an_epoch_that_began_without_a_batch_is_dropped_for_a_batch_of_the_epoch
     append(log, batch(), epoch=3)
     log.epochs.begin(5, 1)
     followed = batch(base_offset=1, leader_epoch=4)
-    log.append(followed, leader_epoch=6, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    append_trusted(log, followed, leader_epoch=6, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert log.epochs.entries == [(3, 0), (4, 1)]
     log.close()
     assert offsets(open_at(tmp_path, clean=True)) == [0, 1]
@@ -381,15 +385,15 @@ def test_a_leaders_marker_that_cannot_be_read_changes_nothing(tmp_path: Path, ke
         assert refused(log, data, Origin.REPLICATION) == "INVALID_RECORD"
         assert (log.log_end_offset, log.size, log.epochs.entries) == (0, 0, [])
     again = batch(base_offset=0) + marker(7, 0, commit=True, base_offset=1)
-    assert log.append(again, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION).last_offset == 1
+    assert append_trusted(log, again, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION).last_offset == 1
 
 
 def test_the_raft_log_keeps_control_batches_and_epochs(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     leader_change = build_batch([(b"\0\0\0\2", b"\0\0", NOW_MS)], control=True, base_offset=0, leader_epoch=3)
     data = leader_change + batch(2, base_offset=1, leader_epoch=3)
-    log.append(data, leader_epoch=3, now_ms=NOW_MS, origin=Origin.RAFT)
-    assert (log.log_end_offset, log.latest_epoch, len(log.producers)) == (3, 3, 0)
+    append_trusted(log, data, leader_epoch=3, now_ms=NOW_MS, origin=Origin.RAFT)
+    assert (log.log_end_offset, log.epochs.latest, len(log.producers)) == (3, 3, 0)
     del log
     again = open_at(tmp_path)
     assert (again.log_end_offset, again.epochs.entries) == (3, [(3, 0)])
@@ -398,7 +402,7 @@ def test_the_raft_log_keeps_control_batches_and_epochs(tmp_path: Path) -> None:
 def test_a_set_larger_than_a_segment_is_spread_over_several(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     data = b"".join(batch(base_offset=i, fill=i) for i in range(50))
-    log.append(data, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
+    append_trusted(log, data, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICATION)
     assert read_all(log) == data
     assert len(log.segments) > 3
 
@@ -449,22 +453,22 @@ def test_the_high_watermark_only_rises_and_stops_at_the_end(tmp_path: Path) -> N
 def test_truncation_takes_epochs_producers_and_aborted_transactions_back(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig())
     append(log, batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True), epoch=1)
-    log.append(marker(1, 0, commit=False), leader_epoch=1, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append_trusted(log, marker(1, 0, commit=False), leader_epoch=1, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     append(log, batch(producer_id=1, producer_epoch=0, base_sequence=1, transactional=True), epoch=2)
-    log.append(marker(1, 0, commit=False), leader_epoch=3, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    append_trusted(log, marker(1, 0, commit=False), leader_epoch=3, now_ms=NOW_MS, origin=Origin.COORDINATOR)
     log.flush()
-    assert log.truncate_to(3)
+    assert truncate_to(log, 3)
     assert log.epochs.entries == [(1, 0), (2, 2)]
     assert [txn.last_offset for txn in log.aborted_transactions(0, 10)] == [1]
     assert log.producers.states[1].current_txn_first_offset == 2
     assert (log.recovery_point, log.last_stable_offset) == (3, 0)
-    assert not log.truncate_to(3)
+    assert not truncate_to(log, 3)
 
 
 def test_a_log_started_over_begins_at_the_given_offset(tmp_path: Path) -> None:
     log = filled(tmp_path, 40)
-    log.truncate_fully_and_start_at(1000)
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.latest_epoch) == (1000, 1000, 1000, -1)
+    truncate_fully_and_start_at(log, 1000)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.epochs.latest) == (1000, 1000, 1000, -1)
     assert append(log, batch(), epoch=4) == 1000
     del log
     again = open_at(tmp_path, log_start_offset=1000)
@@ -490,7 +494,7 @@ def test_deleted_records_are_out_of_range_and_their_epochs_start_later(tmp_path:
     assert log.epochs.entries == [(1, 15), (2, 20)]
     with pytest.raises(KafkaError):
         log.read(14, max_bytes=1)
-    assert log.apply_retention(NOW_MS) == 1
+    assert apply_retention(log, NOW_MS) == 1
     assert log.read(15, max_bytes=1).first_batch_offset == 15
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.truncate import truncate_fully_and_start_at
 from tests.storage.cleaner.test_cleaner_life import COMPACT, grow, node, run
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, open_at
 
@@ -48,7 +50,7 @@ def test_segments_that_retention_deletes(
     first = log.segments[0]
     log.advance_high_watermark(40)
     read()
-    assert log.apply_retention(NOW_MS + later_ms) > 0
+    assert apply_retention(log, NOW_MS + later_ms) > 0
     assert f"INFO Deleting segment 0 of topic-0 ({first.file.size} bytes) due to {why}" in read()
 
 
@@ -57,7 +59,7 @@ def test_deleted_records_raise_the_log_start_offset_and_take_segments_with_them(
     log.advance_high_watermark(40)
     read()
     log.delete_records(30)
-    log.apply_retention(NOW_MS)
+    apply_retention(log, NOW_MS)
     lines = read()
     assert lines[0] == "INFO Incremented log start offset to 30 in topic-0"
     assert lines[1].startswith("INFO Deleting segment 0 of topic-0")
@@ -67,7 +69,7 @@ def test_deleted_records_raise_the_log_start_offset_and_take_segments_with_them(
 def test_a_log_is_emptied_for_a_leader_that_begins_later(tmp_path: Path, read: Read) -> None:
     log = filled(tmp_path, 5)
     read()
-    log.truncate_fully_and_start_at(100)
+    truncate_fully_and_start_at(log, 100)
     assert read() == ["INFO Truncating topic-0 fully and starting at offset 100"]
 
 

@@ -12,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.protocol.records.batch import BatchView, iter_batches
 from ottla.storage.log.log import Log
+from ottla.storage.log.retention import apply_retention
+from ottla.storage.log.truncate import truncate_to
 from tests.effort import examples
 from tests.storage.logs_for_tests import NOW_MS, SMALL, batch, max_timestamp, open_at
 
@@ -53,7 +55,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(back=st.integers(0, 12))
     def truncate(self, back: int) -> None:
         offset = max(self.end - back, self.high_watermark, self.start_offset)
-        self.log.truncate_to(offset)
+        truncate_to(self.log, offset)
         gone = [b for b in self.batches if BatchView(memoryview(b)).last_offset >= offset]
         if gone:
             self.end = BatchView(memoryview(gone[0])).base_offset
@@ -71,7 +73,7 @@ class LogModel(RuleBasedStateMachine):
         offset = min(self.start_offset + forward, self.high_watermark)
         assert self.log.delete_records(offset) == max(offset, self.start_offset)
         self.start_offset = max(offset, self.start_offset)
-        self.log.apply_retention(NOW_MS)
+        apply_retention(self.log, NOW_MS)
 
     @rule()
     def flush(self) -> None:
@@ -122,7 +124,7 @@ class LogModel(RuleBasedStateMachine):
         kept = [b for b in self.batches if BatchView(memoryview(b)).last_offset >= self.start_offset]
         assert [bytes(view.buffer) for view in log.batches(self.start_offset)] == kept
         if kept:
-            assert log.latest_epoch >= BatchView(memoryview(kept[-1])).partition_leader_epoch
+            assert log.epochs.latest >= BatchView(memoryview(kept[-1])).partition_leader_epoch
             records = [record for b in kept for record in BatchView(memoryview(b)).records()]
             rows = [(record.timestamp, record.offset) for record in records if record.offset >= self.start_offset]
             found = max_timestamp(log)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.storage.config import LogConfig
-from ottla.storage.log.retention import SegmentFacts, segments_to_delete
+from ottla.storage.log.retention import SegmentFacts, apply_retention, segments_to_delete
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at
 
 KEEP = LogConfig(retention_ms=-1, retention_bytes=-1)
@@ -57,7 +57,7 @@ def test_a_log_past_its_retention_is_empty_and_goes_on_at_its_end(tmp_path: Path
         append(log, batch(fill=i))
     log.advance_high_watermark(30)
     segments = len(log.segments)
-    assert log.apply_retention(NOW_MS + SMALL.retention_ms + 1000) == segments
+    assert apply_retention(log, NOW_MS + SMALL.retention_ms + 1000) == segments
     assert (log.log_start_offset, log.log_end_offset, log.size) == (30, 30, 0)
     assert append(log, batch()) == 30
     assert sorted(path.name for path in tmp_path.glob("*.log")) == ["00000000000000000030.log"]
@@ -70,8 +70,8 @@ def test_records_of_the_future_do_not_go_and_a_clock_that_went_back_removes_noth
     for i in range(30):
         append(log, batch(fill=i))
     log.advance_high_watermark(30)
-    assert log.apply_retention(0) == 0
-    assert log.apply_retention(-(10**12)) == 0
+    assert apply_retention(log, 0) == 0
+    assert apply_retention(log, -(10**12)) == 0
     assert log.log_start_offset == 0
 
 
@@ -82,7 +82,7 @@ def test_readers_keep_what_they_hold_when_its_segment_goes(tmp_path: Path) -> No
     log.advance_high_watermark(30)
     held = log.read(0, max_bytes=500).records
     copy = bytes(held)
-    log.apply_retention(NOW_MS * 2)
+    apply_retention(log, NOW_MS * 2)
     for path in tmp_path.glob("*.deleted"):
         path.unlink()
     assert bytes(held) == copy

@@ -11,7 +11,8 @@ import pytest
 from ottla.protocol.work import Errand
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
-from ottla.storage.log.retention import SEGMENTS_AT_ONCE, RetentionJob
+from ottla.storage.log.retention import SEGMENTS_AT_ONCE, RetentionJob, apply_retention, begin_retention
+from ottla.storage.log.truncate import truncate_fully_and_start_at
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, filled, open_at
 
 LATER_MS = NOW_MS + SMALL.retention_ms + 1_000
@@ -24,7 +25,7 @@ def names(path: Path, pattern: str) -> list[str]:
 def test_segments_leave_the_log_at_once_and_their_files_by_the_job(tmp_path: Path) -> None:
     log = filled(tmp_path, 30)
     before = names(tmp_path, "*.log")
-    job = log.begin_retention(LATER_MS)
+    job = begin_retention(log, LATER_MS)
     assert job is not None and job.segments == len(before)
     assert (log.log_start_offset, log.log_end_offset, log.size) == (30, 30, 0)
     assert not names(tmp_path, "*.deleted") and not log.partition_dir.deleted_files
@@ -45,11 +46,11 @@ def test_a_truncation_meanwhile_keeps_its_new_segment_although_it_has_the_name_o
     tmp_path: Path, ran: bool
 ) -> None:
     log = filled(tmp_path, 30)
-    job = log.begin_retention(LATER_MS)
+    job = begin_retention(log, LATER_MS)
     assert job is not None
     if ran:
         job.run()
-    log.truncate_fully_and_start_at(0)
+    truncate_fully_and_start_at(log, 0)
     assert append(log, batch(fill=99)) == 0
     job.run()
     job.end()
@@ -61,7 +62,7 @@ def test_a_truncation_meanwhile_keeps_its_new_segment_although_it_has_the_name_o
 
 def test_the_job_of_a_log_that_is_deleted_meanwhile_is_no_failure_of_the_disk(tmp_path: Path) -> None:
     log = filled(tmp_path / "orders-0", 30)
-    job = log.begin_retention(LATER_MS)
+    job = begin_retention(log, LATER_MS)
     assert job is not None
     log.leave()
     (tmp_path / "orders-0").rename(tmp_path / "orders-0.deleted")
@@ -84,10 +85,10 @@ def test_a_full_disk_keeps_the_job_for_the_next_time(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(OsFiles, "rename", fail)
     with pytest.raises(DiskFull):
-        log.apply_retention(LATER_MS)
+        apply_retention(log, LATER_MS)
     assert log.failure is None and len(names(tmp_path, "*.deleted")) == 3
     left[0] = 10**6
-    assert log.apply_retention(LATER_MS) == segments
+    assert apply_retention(log, LATER_MS) == segments
     assert names(tmp_path, "*.log") == ["00000000000000000030.log"] and len(log.partition_dir.deleted_files) > segments
 
 
@@ -95,7 +96,7 @@ def test_a_disk_that_fails_takes_the_log_offline_when_the_job_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(tmp_path, 30)
-    job = log.begin_retention(LATER_MS)
+    job = begin_retention(log, LATER_MS)
     assert job is not None
 
     def fail(files: OsFiles, source: str, target: str) -> None:
@@ -117,8 +118,8 @@ def test_the_segments_of_one_job_are_bounded_and_the_rest_follows(tmp_path: Path
     segments = len(log.segments)
     assert segments > 2 * SEGMENTS_AT_ONCE
     sizes = []
-    while (job := log.begin_retention(LATER_MS)) is not None:
-        assert log.begin_retention(LATER_MS) is job, "one at a time"
+    while (job := begin_retention(log, LATER_MS)) is not None:
+        assert begin_retention(log, LATER_MS) is job, "one at a time"
         job.run()
         job.end()
         sizes.append(job.segments)
@@ -127,14 +128,14 @@ def test_the_segments_of_one_job_are_bounded_and_the_rest_follows(tmp_path: Path
 
 def test_a_log_that_has_to_roll_asks_for_its_sync_first(tmp_path: Path) -> None:
     log = filled(tmp_path, 30)
-    assert log.begin_retention(NOW_MS, errand_done=False) is None, "nothing has expired"
-    errand = log.begin_retention(LATER_MS, errand_done=False)
-    assert isinstance(errand, Errand) and errand.directory == log.log_dir
+    assert begin_retention(log, NOW_MS, errand_done=False) is None, "nothing has expired"
+    errand = begin_retention(log, LATER_MS, errand_done=False)
+    assert isinstance(errand, Errand) and errand.directory == log.partition_dir.log_dir
     synced: list[str] = []
     sync_dir = log.files.sync_dir
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OsFiles, "sync_dir", lambda files, path: (synced.append(path), sync_dir(path))[1])
         errand.run()
         assert len(synced) == 1
-        assert isinstance(log.begin_retention(LATER_MS, errand_done=False), RetentionJob), "it is done"
+        assert isinstance(begin_retention(log, LATER_MS, errand_done=False), RetentionJob), "it is done"
         assert len(synced) == 1, "the roll waits for no disk"
