@@ -10,8 +10,15 @@
         cluster.partition(1, 2)              cuts both directions; one_way=True: 2 receives nothing from 1
         cluster.isolate(3)                   from all other nodes; clients=True: and from clients
         cluster.heal()                       everything, or heal(1, 2)
+        cluster.latency(50)                  and bandwidth(100_000): slow connections
+        cluster.advance(days=10)             retention, sessions and transactions follow
+        cluster.disk_full(1)                 and slow_disk(100, 1)
+        cluster.fail_next("Produce", "NOT_ENOUGH_REPLICAS")      and delay("Fetch", 2), versions("Fetch", highest=11)
+        cluster.topic("orders", partitions=3, seed=["3 apples"])
+        cluster.records("orders", 1)         the first record, once it is there
         cluster.wait_isr("orders")           until every replica is in sync
         cluster.add_user("alice", "write topic:orders")      settings of a user of Cluster(secure=True)
+        cluster.snapshot().fork()            another cluster with the same data
 
 Ports are free ones unless `base_port` is given; the directory is a temporary one, removed at the end. However the process ends
 that made a cluster, no node outlives it. For pytest there are fixtures (`plugin`) and `factories` of them: docs/TESTING.md.
@@ -23,14 +30,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
+    from ottla.testing.kafka import KafkaContainer
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "KafkaContainer"]
 
 
 def __getattr__(name: str) -> object:
     # pytest imports the plugin beside this at every start, also of those who never use it: they must not pay for the codec.
-    if name != "Cluster":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ottla.testing.cluster import Cluster
+    if name == "Cluster":
+        from ottla.testing.cluster import Cluster
 
-    return Cluster
+        return Cluster
+    if name == "KafkaContainer":
+        from ottla.testing.kafka import KafkaContainer
+
+        return KafkaContainer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

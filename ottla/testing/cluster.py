@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import permutations
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from ottla.testing.clients import Clients
 from ottla.testing.connection import Connection
 from ottla.testing.links import CLIENTS, Direction, Links
 from ottla.testing.nursery import ForkedNode, Nursery
+from ottla.testing.snapshots import Snapshot
 from ottla.testing.spoiled import Spoiled
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Cluster(Clients, Spoiled):
         nodes: int = 3,
         *,
         directory: str | None = None,
+        temporary: bool | None = None,
         base_port: int = 0,
         per_node: Mapping[int, Mapping[str, str]] | None = None,
         cuttable: bool = False,
@@ -51,9 +54,11 @@ class Cluster(Clients, Spoiled):
         **properties: str,
     ) -> None:
         """Takes the `properties` of every node, with underscores for the dots of their names, and `per_node` by their own names.
+        A `temporary` directory is removed at the end; without a `directory` there is one.
         `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`: with TLS, logins by
         SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others."""
-        self._temporary = directory is None
+        self._made = {"nodes": nodes, "per_node": per_node, "cuttable": cuttable, "secure": secure, **properties}
+        self._temporary = directory is None if temporary is None else temporary
         self.directory = os.path.abspath(directory or tempfile.mkdtemp(prefix="ottla-test-"))
         kept = local_directory.look(self.directory, nodes)
         local_directory.keep(self.directory, kept)
@@ -210,6 +215,34 @@ class Cluster(Clients, Spoiled):
                 self.partition(node_id, other)
         if clients:
             self.partition(node_id, CLIENTS)
+
+    def latency(self, ms: float, *node_ids: int, clients: bool = True, nodes: bool = True) -> None:
+        """Let bytes from and to these nodes, or all, take so much longer each way: those of clients, and of nodes with each other."""
+        self._cuttable().slow(self._links_of(node_ids, clients, nodes), ms / 1000, None)
+
+    def bandwidth(self, bytes_per_second: float, *node_ids: int, clients: bool = True, nodes: bool = True) -> None:
+        """Let no more bytes than that pass in a second, in each direction between two nodes, or between a node and all clients."""
+        self._cuttable().slow(self._links_of(node_ids, clients, nodes), None, bytes_per_second)
+
+    def _links_of(self, node_ids: Sequence[int], clients: bool, nodes: bool) -> list[Direction]:
+        wanted = set(node_ids or self.nodes)
+        places = [*([CLIENTS] if clients else []), *self.nodes]
+        return [
+            Direction(*pair)
+            for pair in permutations(places, 2)
+            if wanted.intersection(pair) and (nodes or CLIENTS in pair)
+        ]
+
+    def snapshot(self) -> Snapshot:
+        """Stop all nodes in order, and keep a copy of their data: each `fork()` of it is a cluster of its own."""
+        for node_id in list(self._paused):
+            self.resume(node_id)
+        running = [node for node in self.nodes.values() if node.is_running]
+        for node in running:  # all at once: one by one, the last would have no quorum
+            self._signal(node.id, signal.SIGTERM)
+        for node in running:
+            self._wait(node.id)
+        return Snapshot(self.directory, self._made)
 
     def heal(self, *pair: int) -> None:
         """Mend the connections of two nodes; without a pair everything: connections, disks, clocks that are skewed, and answers."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.testing.attached import Attached
     from ottla.testing.clients import Clients, Seed
     from ottla.testing.cluster import Cluster
+    from ottla.testing.snapshots import Snapshot
 
 Scope = Literal["session", "package", "module", "class", "function"]
 Fixture = Callable[..., object]
@@ -78,8 +79,7 @@ def _cluster(
     def cluster(
         request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[Cluster | Attached]:
-        if sys.platform == "win32":
-            pytest.skip(ON_WINDOWS)
+        _skip_on_windows()
         from ottla.testing.cluster import Cluster
         from ottla.testing.shared import Wanted, ask
 
@@ -101,29 +101,38 @@ def _cluster(
             return
         # In pytest's own folder: what a worker leaves that is killed goes with the folders of old runs.
         directory = str(tmp_path_factory.mktemp("kafka"))
-        failed = True
-        try:
-            started = Cluster(
-                wanted.nodes,
-                directory=directory,
-                cuttable=cuttable,
-                secure=wanted.secure,
-                per_node=dict.fromkeys(range(1, wanted.nodes + 1), wanted.properties),
-            )
-            LOGS.add(wanted.fixture, started)
-            try:
-                started.start(*started.nodes)
-                yield started
-            finally:
-                failed = LOGS.remove(wanted.fixture)
-                started.close(kill=True)
-        finally:
-            if failed:
-                leave_logs(directory)
-            else:
-                shutil.rmtree(directory, ignore_errors=True)
+        started = Cluster(
+            wanted.nodes,
+            directory=directory,
+            cuttable=cuttable,
+            secure=wanted.secure,
+            per_node=dict.fromkeys(range(1, wanted.nodes + 1), wanted.properties),
+        )
+        yield from _running(wanted.fixture, started, directory)
 
     return cluster
+
+
+def _skip_on_windows() -> None:
+    if sys.platform == "win32":
+        pytest.skip(ON_WINDOWS)
+
+
+def _running(fixture: str, cluster: Cluster, directory: str) -> Iterator[Cluster]:
+    """Start the cluster, and end it after the tests. Its directory goes, except for the logs if a test, or the start, has failed."""
+    failed = True
+    LOGS.add(fixture, cluster)
+    try:
+        cluster.start(*cluster.nodes)
+        failed = False
+        yield cluster
+    finally:
+        failed = LOGS.remove(fixture) or failed
+        cluster.close(kill=True)
+        if failed:
+            leave_logs(directory)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def kafka_noproc(
@@ -151,6 +160,46 @@ def kafka_noproc(
         return Attached(place, settings, config_file)
 
     return attached
+
+
+def kafka_snapshot(
+    fill: Callable[[Cluster], object],
+    nodes: int = 1,
+    *,
+    properties: Mapping[str, str] | None = None,
+    cuttable: bool = False,
+    secure: bool = False,
+    scope: Scope = "session",
+) -> Fixture:
+    """A fixture that is the snapshot of a cluster which `fill(cluster)` has filled once. Tests have forks of it: `kafka_fork`."""
+
+    @pytest.fixture(scope=scope)
+    def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
+        _skip_on_windows()
+        from ottla.testing.cluster import Cluster
+
+        every = configured(request.config) | dict(properties or {})
+        with Cluster(
+            nodes, cuttable=cuttable, secure=secure, per_node=dict.fromkeys(range(1, nodes + 1), every)
+        ) as cluster:
+            fill(cluster)
+            taken = cluster.snapshot()
+        with taken:
+            yield taken
+
+    return snapshot
+
+
+def kafka_fork(snapshot: str, *, scope: Scope = "function") -> Fixture:
+    """A fixture that is a running cluster of its own with the data of that snapshot."""
+
+    @pytest.fixture(scope=scope)
+    def fork(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+        taken: Snapshot = request.getfixturevalue(snapshot)
+        directory = str(tmp_path_factory.mktemp("kafka"))
+        yield from _running(str(request.fixturename), taken.fork(directory), directory)
+
+    return fork
 
 
 def kafka_topic(

@@ -5,13 +5,15 @@ direction that is cut; what was sent waits, as it would in a sender's retransmis
 is not answered, whichever side dials and whichever direction is cut: its handshake needs both. Even that the other process died
 is not noticed through a cut.
 
-Clients are one more place. They connect to the address that a node advertises, which is its proxy's.
+Clients are one more place. They connect to the address that a node advertises, which is its proxy's. A link can also be slow: bytes
+take longer (latency), or wait until those before them have passed (bandwidth).
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from itertools import permutations
@@ -20,6 +22,8 @@ from typing import NamedTuple, Never
 from ottla.cli.local_nodes import HOST, Node
 
 CHUNK_BYTES = 256 * 1024
+#: Pieces under way on a slow link: beyond them the sender waits, as for a full window.
+QUEUE_MAX = 64
 #: All clients, in place of a node's id.
 CLIENTS = 0
 
@@ -31,15 +35,44 @@ class Direction(NamedTuple):
     receiver: int
 
 
+class Arrival(NamedTuple):
+    """Bytes on their way, and when the last of them can be there."""
+
+    at: float
+    data: bytes
+
+
+class Way:
+    """What one direction of a link is like."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.latency_s = 0.0
+        #: None: as many as come.
+        self.bytes_per_s: float | None = None
+        self._free_at = 0.0
+
+    def passes_at(self, now: float, size: int) -> float:
+        """Return the time at which so many bytes have passed that come now."""
+        if self.bytes_per_s is None:
+            return now
+        self._free_at = max(now, self._free_at) + size / self.bytes_per_s
+        return self._free_at
+
+    @property
+    def piece_bytes(self) -> int:
+        """A twentieth of a second's bytes, so that they come evenly."""
+        return CHUNK_BYTES if self.bytes_per_s is None else max(1, min(CHUNK_BYTES, int(self.bytes_per_s / 20)))
+
+
 class Links:
     """All connections between the given nodes. A thread of its own moves their bytes."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = {node.id: node for node in nodes}
         self._loop = asyncio.new_event_loop()
-        self._open = {Direction(*pair): asyncio.Event() for pair in permutations([CLIENTS, *self._nodes], 2)}
-        for event in self._open.values():
-            event.set()
+        self._ways_of = {Direction(*pair): Way() for pair in permutations([CLIENTS, *self._nodes], 2)}
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.AbstractServer] = []
         #: Dialler -> target -> the proxies of its brokers' and its controllers' listener.
@@ -63,8 +96,12 @@ class Links:
         self._call(self._set(directions, is_open=False))
 
     def mend(self, *directions: Direction) -> None:
-        """Mend the given directions, or all."""
-        self._call(self._set(directions or self._open, is_open=True))
+        """Mend the given directions, or all; those that are slow are as fast as before."""
+        self._call(self._set(directions or self._ways_of, is_open=True))
+
+    def slow(self, directions: Iterable[Direction], latency_s: float | None, bytes_per_s: float | None) -> None:
+        """Set the latency, or the bandwidth, of these directions; None leaves it."""
+        self._call(self._slow(list(directions), latency_s, bytes_per_s))
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -81,7 +118,7 @@ class Links:
         done.result(10)
 
     async def _listen(self) -> None:
-        for dialler, target in self._open:
+        for dialler, target in self._ways_of:
             if target == CLIENTS:
                 continue
             ways = self._ways[dialler][target] = []
@@ -92,11 +129,17 @@ class Links:
 
     async def _set(self, directions: Iterable[Direction], is_open: bool) -> None:
         for direction in directions:
-            event = self._open[direction]
+            way = self._ways_of[direction]
             if is_open:
-                event.set()
+                way.open.set()
+                way.latency_s, way.bytes_per_s = 0.0, None
             else:
-                event.clear()
+                way.open.clear()
+
+    async def _slow(self, directions: Iterable[Direction], latency_s: float | None, bytes_per_s: float | None) -> None:
+        for way in map(self._ways_of.__getitem__, directions):
+            way.latency_s = way.latency_s if latency_s is None else latency_s
+            way.bytes_per_s = way.bytes_per_s if bytes_per_s is None else bytes_per_s
 
     async def _end(self) -> None:
         for server in self._servers:
@@ -118,17 +161,24 @@ class Links:
     async def _join(
         self, dialler: int, target: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        there, back = self._open[Direction(dialler, target)], self._open[Direction(target, dialler)]
+        there, back = self._ways_of[Direction(dialler, target)], self._ways_of[Direction(target, dialler)]
         writers = [writer]
         try:
-            await there.wait()
-            await back.wait()
+            await there.open.wait()
+            await back.open.wait()
             far_reader, far_writer = await asyncio.open_connection(HOST, port)
             writers.append(far_writer)
-            pumps = (_pump(reader, far_writer, there, back), _pump(far_reader, writer, back, there))
-            moving = [self._loop.create_task(pump) for pump in pumps]
+            coming: asyncio.Queue[Arrival] = asyncio.Queue(QUEUE_MAX)
+            going: asyncio.Queue[Arrival] = asyncio.Queue(QUEUE_MAX)
+            steps = (
+                _read(reader, going, there),
+                _write(going, far_writer, there, back),
+                _read(far_reader, coming, back),
+                _write(coming, writer, back, there),
+            )
+            moving = [self._loop.create_task(step) for step in steps]
             try:
-                await asyncio.wait(moving, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(moving[1::2], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for task in moving:
                     task.cancel()
@@ -140,21 +190,29 @@ class Links:
                 each.close()
 
 
-async def _pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: asyncio.Event, back: asyncio.Event
-) -> None:
-    """Copy bytes until one side has closed, and the close could pass the link."""
+async def _read(reader: asyncio.StreamReader, queue: asyncio.Queue[Arrival], way: Way) -> None:
+    """Take what one side sends; nothing is the end."""
     while True:
         try:
-            data = await reader.read(CHUNK_BYTES)
+            data = await reader.read(way.piece_bytes)
         except OSError:
             data = b""
-        await way.wait()
+        await queue.put(Arrival(time.monotonic() + way.latency_s, data))
+        if not data:
+            return
+
+
+async def _write(queue: asyncio.Queue[Arrival], writer: asyncio.StreamWriter, way: Way, back: Way) -> None:
+    """Give bytes to the other side when they have passed the link, until one side has closed, and the close could pass it."""
+    while True:
+        due, data = await queue.get()
+        await asyncio.sleep(way.passes_at(due, len(data)) - time.monotonic())
+        await way.open.wait()
         if not data:
             return
         try:
             writer.write(data)
             await writer.drain()
         except OSError:
-            await back.wait()
+            await back.open.wait()
             return

@@ -19,6 +19,8 @@ USED_FROM_OUTSIDE = {
     "pytest_sessionfinish": "pytest calls it (ottla/testing/plugin.py)",
     "pytest_configure_node": "pytest-xdist calls it (ottla/testing/plugin.py)",
     "kafka_topic": "a conftest.py calls it (ottla/testing/factories.py)",
+    "kafka_snapshot": "a conftest.py calls it (ottla/testing/factories.py)",
+    "kafka_fork": "a conftest.py calls it (ottla/testing/factories.py)",
     "kafka_user": "a conftest.py calls it (ottla/testing/factories.py)",
     "__getattr__": "Python calls it: a module's attributes, made when first asked for",
 }

@@ -154,6 +154,8 @@ def test_topics_users_clients_and_a_cluster_that_runs_already_are_fixtures(proje
         "orders = factories.kafka_topic('kafka_secure', partitions=3, seed='orders.jsonl')\n"
         "alice = factories.kafka_user('kafka_secure', 'read topic:*', 'read group:*')\n"
         "kafka_fast = factories.kafka_producer('kafka_secure', linger_ms=0)\n"
+        "seeded = factories.kafka_snapshot(lambda cluster: cluster.topic('stock', seed=['apples']))\n"
+        "fork = factories.kafka_fork('seeded')\n"
     )
     (project / "test_it.py").write_text(
         """
@@ -162,6 +164,13 @@ from confluent_kafka import Consumer
 def test_attached(kafka_noproc):
     kafka_noproc.topic("attached", seed=["x"])
     assert [each.value for each in kafka_noproc.records("attached")] == [b"x"]
+
+def test_fork(fork):
+    assert [each.value for each in fork.records("stock")] == [b"apples"]
+    fork.write("stock", ["pears"])
+
+def test_another_fork(fork):
+    assert [each.value for each in fork.records("stock")] == [b"apples"]
 
 def test_defaults(kafka_producer, kafka_consumer, kafka_topic):
     kafka_producer.produce(kafka_topic, b"x")
@@ -182,7 +191,7 @@ def test_alice(kafka_secure, orders, alice, kafka_fast):
     )
     with Cluster(1) as cluster:
         said = run(project, "--kafka-bootstrap", cluster.bootstrap)
-        assert "3 passed" in said, said
+        assert "5 passed" in said, said
         assert cluster.leaders("attached") == {0: 1}
 
 
@@ -267,6 +276,7 @@ def test_the_example_of_the_documentation_works_as_it_is_printed(project: Path) 
     files = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, flags=re.DOTALL)
     assert {name for name, _ in files} >= {"test_orders.py", "conftest.py", "test_acknowledgements.py"}
     for name, content in files:
-        (project / name).write_text(content)
+        with (project / name).open("a") as file:
+            file.write(content)
     said = run(project)
     assert re.search(r"\d passed", said) and "failed" not in said and "error" not in said, said

@@ -1,0 +1,54 @@
+"""Forks of a snapshot: clusters with the same data, each of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing import Cluster
+from ottla.testing.snapshots import Snapshot
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def fill(cluster: Cluster) -> None:
+    cluster.topic("stock", partitions=2, seed=[("apples", "3"), ("pears", "4")])
+    consumer = cluster.consumer("stock", group_id="shop")
+    for _ in range(2):
+        consumer.commit(consumer.poll(30), asynchronous=False)
+    consumer.close()
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Iterator[Snapshot]:
+    with Cluster(1, num_partitions="2") as cluster:
+        fill(cluster)
+        with cluster.snapshot() as taken:
+            cluster.start(1)
+            cluster.write("stock", ["after the snapshot"])
+            assert len(cluster.records("stock", 3)) == 3
+            yield taken
+
+
+def test_forks_have_the_records_and_offsets_of_the_snapshot_and_do_not_see_each_other(snapshot: Snapshot) -> None:
+    with snapshot.fork() as one, snapshot.fork() as other:
+        assert one.bootstrap != other.bootstrap
+        one.write("stock", ["of one"])
+        assert sorted(each.value or b"" for each in one.records("stock")) == [b"3", b"4", b"of one"]
+        assert sorted(each.value or b"" for each in other.records("stock")) == [b"3", b"4"]
+        consumer = one.consumer("stock", group_id="shop")
+        message = consumer.poll(30)
+        consumer.close()
+        assert message is not None and message.value() == b"of one"  # the group goes on where it was
+
+
+def test_a_fork_has_the_settings_of_its_cluster_and_stands_faults(snapshot: Snapshot) -> None:
+    with snapshot.fork() as fork:
+        producer = fork.producer()
+        producer.produce("made-by-a-producer", b"x")
+        assert producer.flush(30) == 0
+        assert len(fork.leaders("made-by-a-producer")) == 2
+        fork.kill(1)
+        fork.start(1)
+        assert len(fork.records("made-by-a-producer", 1)) == 1
