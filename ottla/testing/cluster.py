@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import permutations
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from ottla.cli import local_directory, local_nodes
 from ottla.cli.local_nodes import HOST, Node
@@ -57,7 +57,13 @@ class Cluster(Clients, Spoiled):
         A `temporary` directory is removed at the end; without a `directory` there is one.
         `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`: with TLS, logins by
         SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others."""
-        self._made = {"nodes": nodes, "per_node": per_node, "cuttable": cuttable, "secure": secure, **properties}
+        self._made: dict[str, Any] = {
+            "nodes": nodes,
+            "per_node": per_node,
+            "cuttable": cuttable,
+            "secure": secure,
+            **properties,
+        }
         self._temporary = directory is None if temporary is None else temporary
         self.directory = os.path.abspath(directory or tempfile.mkdtemp(prefix="ottla-test-"))
         kept = local_directory.look(self.directory, nodes)
@@ -233,7 +239,7 @@ class Cluster(Clients, Spoiled):
             if wanted.intersection(pair) and (nodes or CLIENTS in pair)
         ]
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> Snapshot[Cluster]:
         """Stop all nodes in order, and keep a copy of their data: each `fork()` of it is a cluster of its own."""
         for node_id in list(self._paused):
             self.resume(node_id)
@@ -242,7 +248,10 @@ class Cluster(Clients, Spoiled):
             self._signal(node.id, signal.SIGTERM)
         for node in running:
             self._wait(node.id)
-        return Snapshot(self.directory, self._made)
+        return Snapshot(self.directory, self._again)
+
+    def _again(self, directory: str, temporary: bool) -> Cluster:
+        return Cluster(directory=directory, temporary=temporary, **self._made)
 
     def heal(self, *pair: int) -> None:
         """Mend the connections of two nodes; without a pair everything: connections, disks, clocks that are skewed, and answers."""

@@ -174,7 +174,7 @@ def kafka_snapshot(
     """A fixture that is the snapshot of a cluster which `fill(cluster)` has filled once. Tests have forks of it: `kafka_fork`."""
 
     @pytest.fixture(scope=scope)
-    def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
+    def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot[Cluster]]:
         _skip_on_windows()
         from ottla.testing.cluster import Cluster
 
@@ -195,7 +195,7 @@ def kafka_fork(snapshot: str, *, scope: Scope = "function") -> Fixture:
 
     @pytest.fixture(scope=scope)
     def fork(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-        taken: Snapshot = request.getfixturevalue(snapshot)
+        taken: Snapshot[Cluster] = request.getfixturevalue(snapshot)
         directory = str(tmp_path_factory.mktemp("kafka"))
         yield from _running(str(request.fixturename), taken.fork(directory), directory)
 

@@ -6,37 +6,34 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from ottla.testing.cluster import Cluster
-
+T = TypeVar("T")
 FICLONE = 0x40049409
 NOT_COPIED = ("server.log", ".lock", "faults")
 
 
-class Snapshot:
+class Snapshot(Generic[T]):
     """The files of a cluster that was stopped in order, which no node writes to."""
 
-    def __init__(self, directory: str, made: dict[str, Any]) -> None:
-        """Copies the nodes' directories below `directory`; `made` are the arguments of the cluster."""
-        self._made = made
+    def __init__(self, directory: str, make: Callable[[str, bool], T]) -> None:
+        """Copies the nodes' directories below `directory`; `make` makes a cluster of a directory, which may be a temporary one."""
+        self._make = make
         self._folder = tempfile.mkdtemp(prefix="ottla-snapshot-")
         _copy(directory, self._folder)
 
-    def fork(self, directory: str | None = None) -> Cluster:
+    def fork(self, directory: str | None = None) -> T:
         """A cluster with this data, its own ports, and the snapshot's settings; it runs once it is entered: `with snapshot.fork() as cluster`."""
-        from ottla.testing.cluster import Cluster
-
         place = directory or tempfile.mkdtemp(prefix="ottla-fork-")
         _copy(self._folder, place)
-        return Cluster(directory=place, temporary=directory is None, **self._made)
+        return self._make(place, directory is None)
 
     def close(self) -> None:
         """Remove the files. Forks have copies of their own."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def __enter__(self) -> Snapshot:
+    def __enter__(self) -> Snapshot[T]:
         return self
 
     def __exit__(self, *_: object) -> None:

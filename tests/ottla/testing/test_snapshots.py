@@ -21,7 +21,7 @@ def fill(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def snapshot() -> Iterator[Snapshot]:
+def snapshot() -> Iterator[Snapshot[Cluster]]:
     with Cluster(1, num_partitions="2") as cluster:
         fill(cluster)
         with cluster.snapshot() as taken:
@@ -31,7 +31,9 @@ def snapshot() -> Iterator[Snapshot]:
             yield taken
 
 
-def test_forks_have_the_records_and_offsets_of_the_snapshot_and_do_not_see_each_other(snapshot: Snapshot) -> None:
+def test_forks_have_the_records_and_offsets_of_the_snapshot_and_do_not_see_each_other(
+    snapshot: Snapshot[Cluster],
+) -> None:
     with snapshot.fork() as one, snapshot.fork() as other:
         assert one.bootstrap != other.bootstrap
         one.write("stock", ["of one"])
@@ -43,7 +45,7 @@ def test_forks_have_the_records_and_offsets_of_the_snapshot_and_do_not_see_each_
         assert message is not None and message.value() == b"of one"  # the group goes on where it was
 
 
-def test_a_fork_has_the_settings_of_its_cluster_and_stands_faults(snapshot: Snapshot) -> None:
+def test_a_fork_has_the_settings_of_its_cluster_and_stands_faults(snapshot: Snapshot[Cluster]) -> None:
     with snapshot.fork() as fork:
         producer = fork.producer()
         producer.produce("made-by-a-producer", b"x")
