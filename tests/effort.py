@@ -1,12 +1,11 @@
-"""How much a test does: least in `make unit` (`-p tests.unit_only`), more in `make test`, and all in `make chaos`, which sets OTTLA_CHAOS."""
+"""How much a test does: least in `make unit` (`-p tests.unit_only` sets OTTLA_UNIT), all in `make chaos` (which sets OTTLA_CHAOS)."""
 
 from __future__ import annotations
 
 import os
-import sys
 
 LONG = bool(os.environ.get("OTTLA_CHAOS"))
-SHORT = "tests.unit_only" in sys.modules
+SHORT = bool(os.environ.get("OTTLA_UNIT"))
 #: Of the seeds and examples of `make test`.
 SHORT_SHARE = 0.2
 

@@ -6,11 +6,15 @@ call, so that what is left is always what the rung promises. `make test` runs th
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+#: For tests/effort.py, also in the workers of pytest-xdist: they import this plugin after the tests' conftest.py.
+os.environ["OTTLA_UNIT"] = "1"
 
 #: Audit events of Python (PEP 578). A socket pair, as each event loop has, is no connection to anything.
 REFUSED = frozenset({"socket.bind", "socket.connect", "socket.sendto", "subprocess.Popen", "os.posix_spawn", "os.fork"})

@@ -150,4 +150,4 @@ def run(seed: int) -> None:
 
 
 def test_without_a_mutant_the_same_seeds_pass() -> None:
-    play(run, range(seeds(15, long=100)))
+    play(run, range(seeds(10, long=100)))

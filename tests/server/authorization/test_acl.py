@@ -49,7 +49,7 @@ def indexed(entries: list[AccessControlEntry]) -> AclIndex:
     return index
 
 
-@settings(max_examples=examples(600))
+@settings(max_examples=examples(300))
 @given(
     st.lists(ENTRIES, max_size=12, unique=True),
     st.lists(st.tuples(PRINCIPALS, HOSTS, OPERATIONS, TYPES, NAMES), min_size=10, max_size=10),
