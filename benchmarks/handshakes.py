@@ -104,7 +104,7 @@ class Children:
 
 
 def stopped(count: int) -> None:
-    with Cluster(1, secure=True) as cluster:
+    with Cluster(1, secure=True, spoilable=False) as cluster:
         pid = cluster.pid(1)
         cluster.metadata([])
         base = settled_mb(pid)
@@ -132,7 +132,7 @@ def arriving(niceness: int) -> None:
     if without:
         print(f"Apache Kafka is left out: {without}", file=sys.stderr)
     with ExitStack() as running:
-        other = tls_of(running.enter_context(Cluster(1, secure=True)))
+        other = tls_of(running.enter_context(Cluster(1, secure=True, spoilable=False)))
         for start in [start_ottla] if without else [start_ottla, start_kafka]:
             server = start(1)
             try:

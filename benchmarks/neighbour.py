@@ -114,7 +114,7 @@ def set_quota(cluster: Cluster, key: str, value: float) -> None:
 def measure(kind: str, unlimited: bool, options: dict[str, Any]) -> tuple[list[float], list[float]]:
     """Returns the p99 in ms, of each round: alone, and beside the noisy client."""
     alone, beside = [], []
-    with Cluster(1) as cluster:
+    with Cluster(1, spoilable=False) as cluster:
         options = {**options, "bootstrap": cluster.bootstrap, "client": {"client.id": QUIET}}
         run_load("create", options)
         run_load("create", {**options, "topic": "noise"})

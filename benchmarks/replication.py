@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     arguments = parser.parse_args()
     runs = defaultdict(list)
-    with Cluster(3) as cluster:
+    with Cluster(3, spoilable=False) as cluster:
         create(cluster)
         for _ in range(arguments.turns):
             for producers in arguments.producers:

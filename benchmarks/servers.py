@@ -102,7 +102,7 @@ class NullServer:
 def start_ottla(nodes: int = 1) -> Server:
     tls = TlsListener(OTTLA_PORT + 50)
     own = {1: tls.properties(OTTLA_PORT, OTTLA_PORT + 100)} if nodes == 1 else None
-    cluster = Cluster(nodes, base_port=OTTLA_PORT if nodes == 1 else 0, per_node=own)
+    cluster = Cluster(nodes, base_port=OTTLA_PORT if nodes == 1 else 0, per_node=own, spoilable=False)
     cluster.__enter__()
 
     def restart(index: int) -> None:
@@ -137,7 +137,7 @@ def start_kafka(nodes: int = 1) -> Server:
 
 def ottla_first_ack_seconds(nodes: int = 1) -> float:
     """From starting the processes on empty directories (which they format themselves) to the first acknowledged Produce."""
-    cluster = Cluster(nodes)
+    cluster = Cluster(nodes, spoilable=False)
     addresses = [("127.0.0.1", node.port) for node in cluster.nodes.values()]
     starting = threading.Thread(target=cluster.start, args=tuple(cluster.nodes))
     begin = time.monotonic()

@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--max-records", type=int, default=500)
     arguments = parser.parse_args()
-    with Cluster(1) as cluster, Wire(cluster.nodes[1].port) as wire:
+    with Cluster(1, spoilable=False) as cluster, Wire(cluster.nodes[1].port) as wire:
         topic_id = prepare(wire, cluster, arguments.partitions)
         fill(wire, arguments.partitions, arguments.records)
         members = [

@@ -92,7 +92,7 @@ class Node:
     def __init__(self, nodes: int = 1, **properties: str) -> None:
         self.admin_ports = {node_id: free_port() for node_id in range(1, nodes + 1)}
         own = {n: {"ottla.admin.listener": f"127.0.0.1:{port}"} for n, port in self.admin_ports.items()}
-        self.cluster = Cluster(nodes, per_node=own, **properties)
+        self.cluster = Cluster(nodes, per_node=own, spoilable=False, **properties)
         self.cluster.__enter__()
         self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
 

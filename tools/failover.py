@@ -153,7 +153,7 @@ def main() -> int:
     arguments.add_argument("--seconds", type=float, default=2.0, help="of writing before and after (default 2)")
     seconds = arguments.parse_args().seconds
     began = time.monotonic()
-    with Cluster(3) as cluster:
+    with Cluster(3, spoilable=False) as cluster:
         print(f"3 nodes ready in {time.monotonic() - began:.2f} s", flush=True)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(SECONDS_MAX)

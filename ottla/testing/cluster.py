@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ottla.cli import local_directory, local_nodes
 from ottla.cli.local_nodes import HOST, Node
-from ottla.node.child import ChildNode
+from ottla.node.child import ChildNode, spawn
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -51,17 +51,21 @@ class Cluster(Clients, Spoiled):
         per_node: Mapping[int, Mapping[str, str]] | None = None,
         cuttable: bool = False,
         secure: bool = False,
+        spoilable: bool = True,
         **properties: str,
     ) -> None:
         """Takes the `properties` of every node, with underscores for the dots of their names, and `per_node` by their own names.
         A `temporary` directory is removed at the end; without a `directory` there is one.
         `cuttable` lays the connections of nodes and clients so that `partition` and `isolate` can cut them. `secure`: with TLS, logins by
-        SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others."""
+        SCRAM-SHA-512 and ACLs: `client_settings` are those of a super user, `add_user` makes others. What is not `spoilable` runs
+        `ottla start` as in production, for measurements: faults of clocks, disks and answers are refused."""
+        self._spoilable = spoilable
         self._made: dict[str, Any] = {
             "nodes": nodes,
             "per_node": per_node,
             "cuttable": cuttable,
             "secure": secure,
+            "spoilable": spoilable,
             **properties,
         }
         self._temporary = directory is None if temporary is None else temporary
@@ -180,6 +184,8 @@ class Cluster(Clients, Spoiled):
         return time.monotonic() - began
 
     def _born(self, node: Node, arguments: Sequence[str], output: IO[bytes]) -> ChildNode:
+        if not self._spoilable:
+            return spawn(arguments, output)
         forked = Nursery.here().spawn(arguments, output, node.dir, self.faults_of(node.id))
         return ChildNode(forked, forked.ready_fd, forked.alive_fd)
 
@@ -196,7 +202,8 @@ class Cluster(Clients, Spoiled):
     def resume(self, node_id: int) -> None:
         self._signal(node_id, signal.SIGCONT)
         self._paused.discard(node_id)
-        self._send_faults(node_id)
+        if self._spoilable:
+            self._send_faults(node_id)
 
     def stop(self, node_id: int) -> None:
         """Stop the node by controlled shutdown: leadership moves first."""
@@ -264,6 +271,8 @@ class Cluster(Clients, Spoiled):
 
     def _send_faults(self, node_id: int) -> None:
         """A node that does not run, or sleeps, gets them when it is started or resumed."""
+        if not self._spoilable:
+            raise RuntimeError("the nodes of this cluster run as in production: make it without spoilable=False")
         process = self.nodes[node_id].process
         if self._serves(node_id) and isinstance(process, ForkedNode):
             process.spoil(self.faults_of(node_id))

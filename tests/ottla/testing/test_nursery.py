@@ -1,0 +1,115 @@
+"""The process that forks nodes: what a start costs, and what happens when it, or a node, ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ottla.testing import Cluster
+from ottla.testing.nursery import Nursery
+from tests.broker.conftest import eventually
+from tests.ottla.conftest import ROOT
+
+pytestmark = pytest.mark.timeout(120)
+#: Of one node, until it serves: it takes 0.1 s on a quiet machine. The imports alone would be half a second.
+START_CPU_SECONDS_MAX = 0.3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(1) as running:
+        yield running
+
+
+def test_a_start_takes_a_fraction_of_a_second_of_processor(cluster: Cluster) -> None:
+    taken = []
+    for _ in range(3):
+        cluster.kill(1)
+        cluster.start(1)
+        times = psutil.Process(cluster.pid(1)).cpu_times()
+        taken.append(times.user + times.system)
+    assert min(taken) < START_CPU_SECONDS_MAX
+
+
+def test_the_exit_code_of_a_node_is_that_of_its_process(cluster: Cluster) -> None:
+    process = cluster.nodes[1].process
+    assert process is not None and process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.05)
+    cluster.stop(1)
+    assert process.wait(0) == 0
+    cluster.start(1)
+    killed = cluster.nodes[1].process
+    assert killed is not None
+    os.kill(killed.pid, signal.SIGKILL)
+    assert killed.wait(30) == -signal.SIGKILL
+    cluster.start(1)
+
+
+def test_a_property_that_cannot_be_ends_the_start_with_the_node_s_own_words() -> None:
+    with (
+        pytest.raises(RuntimeError, match=r"node 1 did not start: .*num\.partitions"),
+        Cluster(1, num_partitions="many"),
+    ):
+        pass
+
+
+def test_other_environments_have_other_nurseries_and_the_name_of_the_test_has_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = Nursery.here()
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "another")
+    assert Nursery.here() is here
+    monkeypatch.setenv("OTTLA_LOG_LEVEL", "ERROR")
+    other = Nursery.here()
+    assert other is not here
+    with Cluster(1) as quiet:
+        assert "INFO" not in quiet.log(1)
+
+
+def test_a_killed_nursery_ends_its_nodes_and_the_next_cluster_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_TEST_OF_ITS_OWN", "1")
+    with Cluster(1) as cluster:
+        process = psutil.Process(cluster.pid(1))
+        parent = process.parent()
+        assert parent is not None
+        parent.kill()
+        eventually(lambda: not cluster.is_running(1), "the end of the node to be seen")
+        eventually(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "its end")
+    with Cluster(1) as cluster:
+        cluster.topic("again", seed=["x"])
+
+
+def test_no_node_and_no_nursery_outlives_a_killed_parent(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, time\nfrom ottla.testing import Cluster\n"
+        "with Cluster(2, directory=sys.argv[1]) as cluster:\n"
+        "    print(os.getpid(), *map(cluster.pid, cluster.nodes), flush=True)\n    cluster.pause(2)\n    time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        assert parent.stdout is not None
+        pids = list(map(int, parent.stdout.readline().split()))
+        children = [psutil.Process(pid) for pid in pids[1:]] + psutil.Process(pids[0]).children()
+        time.sleep(0.2)
+        parent.kill()
+    eventually(lambda: not any(each.is_running() for each in children), "all to end", seconds=60)
+
+
+def test_a_cluster_as_in_production_has_no_faults() -> None:
+    with Cluster(1, spoilable=False) as cluster:
+        parent = psutil.Process(cluster.pid(1)).parent()
+        assert parent is not None and parent.pid == os.getpid()
+        with pytest.raises(RuntimeError, match="as in production"):
+            cluster.advance(days=1)
+        cluster.pause(1)
+        cluster.resume(1)
+        cluster.topic("t", seed=["x"])
