@@ -18,8 +18,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
-RESOURCE_TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
+RESOURCE_TYPES = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
 SOURCES = {
     1: "topic",
     2: "broker",
@@ -33,7 +34,7 @@ SOURCES = {
 DEFAULT_SOURCE = 5
 SET = 0
 UNSET = 1
-_BROKER = 4
+_OF_ONE_BROKER = ("broker", "broker-logger")
 _TOPICS_AT_ONCE = 500
 
 
@@ -84,9 +85,18 @@ async def alter_configs(
     check(f"settings of {kind} {name}".rstrip(), result.error_code, result.error_message)
 
 
+async def list_resources(cluster: ClusterClient, kind: str) -> list[str]:
+    """Return the names of groups or client metrics that have settings (KIP-1142)."""
+    cluster.doing = f"listing the settings of {kind}"
+    request = ListConfigResourcesRequest(resource_types=[RESOURCE_TYPES[kind]])
+    response = await cluster.request(request)
+    check(f"settings of {kind}", response.error_code)
+    return sorted(row.resource_name for row in response.config_resources)
+
+
 def _node_for(kind: str, name: str) -> int | None:
     """Returns the broker for the request: only the broker itself knows its own settings; any broker knows the others."""
-    return int(name) if RESOURCE_TYPES[kind] == _BROKER and name else None
+    return int(name) if kind in _OF_ONE_BROKER and name else None
 
 
 def differing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check, failure
@@ -19,7 +20,9 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.protocol.messages.shared_structs import Assignment, PartitionIndex
 
 # The last versions that name topics; later ones have ids only, which a group's topic may no longer have.
 OFFSET_FETCH_VERSION = 9
@@ -34,6 +37,16 @@ class GroupMember:
     host: str
     instance_id: str | None
     assigned: list[TopicPartition] = field(default_factory=list)
+    #: Of the consumer protocol only: its epoch, and what it is to have.
+    epoch: int = -1
+    target: list[TopicPartition] = field(default_factory=list)
+
+
+class Position(NamedTuple):
+    """A committed offset, and the leader epoch that was committed with it: -1 if none was."""
+
+    offset: int
+    leader_epoch: int
 
 
 @dataclass(slots=True)
@@ -43,6 +56,9 @@ class GroupDescription:
     type: str
     assignor: str
     members: list[GroupMember] = field(default_factory=list)
+    #: Of the consumer protocol only: the epochs of the group and of its target assignment.
+    epoch: int = -1
+    target_epoch: int = -1
 
 
 async def list_groups(cluster: ClusterClient) -> list[ListedGroup]:
@@ -96,11 +112,19 @@ async def _describe_consumer(cluster: ClusterClient, group: str, node: int) -> G
             row.client_id,
             row.client_host,
             row.instance_id,
-            [(topic.topic_name, index) for topic in row.assignment.topic_partitions for index in topic.partitions],
+            _places(row.assignment),
+            row.member_epoch,
+            _places(row.target_assignment),
         )
         for row in found.members
     ]
-    return GroupDescription(group, found.group_state, "consumer", found.assignor_name, members)
+    return GroupDescription(
+        group, found.group_state, "consumer", found.assignor_name, members, found.group_epoch, found.assignment_epoch
+    )
+
+
+def _places(assignment: Assignment) -> list[TopicPartition]:
+    return [(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions]
 
 
 def _assigned(data: bytes) -> list[TopicPartition]:
@@ -114,6 +138,13 @@ def _assigned(data: bytes) -> list[TopicPartition]:
 
 async def committed_offsets(cluster: ClusterClient, group: str, *, stable: bool = False) -> dict[TopicPartition, int]:
     """Return all committed offsets of the group; `stable`: wait for those of open transactions (KIP-447)."""
+    return {place: position.offset for place, position in (await committed_positions(cluster, group, stable)).items()}
+
+
+async def committed_positions(
+    cluster: ClusterClient, group: str, stable: bool = False
+) -> dict[TopicPartition, Position]:
+    """Return all committed offsets of the group, with their leader epochs."""
     node = await cluster.coordinator(group)
     cluster.doing = f"fetching the offsets of group {group}"
     wanted = [OffsetFetchRequestGroup(group_id=group, topics=None)]
@@ -126,7 +157,11 @@ async def committed_offsets(cluster: ClusterClient, group: str, *, stable: bool 
     found, code = await cluster.retry(ask)
     check(f"group {group}", code)
     rows = [(topic.name, part) for topic in found.topics for part in topic.partitions]
-    return {(name, part.partition_index): part.committed_offset for name, part in rows if part.committed_offset >= 0}
+    return {
+        (name, part.partition_index): Position(part.committed_offset, part.committed_leader_epoch)
+        for name, part in rows
+        if part.committed_offset >= 0
+    }
 
 
 async def commit_offsets(
@@ -150,6 +185,27 @@ async def commit_offsets(
     for topic in response.topics:
         for part in topic.partitions:
             check(f"group {group}, partition {topic.name}-{part.partition_index}", part.error_code)
+
+
+async def delete_offsets(
+    cluster: ClusterClient, group: str, places: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Delete the offsets of partitions; returns an error code per partition, 0 for those that are deleted.
+
+    Raises:
+        CommandFailed: nothing was deleted.
+    """
+    node = await cluster.coordinator(group)
+    cluster.doing = f"deleting offsets of group {group}"
+    topics: dict[str, OffsetDeleteRequestTopic] = {}
+    for name, index in places:
+        topic = topics.setdefault(name, OffsetDeleteRequestTopic(name=name, partitions=[]))
+        topic.partitions.append(PartitionIndex(partition_index=index))
+    response = await cluster.request(OffsetDeleteRequest(group_id=group, topics=list(topics.values())), node)
+    check(f"group {group}", response.error_code)
+    return {
+        (topic.name, part.partition_index): part.error_code for topic in response.topics for part in topic.partitions
+    }
 
 
 async def delete_groups(cluster: ClusterClient, groups: Iterable[str]) -> None:

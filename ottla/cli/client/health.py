@@ -7,13 +7,11 @@ from typing import NamedTuple
 from ottla.cli.client.brokers import describe_log_dirs
 from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check
+from ottla.cli.client.quorum import describe_quorum
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionDataResponse, TopicDataRequest
-from ottla.protocol.messages.shared_structs import PartitionIndex
 
 #: A directory with less is full: a broker needs more for the next index of a segment, and says so at /readyz.
 FULL_BYTES = 1 << 20
-METADATA_TOPIC = "__cluster_metadata"
 NO_LEADER = -1
 
 
@@ -30,16 +28,6 @@ async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
     response: DescribeClusterResponse = await cluster.request(DescribeClusterRequest(include_fenced_brokers=True))
     check("cluster", response.error_code, response.error_message)
     return response
-
-
-async def describe_quorum(cluster: ClusterClient) -> PartitionDataResponse:
-    cluster.doing = "describing the quorum"
-    topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionIndex(partition_index=0)])
-    response = await cluster.request(DescribeQuorumRequest(topics=[topic]))
-    check("quorum", response.error_code, response.error_message)
-    part: PartitionDataResponse = response.topics[0].partitions[0]
-    check("quorum", part.error_code, part.error_message)
-    return part
 
 
 async def _broker_problems(cluster: ClusterClient, broker_id: int) -> list[Problem]:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import describe_topics_config
 from ottla.cli.client.failures import check
-from ottla.cli.client.health import Problem, describe_quorum
+from ottla.cli.client.health import Problem
+from ottla.cli.client.quorum import describe_quorum
 from ottla.protocol.messages.describe_quorum import PartitionDataResponse
 from ottla.protocol.messages.metadata import MetadataResponseTopic
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,11 @@ from ottla.cli.client.failures import check, code_of, failure
 from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -60,11 +64,16 @@ async def delete_topics(cluster: ClusterClient, names: Iterable[str]) -> None:
             raise failure(f"topic {name}", result.error_code, result.error_message, name=name, known=known)
 
 
-async def add_partitions(cluster: ClusterClient, name: str, total: int) -> None:
+async def add_partitions(
+    cluster: ClusterClient, name: str, total: int, replicas: Sequence[Sequence[int]] | None = None
+) -> None:
+    """Raise the number of partitions; `replicas` are those of each new one, which otherwise the controller chooses."""
     cluster.doing = f"adding partitions to topic {name}"
-    request = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)], timeout_ms=cluster.timeout_ms
-    )
+    assignments = None
+    if replicas is not None:
+        assignments = [CreatePartitionsAssignment(broker_ids=list(nodes)) for nodes in replicas]
+    topic = CreatePartitionsTopic(name=name, count=total, assignments=assignments)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=cluster.timeout_ms)
     result = (await cluster.request(request)).results[0]
     check(f"topic {name}", result.error_code, result.error_message)
 

@@ -14,6 +14,7 @@ from ottla.cli.application import CONNECTION, Connection, Output, connect, run
 from ottla.cli.client import health
 from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.connection import read_client_properties
+from ottla.cli.client.quorum import describe_quorum
 from ottla.cli.client.stopping import Stop, effects_of_stop
 from ottla.cli.errors import OK, UNHEALTHY, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
@@ -33,7 +34,7 @@ async def info(*, output: Output = "table", connection: Connection = CONNECTION)
     """Show the brokers and the quorum."""
     async with connect(connection) as cluster:
         described = await health.describe_cluster(cluster)
-        quorum = await health.describe_quorum(cluster)
+        quorum = await describe_quorum(cluster)
     rows = [
         {
             "broker": row.broker_id,

@@ -8,6 +8,12 @@ from importlib import import_module
 
 TOOLS = {
     "kafka-topics": "ottla.cli.shims.topics",
+    "kafka-configs": "ottla.cli.shims.configs",
+    "kafka-acls": "ottla.cli.shims.acls",
+    "kafka-get-offsets": "ottla.cli.shims.get_offsets",
+    "kafka-cluster": "ottla.cli.shims.cluster",
+    "kafka-features": "ottla.cli.shims.features",
+    "kafka-metadata-quorum": "ottla.cli.shims.metadata_quorum",
     "kafka-broker-api-versions": "ottla.cli.shims.broker_api_versions",
     "kafka-storage": "ottla.cli.shims.storage",
     "kafka-console-producer": "ottla.cli.shims.console_producer",

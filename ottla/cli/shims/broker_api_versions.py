@@ -7,7 +7,8 @@ import sys
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.health import describe_cluster
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import Parser, reason, with_cluster
+from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.tool import Parser, with_cluster
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 

@@ -15,7 +15,8 @@ from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer, places_of
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import Parser, pairs, reason, with_cluster
+from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.tool import Parser, pairs, with_cluster
 from ottla.protocol.records import Record
 
 
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser("kafka-console-consumer", "Read data from Kafka topics and output it to standard output.")
-    parser.add_bootstrap()
+    parser.add_bootstrap(old_names=("--consumer.config",))
     parser.add_argument("--topic", "--include", "--whitelist", dest="topic")
     parser.add_argument("--from-beginning", action="store_true")
     parser.add_argument("--group")

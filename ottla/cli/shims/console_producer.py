@@ -8,7 +8,8 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.lines import read_lines
-from ottla.cli.shims.tool import Parser, pairs, reason, with_cluster
+from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.tool import Parser, pairs, with_cluster
 from ottla.protocol.records import NewRecord
 from ottla.protocol.records.compression import CODEC_IDS
 
@@ -55,8 +56,8 @@ class Reader:
 
 def main(arguments: list[str]) -> int:
     parser = Parser("kafka-console-producer", "Read data from standard input and publish it to Kafka.")
-    parser.add_bootstrap()
-    parser.add_argument("--topic", required=True)
+    parser.add_bootstrap(old_names=("--producer.config",))
+    parser.add_argument("--topic")
     parser.add_argument("--property", "--reader-property", action="append", dest="properties")
     parser.add_argument("--producer-property", "--command-property", action="append", dest="producer_properties")
     parser.add_argument("--compression-codec", nargs="?", const="gzip", default="none", choices=sorted(CODEC_IDS))
@@ -67,6 +68,7 @@ def main(arguments: list[str]) -> int:
     for name in ("message-send-max-retries", "request-timeout-ms", "retry-backoff-ms", "socket-buffer-size"):
         parser.add_argument(f"--{name}")
     options = parser.parse(arguments)
+    parser.require(options, "topic")
     reader = Reader(pairs(options.properties))
 
     async def produce(cluster: ClusterClient) -> int:

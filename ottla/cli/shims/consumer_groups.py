@@ -1,129 +1,295 @@
-"""kafka-consumer-groups: --list, and --describe with offsets, --members or --state. Changes are made with `ottla group`."""
+"""kafka-consumer-groups: list, describe and delete groups. Their offsets are changed in `offset_resets.py`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.groups import GroupDescription
+from ottla.cli.client.groups import GroupDescription, GroupMember
+from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import Parser, reason, with_cluster
+from ottla.cli.shims.exceptions import exception, reason
+from ottla.cli.shims.tool import Parser, given, table, with_cluster
 from ottla.protocol.errors import ErrorCode
 
-NOT_HERE = ("delete", "reset-offsets", "delete-offsets")
-ROW = "{:<15} {:<15} {:<10} {:<15} {:<15} {:<15} {:<15} {:<15} {}"
+ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
+SCENARIOS = (
+    "to-offset", "shift-by", "from-file", "to-datetime", "by-duration", "to-latest", "to-current", "to-earliest",
+)  # fmt: skip
+SCOPES = ("group", "all-groups")
+STATES = ("CompletingRebalance", "Reconciling", "PreparingRebalance", "Stable", "Assigning", "Empty", "Dead")
+TYPES = ("Consumer", "Classic")
+REBALANCING = ("preparingrebalance", "completingrebalance", "assigning", "reconciling")
+NO_ACTION = (
+    "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will require "
+    "either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if you are scripting "
+    "this command and want to keep the current default behavior without prompting."
+)
+OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
+OFFSET_WIDTHS = (15, 15, 10, 15, 15, 15, 15, 15, 0)
+
+
+class Unusable(Exception):
+    """A value that cannot be used: printed with the help."""
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("kafka-consumer-groups", "List and describe consumer groups.")
+    parser = Parser("kafka-consumer-groups", "List, describe, delete groups, or reset and delete their offsets.")
     parser.add_bootstrap()
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--describe", action="store_true")
-    for name in ("members", "offsets", "verbose", "all-groups", *NOT_HERE):
-        parser.add_argument(f"--{name}", action="store_true")
+    parser.flags(*(name for name in ACTIONS if name != "validate-regex"))
+    parser.flags("members", "offsets", "verbose", "all-groups", "all-topics", "dry-run", "execute", "export")
+    parser.flags("to-earliest", "to-latest", "to-current")
+    parser.texts("to-offset", "shift-by", "to-datetime", "by-duration", "from-file", "validate-regex")
+    parser.lists("group", "topic")
     parser.add_argument("--state", nargs="?", const="")
     parser.add_argument("--type", nargs="?", const="")
-    parser.add_argument("--group", action="append", default=[])
     parser.add_argument("--timeout", type=int, default=30_000)
     options = parser.parse(arguments)
-    asked = [name for name in NOT_HERE if getattr(options, name.replace("-", "_"))]
-    if asked:
-        parser.error(f"--{asked[0]} is not supported here: see `ottla group --help`")
-    if options.list == options.describe:
-        parser.error(
-            "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets."
-        )
-    if options.describe and not options.group and not options.all_groups:
-        parser.error("Option [describe] takes one of these options: [all-groups], [group]")
-    work = list_groups if options.list else describe
+    check_options(parser, options)
     try:
-        return with_cluster(options, lambda cluster: work(cluster, options), options.timeout)
+        return with_cluster(options, lambda cluster: _run(cluster, options), options.timeout)
+    except Unusable as wrong:
+        parser.usage_error(str(wrong))
     except CommandFailed as failure:
-        print(f"\nError: Executing consumer group command failed due to {reason(failure)}")
+        said = exception(failure) if failure.code == ErrorCode.GROUP_ID_NOT_FOUND else reason(failure)
+        print(f"\nError: Executing consumer group command failed due to {said}")
         # Kafka's tool exits with 0 after this, too; scripts that check the exit code expect that.
         return 0 if failure.code is not None else 1
 
 
-async def list_groups(cluster: ClusterClient, options: argparse.Namespace) -> int:
+def check_options(parser: Parser, options: argparse.Namespace) -> None:
+    """End the tool for options that do not go together, with Kafka's message for the first of them."""
+    if options.describe:
+        _one_of(parser, options, "describe")
+        if sum((options.members, options.offsets, options.state is not None)) > 1:
+            parser.usage_error("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+        if options.state:
+            parser.usage_error("Option [describe] does not take a value for [state]")
+    if options.delete:
+        _one_of(parser, options, "delete")
+        if options.topic:
+            parser.usage_error("The consumer does not support topic-specific offset deletion from a consumer group.")
+    if options.delete_offsets and not (options.group and options.topic):
+        parser.usage_error("Option [delete-offsets] takes the following options: [group], [topic]")
+    if options.reset_offsets:
+        if options.dry_run and options.execute:
+            parser.usage_error("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+        if not (options.dry_run or options.execute):
+            print(NO_ACTION, file=sys.stderr)
+        _one_of(parser, options, "reset-offsets")
+        for scenario in sorted(SCENARIOS):
+            parser.forbid(options, scenario, *(other for other in SCENARIOS if other != scenario))
+    parser.forbid(options, "group", "all-groups")
+    actions = [name for name in ACTIONS if given(options, name)]
+    if len(actions) != 1:
+        parser.usage_error(f"Command must include exactly one action: {', '.join(f'--{name}' for name in ACTIONS)}")
+
+
+def _one_of(parser: Parser, options: argparse.Namespace, action: str) -> None:
+    if not any(given(options, scope) for scope in SCOPES):
+        shown = ", ".join(f"[{scope}]" for scope in SCOPES)
+        parser.usage_error(f"Option [{action}] takes one of these options: {shown}")
+
+
+async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    if options.list:
+        return await list_groups(cluster, options)
+    if options.describe:
+        return await describe(cluster, options)
+    if options.delete:
+        return await delete(cluster, options)
+    from ottla.cli.shims import offset_resets  # for these actions only
+
+    if options.reset_offsets:
+        return await offset_resets.reset(cluster, options)
+    if options.delete_offsets:
+        return await offset_resets.delete(cluster, options)
+    return await _validate_regex(cluster, options.validate_regex)
+
+
+async def consumer_groups(cluster: ClusterClient) -> list[str]:
+    """Returns the ids of all groups of consumers."""
     found = await groups.list_groups(cluster)
+    return [group.group_id for group in found if group.group_type.capitalize() in TYPES]
+
+
+async def names_of(cluster: ClusterClient, options: argparse.Namespace) -> list[str]:
+    names: list[str] = await consumer_groups(cluster) if options.all_groups else options.group
+    return names
+
+
+# -- List and delete --------------------------------------------------------------------------------------------------
+
+
+async def list_groups(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if options.state is None and options.type is None:
-        for group in found:
-            print(group.group_id)
+        for name in await consumer_groups(cluster):
+            print(name)
         return 0
-    states = {name.strip().lower() for name in (options.state or "").split(",") if name.strip()}
-    width = max([15, *(len(group.group_id) for group in found)])
-    print(f"{'GROUP':<{width}} {'STATE':<15}".rstrip())
-    for group in found:
-        if not states or group.group_state.lower() in states:
-            print(f"{group.group_id:<{width}} {group.group_state:<15}".rstrip())
+    states = _chosen(options.state, STATES, "Invalid state list '{}'. Valid states are: {}")
+    types = _chosen(options.type, TYPES, "Invalid types list '{}'. Valid types are: {}")
+    rows: list[list[str]] = [["GROUP"]]
+    rows[0] += ["TYPE"] if options.type is not None else []
+    rows[0] += ["STATE"] if options.state is not None else []
+    for group in await groups.list_groups(cluster):
+        kind, state = group.group_type.capitalize(), group.group_state
+        if kind in (types or TYPES) and (not states or state in states):
+            row = [group.group_id]
+            row += [kind] if options.type is not None else []
+            row += [state] if options.state is not None else []
+            rows.append(row)
+    width = max(15, *(len(row[0]) for row in rows)) + 10
+    print("\n".join(table(rows, (width, 20, 20)[: len(rows[0])])))
     return 0
+
+
+def _chosen(text: str | None, known: Sequence[str], wrong: str) -> list[str]:
+    """Returns the known names of a list with commas, in any case."""
+    names = {name.lower(): name for name in known}
+    words = [word.strip().lower() for word in text.split(",")] if text else []
+    if any(word not in names for word in words):
+        raise Unusable(wrong.format(text, ", ".join(known)))
+    return [names[word] for word in words]
+
+
+async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    deleted, failed = [], []
+    for name in await names_of(cluster, options):
+        try:
+            await groups.delete_groups(cluster, [name])
+            deleted.append(name)
+        except CommandFailed as failure:
+            failed.append(f"* Group '{name}' could not be deleted due to: {exception(failure)}")
+    shown = ", ".join(deleted)
+    if not failed:
+        print(f"Deletion of requested consumer groups ('{shown}') was successful.")
+        return 0
+    print("\nError: Deletion of some consumer groups failed:")
+    print("\n".join(failed))
+    if deleted:
+        print(f"\nThese consumer groups were deleted successfully: '{shown}'")
+    return 0
+
+
+async def _validate_regex(cluster: ClusterClient, text: str) -> int:
+    import re2  # type: ignore[import-untyped, unused-ignore]  # as the broker does, which uses RE2 too
+
+    try:
+        re2.compile(text)
+    except re2.error as wrong:
+        print(f'The regex "{text}" is invalid: {wrong}.')
+    else:
+        print(f'The regex "{text}" is valid.')
+    return 0
+
+
+# -- Describe ---------------------------------------------------------------------------------------------------------
 
 
 async def describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    names: Iterable[str] = options.group
-    if options.all_groups:
-        names = [group.group_id for group in await groups.list_groups(cluster)]
-    for name in names:
+    for name in sorted(await names_of(cluster, options)):
         try:
             found = await groups.describe_group(cluster, name)
         except CommandFailed as failure:
-            if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
-                text = f"org.apache.kafka.common.errors.GroupIdNotFoundException: Group {name} not found."
-                raise CommandFailed(f"group: {text} (GROUP_ID_NOT_FOUND)", code=failure.code) from None
-            raise
-        if found.state.lower() in ("empty", "dead"):
+            if failure.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            text = f"group: Group {name} not found. (GROUP_ID_NOT_FOUND)"
+            raise CommandFailed(text, code=failure.code) from None
+        state = found.state.lower()
+        if state == "empty":
             print(f"\nConsumer group '{name}' has no active members.", file=sys.stderr)
+        elif state in REBALANCING:
+            print(f"\nWarning: Consumer group '{name}' is rebalancing.", file=sys.stderr)
         if options.members:
-            _members(found)
+            _print(_members(found, options.verbose))
         elif options.state is not None:
-            await _state(cluster, found)
+            await _state(cluster, found, options.verbose)
         else:
-            await _offsets(cluster, found)
+            await _offsets(cluster, found, options.verbose)
     return 0
 
 
-async def _offsets(cluster: ClusterClient, group: GroupDescription) -> None:
-    committed = await groups.committed_offsets(cluster, group.group)
-    owners = {place: member for member in group.members for place in member.assigned}
+def _print(lines: Iterable[str]) -> None:
+    print()
+    for line in lines:
+        print(line)
+
+
+async def _offsets(cluster: ClusterClient, group: GroupDescription, verbose: bool) -> None:
+    committed = await groups.committed_positions(cluster, group.group)
+    owners: dict[TopicPartition, GroupMember] = {place: member for member in group.members for place in member.assigned}
     places = sorted(committed.keys() | owners.keys())
-    if not places:
+    idle = [member for member in group.members if not member.assigned]
+    if not places and not idle:
         return
     ends = await topics.end_offsets(cluster, places)
-    width = max(15, *(len(topic) for topic, _ in places))
-    row = ROW.replace("{:<15} {:<15} {:<10}", f"{{:<{max(15, len(group.group))}}} {{:<{width}}} {{:<10}}", 1)
-    print()
-    print(
-        row.format(
-            "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"
-        )
-    )
+    rows: list[list[object]] = [list(OFFSETS)]
     for place in places:
-        offset, end = committed.get(place), ends.get(place)
-        lag = "-" if offset is None or end is None else max(0, end - offset)
+        position, end = committed.get(place), ends.get(place)
+        offset = None if position is None else position.offset
+        lag = None if offset is None or end is None else max(0, end - offset)
         owner = owners.get(place)
         who = ("-", "-", "-") if owner is None else (owner.member_id, owner.host, owner.client_id)
-        print(
-            row.format(group.group, *place, "-" if offset is None else offset, "-" if end is None else end, lag, *who)
-        )
+        rows.append([group.group, *place, *map(_or_dash, (offset, end, lag)), *who])
+    rows += [[group.group, *["-"] * 5, member.member_id, member.host, member.client_id] for member in idle]
+    widths = list(OFFSET_WIDTHS)
+    if verbose:
+        epochs = [committed[place].leader_epoch if place in committed else None for place in places]
+        shown = ["LEADER-EPOCH", *(map(_or_dash, epochs)), *["-"] * len(idle)]
+        for row, epoch in zip(rows, shown, strict=True):
+            row.insert(3, epoch)
+        widths.insert(3, 15)
+    _print(table(rows, widths))
 
 
-def _members(group: GroupDescription) -> None:
-    print()
-    print("{:<15} {:<15} {:<15} {:<15} {:<15}".format("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"))
-    for member in group.members:
-        columns = (group.group, member.member_id, member.host, member.client_id)
-        print("{:<15} {:<15} {:<15} {:<15} ".format(*columns) + f"{len(member.assigned):<15}")
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None or value < 0 else str(value)
 
 
-async def _state(cluster: ClusterClient, group: GroupDescription) -> None:
+def _members(group: GroupDescription, verbose: bool) -> list[str]:
+    columns: list[tuple[str, int, Callable[[GroupMember], object]]] = [
+        ("GROUP", 15, lambda member: group.group),
+        ("CONSUMER-ID", 15, lambda member: member.member_id),
+        ("HOST", 15, lambda member: member.host),
+        ("CLIENT-ID", 15, lambda member: member.client_id),
+        ("#PARTITIONS", 15, lambda member: len(member.assigned)),
+    ]
+    if any(member.instance_id for member in group.members):
+        columns.insert(2, ("GROUP-INSTANCE-ID", 17, lambda member: member.instance_id or ""))
+    if verbose:
+        columns += [
+            ("CURRENT-EPOCH", 15, lambda member: _or_dash(member.epoch)),
+            ("CURRENT-ASSIGNMENT", 20, lambda member: _assignment(member.assigned)),
+            ("TARGET-EPOCH", 15, lambda member: _or_dash(group.target_epoch)),
+            ("TARGET-ASSIGNMENT", 20, lambda member: "" if member.epoch < 0 else _assignment(member.target)),
+        ]
+    rows: list[list[object]] = [[title for title, _, _ in columns]]
+    rows += [[cell(member) for _, _, cell in columns] for member in group.members]
+    return table(rows, [width for _, width, _ in columns])
+
+
+def _assignment(places: Iterable[TopicPartition]) -> str:
+    by_topic: dict[str, list[int]] = {}
+    for name, index in sorted(places):
+        by_topic.setdefault(name, []).append(index)
+    return ";".join(f"{name}:{','.join(map(str, indexes))}" for name, indexes in by_topic.items()) or "-"
+
+
+async def _state(cluster: ClusterClient, group: GroupDescription, verbose: bool) -> None:
     node = await cluster.coordinator(group.group)
     host, port = cluster.brokers[node]
-    print()
-    print(
-        "{:<15} {:<25} {:<20} {:<20} {}".format("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-    )
-    where = f"{host}:{port}  ({node})"
-    print(f"{group.group:<15} {where:<25} {group.assignor or '-':<20} {group.state:<20} {len(group.members)}")
+    rows: list[list[object]] = [["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"]]
+    rows.append([group.group, f"{host}:{port}  ({node})", group.assignor or "-", group.state, len(group.members)])
+    widths = [15, 25, 20, 20, 0]
+    if verbose:
+        for row, cells in zip(
+            rows,
+            (("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"), (_or_dash(group.epoch), _or_dash(group.target_epoch))),
+            strict=True,
+        ):
+            row[4:4] = cells
+        widths[4:4] = [15, 25]
+    _print(table(rows, widths))

@@ -1,11 +1,16 @@
-"""Shared by the stand-ins for Kafka's tools: parsing with Kafka's exit code, client properties files, and a cluster client for one command."""
+"""Shared by the stand-ins for Kafka's tools: parsing with Kafka's messages, client properties files, and a cluster client.
+
+Kafka's older tools parse with jopt-simple, of which `Parser` has the rules and the messages. The newer ones parse with
+argparse4j, a translation of Python's argparse, which `TreeParser` is; they have commands of their own.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
 from ottla.cli.client.cluster import ClusterClient
@@ -14,39 +19,141 @@ from ottla.cli.errors import CommandFailed
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
+#: The messages of argparse for mistakes, and those of jopt-simple.
+_MISTAKES = (
+    (re.compile(r"unrecognized arguments: --([\w.-]+).*"), r"\1 is not a recognized option"),
+    (re.compile(r"unrecognized arguments: (\S+).*"), r"\1 is not a recognized option"),
+    (re.compile(r"argument --([\w.-]+).*: expected one argument"), r"Option \1 requires an argument"),
+    (re.compile(r"argument --([\w.-]+).*: invalid .*: ('.*').*"), r"Cannot parse argument \2 of option \1"),
+)
 
 
 class Parser(argparse.ArgumentParser):
-    """Kafka's tools take no abbreviations, and end with 1 for a wrong usage."""
+    """The options of one tool. `mistakes` is printed before what is wrong with the words of a command line."""
 
-    def __init__(self, name: str, description: str) -> None:
-        super().__init__(prog=name, description=description, allow_abbrev=False)
-        self.add_argument("--version", action="store_true", help="Display Kafka version.")
+    def __init__(self, name: str, description: str, mistakes: str = "") -> None:
+        super().__init__(prog=name, description=description, allow_abbrev=False, add_help=False)
+        self.mistakes = mistakes
+        self.missing_bootstrap = 'Missing required argument "[bootstrap-server]"'
+        self.flags("version", "help")
+
+    def flags(self, *names: str) -> None:
+        for name in names:
+            self.add_argument(f"--{name}", action="store_true")
+
+    def texts(self, *names: str) -> None:
+        for name in names:
+            self.add_argument(f"--{name}")
+
+    def lists(self, *names: str) -> None:
+        """Options that may be repeated."""
+        for name in names:
+            self.add_argument(f"--{name}", action="append", default=[])
+
+    def numbers(self, *names: str) -> None:
+        for name in names:
+            self.add_argument(f"--{name}", type=int)
+
+    def add_bootstrap(self, *, controller: bool = False, old_names: Sequence[str] = ()) -> None:
+        """The servers and the client properties; `old_names` are spellings that Kafka deprecates or has had."""
+        self.add_argument("--bootstrap-server", "--broker-list", dest="bootstrap_server")
+        if controller:
+            self.add_argument("--bootstrap-controller", dest="bootstrap_controller")
+        self.add_argument("--command-config", *old_names, dest="command_config")
 
     def error(self, message: str) -> NoReturn:
+        """What argparse finds: the message of jopt-simple."""
+        for pattern, text in _MISTAKES:
+            if found := pattern.fullmatch(message):
+                message = found.expand(text)
+                break
+        print(f"{self.mistakes}{message}", file=sys.stderr)
+        raise SystemExit(1)
+
+    def usage_error(self, message: str) -> NoReturn:
+        """Print what is wrong with the options together, and the help."""
         print(message, file=sys.stderr)
         self.print_help(sys.stderr)
         raise SystemExit(1)
 
-    def add_bootstrap(self, *, required: bool = True) -> None:
-        self.add_argument(
-            "--bootstrap-server", "--broker-list", required=required, metavar="HOST:PORT", dest="bootstrap_server"
-        )
-        self.add_argument(
-            "--command-config", "--consumer.config", "--producer.config", metavar="FILE", dest="command_config"
-        )
-
-    def parse(self, arguments: list[str]) -> argparse.Namespace:
-        if "--version" in arguments:
-            from importlib.metadata import version
-
+    def parse(self, arguments: list[str], *, bootstrap: bool = True) -> argparse.Namespace:
+        """Parse, with --help, --version and a missing --bootstrap-server answered as Kafka's tools do."""
+        options = self.parse_args(self._joined(arguments))
+        if not arguments or options.help:
+            self.usage_error(self.description or "")
+        if options.version:
             from ottla.protocol.releases import RELEASES
 
-            print(f"{next(iter(RELEASES))} (Ottla {version('ottla')})")
+            print(next(iter(RELEASES)))
             raise SystemExit(0)
-        parsed = self.parse_args(arguments)
-        parsed.client_properties = client_properties(getattr(parsed, "command_config", None))
-        return parsed
+        if bootstrap:
+            self.connect(options)
+        return options
+
+    def connect(self, options: argparse.Namespace) -> None:
+        """Say what is missing to connect, and read the client properties."""
+        controllers = getattr(options, "bootstrap_controller", None)
+        if options.bootstrap_server is None and controllers is None:
+            self.usage_error(self.missing_bootstrap)
+        options.bootstrap_server = options.bootstrap_server or controllers
+        options.client_properties = client_properties(options.command_config)
+
+    def require(self, options: argparse.Namespace, *names: str) -> None:
+        for name in names:
+            if not given(options, name):
+                self.usage_error(f'Missing required argument "[{name}]"')
+
+    def forbid(self, options: argparse.Namespace, used: str, *others: str) -> None:
+        """Reject any of the others beside the option `used`."""
+        for name in others if given(options, used) else ():
+            if given(options, name):
+                self.usage_error(f'Option "[{used}]" can\'t be used with option "[{name}]"')
+
+    def _joined(self, arguments: list[str]) -> list[str]:
+        """An option with an argument takes the next word whatever it begins with, which argparse would not allow."""
+        takes_one = {name for action in self._actions if action.nargs is None for name in action.option_strings}
+        words: list[str] = []
+        left = iter(arguments)
+        for word in left:
+            follower = next(left, None) if word in takes_one else None
+            words.append(word if follower is None else f"{word}={follower}")
+        return words
+
+
+class TreeParser(argparse.ArgumentParser):
+    """A parser with commands, which ends with 1 as argparse4j does."""
+
+    def __init__(self, prog: str, description: str | None = None, **others: object) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        print(f"{self.prog.split()[0]}: error: {self.translated(message)}", file=sys.stderr)
+        raise SystemExit(1)
+
+    def translated(self, message: str) -> str:
+        """Returns the message as argparse4j has it."""
+        message = re.sub("the following arguments are required: (-.*)", r"argument \1 is required", message)
+        return re.sub("the following arguments are required: .*", "too few arguments", message)
+
+    def add_bootstrap(self, *, controller: bool = True, required: bool = True) -> None:
+        servers = self.add_mutually_exclusive_group(required=required)
+        servers.add_argument("--bootstrap-server", "-b", dest="bootstrap_server")
+        if controller:
+            servers.add_argument("--bootstrap-controller", "-C", dest="bootstrap_controller")
+        self.add_argument("--config", "--command-config", "-c", dest="command_config")
+
+
+def connected(options: argparse.Namespace) -> argparse.Namespace:
+    """Complete the options of a TreeParser for `with_cluster`."""
+    options.bootstrap_server = options.bootstrap_server or options.bootstrap_controller
+    options.client_properties = client_properties(options.command_config)
+    return options
+
+
+def given(options: argparse.Namespace, name: str) -> bool:
+    value = getattr(options, name.replace("-", "_").replace(".", "_"))
+    return value is not None and value is not False and value != []
 
 
 def client_properties(path: str | None) -> dict[str, str]:
@@ -95,9 +202,8 @@ def with_cluster(
         raise CommandFailed(f"Timed out waiting for a node assignment. Call: {end.doing}") from None
 
 
-def reason(failure: CommandFailed) -> str:
-    """Returns the broker's message, without the location in front and the error code after it."""
-    text = failure.cause
-    if failure.code is not None:
-        text = text.rpartition(" (")[0].partition(": ")[2] or text
-    return text
+def table(rows: Sequence[Sequence[object]], widths: Sequence[int]) -> list[str]:
+    """Lines of cells padded to the widths, or to the longest cell of a column if that is wider."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    wide = [max(width, *(len(row[index]) for row in cells)) if width else 0 for index, width in enumerate(widths)]
+    return [" ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)) for row in cells]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import describe_configs
 from ottla.cli.client.failures import check
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.tool import Parser, reason, with_cluster
+from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.tool import Parser, with_cluster
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -29,6 +29,17 @@ COLLISION = (
     "To avoid issues it is best to use either, but not both."
 )
 FILTERS = ("under-replicated-partitions", "unavailable-partitions", "under-min-isr-partitions", "at-min-isr-partitions")
+#: The actions that an option may stand beside.
+ALLOWED = {
+    "config": ("create", "alter"),
+    "partitions": ("create", "alter"),
+    "replication-factor": ("create",),
+    "replica-assignment": ("create", "alter"),
+    **dict.fromkeys((*FILTERS, "topics-with-overrides"), ("describe",)),
+    "if-exists": ("alter", "delete", "describe"),
+    "if-not-exists": ("create",),
+    "exclude-internal": ("list", "describe"),
+}
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 #: The sources of DescribeConfigs that are shown: the topic, the broker, all brokers, the properties file.
 SHOWN_SOURCES = (1, 2, 3, 4)
@@ -36,34 +47,51 @@ SHOWN_SOURCES = (1, 2, 3, 4)
 
 def parser() -> Parser:
     made = Parser("kafka-topics", "Create, delete, describe, or change a topic.")
+    made.missing_bootstrap = "--bootstrap-server must be specified"
     made.add_bootstrap()
-    for action in ACTIONS:
-        made.add_argument(f"--{action}", action="store_true")
-    made.add_argument("--topic")
-    made.add_argument("--topic-id")
-    made.add_argument("--partitions", type=int)
-    made.add_argument("--replication-factor", type=int)
-    made.add_argument("--replica-assignment")
-    made.add_argument("--config", action="append", default=[], metavar="NAME=VALUE")
-    for flag in ("if-not-exists", "if-exists", "exclude-internal", "topics-with-overrides", *FILTERS):
-        made.add_argument(f"--{flag}", action="store_true")
-    made.add_argument("--partition-size-limit-per-response", type=int)
+    made.flags(*ACTIONS, "if-not-exists", "if-exists", "exclude-internal", "topics-with-overrides", *FILTERS)
+    made.texts("topic", "topic-id", "replica-assignment", "partitions", "replication-factor")
+    made.lists("config")
+    made.numbers("partition-size-limit-per-response")
     return made
+
+
+def check_options(made: Parser, options: argparse.Namespace) -> str:
+    """Returns the action. Ends the tool for options that do not go together."""
+    asked = [name for name in ACTIONS if getattr(options, name)]
+    if len(asked) != 1:
+        made.usage_error(ONE_ACTION)
+    action = asked[0]
+    if action in ("create", "delete") or (action == "alter" and not options.topic_id):
+        made.require(options, "topic")
+    if action == "alter":
+        made.require(options, "partitions")
+    for option, allowed in ALLOWED.items():
+        if action not in allowed:
+            made.forbid(options, option, action)
+    if action == "create":
+        made.forbid(options, "replica-assignment", "partitions", "replication-factor")
+    return action
 
 
 def main(arguments: list[str]) -> int:
     made = parser()
     options = made.parse(arguments)
-    if sum(getattr(options, action) for action in ACTIONS) != 1:
-        made.error(ONE_ACTION)
-    if not options.topic and (options.create or options.alter or options.delete):
-        made.error('Missing required argument "[topic]"')
-    action = next(name for name in ACTIONS if getattr(options, name))
+    action = check_options(made, options)
     try:
+        for name in ("partitions", "replication_factor"):
+            setattr(options, name, _number(name, getattr(options, name)))
         return with_cluster(options, lambda cluster: RUN[action](cluster, options))
     except CommandFailed as failure:
         print(f"Error while executing topic command : {reason(failure)}")
         return 1
+
+
+def _number(name: str, text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise CommandFailed(f"Cannot parse argument '{text}' of option {name.replace('_', '-')}") from None
 
 
 async def _matching(cluster: ClusterClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
@@ -104,8 +132,7 @@ async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
 async def _describe_one(cluster: ClusterClient, topic: MetadataResponseTopic, options: argparse.Namespace) -> None:
     configs = await describe_configs(cluster, "topic", topic.name or "", None)
     overrides = sorted(f"{entry.name}={entry.value}" for entry in configs if entry.config_source in SHOWN_SOURCES)
-    set_on_topic = any(entry.config_source == 1 for entry in configs)
-    if options.topics_with_overrides and not set_on_topic:
+    if options.topics_with_overrides and not overrides:
         return
     min_isr = next((int(entry.value or 1) for entry in configs if entry.name == "min.insync.replicas"), 1)
     partitions = sorted(topic.partitions, key=lambda part: part.partition_index)
@@ -150,19 +177,22 @@ async def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
     for text in options.config:
         key, equals, value = text.partition("=")
         if not equals:
-            raise CommandFailed('Invalid topic config: all configs to be added must be in the format "key=val".')
+            raise CommandFailed(
+                'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
+            )
         configs.append(CreatableTopicConfig(name=key.strip(), value=value.strip()))
+    if options.partitions is not None and options.partitions < 1:
+        raise CommandFailed("The partitions must be greater than 0")
     topic = CreatableTopic(
         name=name,
-        num_partitions=-1 if options.partitions is None else options.partitions,
-        replication_factor=-1 if options.replication_factor is None else options.replication_factor,
+        num_partitions=topics.BROKER_DEFAULT if options.partitions is None else options.partitions,
+        replication_factor=topics.BROKER_DEFAULT if options.replication_factor is None else options.replication_factor,
         configs=configs,
     )
     if options.replica_assignment:
-        topic.num_partitions = topic.replication_factor = -1
         topic.assignments = [
-            CreatableReplicaAssignment(partition_index=index, broker_ids=[int(node) for node in replicas.split(":")])
-            for index, replicas in enumerate(options.replica_assignment.split(","))
+            CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
+            for index, replicas in enumerate(_assignment(options.replica_assignment))
         ]
     cluster.doing = "createTopics"
     response = await cluster.request(CreateTopicsRequest(topics=[topic], timeout_ms=cluster.timeout_ms))
@@ -174,13 +204,24 @@ async def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return 0
 
 
+def _assignment(text: str) -> list[list[int]]:
+    """Returns the replicas of each partition: "1:2,2:3"."""
+    found = [[int(node) for node in replicas.split(":")] for replicas in text.split(",")]
+    for replicas in found:
+        if twice := sorted({node for node in replicas if replicas.count(node) > 1}):
+            which = ", ".join(map(str, twice))
+            raise CommandFailed(f"Partition replica lists may not contain duplicate entries: {which}")
+    if len({len(replicas) for replicas in found}) > 1:
+        raise CommandFailed(f"Partition {1} has different replication factor: {found[1]}")
+    return found
+
+
 async def _alter(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    found = await _matching(cluster, options)
-    if options.partitions is None:
-        print('Missing required argument "[partitions]"', file=sys.stderr)
-        return 1
-    for topic in found:
-        await topics.add_partitions(cluster, topic.name or "", options.partitions)
+    for topic in await _matching(cluster, options):
+        assignments = None
+        if options.replica_assignment:
+            assignments = _assignment(options.replica_assignment)[len(topic.partitions) :]
+        await topics.add_partitions(cluster, topic.name or "", options.partitions, assignments)
     return 0
 
 

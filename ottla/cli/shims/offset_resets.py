@@ -1,0 +1,218 @@
+"""The changes of offsets by kafka-consumer-groups: --reset-offsets and --delete-offsets."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from ottla.cli.client import groups, topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.errors import CommandFailed
+from ottla.cli.shims import consumer_groups
+from ottla.cli.shims.consumer_groups import SCENARIOS, Unusable
+from ottla.cli.shims.exceptions import exception_name, message
+from ottla.cli.shims.tool import given, table
+from ottla.protocol.errors import ErrorCode
+
+Offsets = dict[TopicPartition, int]
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})(Z|[+-]\d\d(?::?\d\d)?)?")
+_DURATION = re.compile(r"([+-]?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.I)
+
+
+async def reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    if not options.from_file and not (options.topic or options.all_topics):
+        raise Unusable("One of the reset scopes should be defined: --all-topics, --topic.")
+    if not any(given(options, scenario) for scenario in SCENARIOS):
+        shown = ", ".join(f"[{scenario}]" for scenario in SCENARIOS)
+        raise Unusable(f"Option '[reset-offsets]' requires one of the following scenarios: [{shown}]")
+    plan: dict[str, Offsets] = {}
+    for name in await consumer_groups.names_of(cluster, options):
+        if await _is_active(cluster, name):
+            print(
+                f"\nError: Assignments can only be reset if the group '{name}' is inactive, but the current state is Stable."
+            )
+            continue
+        plan[name] = await _new_offsets(cluster, name, options)
+        if options.execute:
+            await groups.commit_offsets(cluster, name, plan[name])
+    if options.export:
+        print(_exported(plan))
+        return 0
+    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")]
+    rows += [(name, *place, offset) for name, offsets in plan.items() for place, offset in sorted(offsets.items())]
+    print("\n" + "\n".join(table(rows, (15, 15, 10, 15))))
+    return 0
+
+
+async def _is_active(cluster: ClusterClient, name: str) -> bool:
+    try:
+        return (await groups.describe_group(cluster, name)).state.lower() not in ("empty", "dead")
+    except CommandFailed as failure:
+        if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+
+
+def _exported(plan: dict[str, Offsets]) -> str:
+    """Returns lines topic,partition,offset, with the group in front if there are several."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for name, offsets in plan.items():
+        for place, offset in sorted(offsets.items()):
+            writer.writerow([*([name] if len(plan) > 1 else []), *place, offset])
+    return text.getvalue()
+
+
+async def _places(cluster: ClusterClient, group: str, options: argparse.Namespace) -> list[TopicPartition]:
+    """Returns the partitions that --topic NAME, --topic NAME:0,1 and --all-topics mean."""
+    if options.all_topics:
+        return sorted(await groups.committed_offsets(cluster, group))
+    return await _named_places(cluster, options.topic)
+
+
+async def _named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[TopicPartition]:
+    found: list[TopicPartition] = []
+    known = {topic.name: topic for topic in (await cluster.metadata(None)).topics}
+    for text in texts:
+        name, _, indexes = text.partition(":")
+        if indexes:
+            found += [(name, int(index)) for index in indexes.split(",")]
+        elif name not in known:
+            what = f"topic {name}: {message(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)} (UNKNOWN_TOPIC_OR_PARTITION)"
+            raise CommandFailed(what, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            found += [(name, part.partition_index) for part in known[name].partitions]
+    return sorted(found)
+
+
+async def _new_offsets(cluster: ClusterClient, group: str, options: argparse.Namespace) -> Offsets:
+    if options.from_file:
+        offsets = _from_file(options.from_file, group, len(options.group))
+        return await _within(cluster, offsets)
+    places = await _places(cluster, group, options)
+    if options.to_earliest:
+        return await _listed(cluster, places, topics.EARLIEST)
+    if options.to_latest:
+        return await _listed(cluster, places, topics.LATEST)
+    if options.to_offset is not None:
+        return await _within(cluster, dict.fromkeys(places, _number("to-offset", options.to_offset)))
+    if options.to_datetime is not None:
+        return await _since(cluster, places, _datetime_ms(options.to_datetime))
+    if options.by_duration is not None:
+        now_ms = cluster.world.clock.wall_ms()
+        return await _since(cluster, places, now_ms - _duration_ms(options.by_duration))
+    committed = await groups.committed_offsets(cluster, group)
+    if options.to_current:
+        missing = await _listed(cluster, [place for place in places if place not in committed], topics.LATEST)
+        return {place: committed.get(place, missing.get(place, 0)) for place in places}
+    shift = _number("shift-by", options.shift_by)
+    for place in places:
+        if place not in committed:
+            what = f"{place[0]}-{place[1]}"
+            raise Unusable(f"Cannot shift offset for partition {what} since there is no current committed offset")
+    return await _within(cluster, {place: committed[place] + shift for place in places})
+
+
+def _number(option: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        what = f"Cannot parse argument '{text}' of option {option}"
+        raise CommandFailed(f"option: {what} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST) from None
+
+
+async def _listed(cluster: ClusterClient, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
+    found: Offsets = {}
+    by_topic: dict[str, list[int]] = {}
+    for name, index in places:
+        by_topic.setdefault(name, []).append(index)
+    for name, indexes in by_topic.items():
+        listed = await topics.list_offsets(cluster, name, timestamp, indexes)
+        found.update(((name, index), offset) for index, offset in listed.items())
+    return found
+
+
+async def _within(cluster: ClusterClient, wanted: Offsets) -> Offsets:
+    """Returns the offsets, those outside of the log moved to its first or last offset."""
+    first = await _listed(cluster, wanted, topics.EARLIEST)
+    last = await _listed(cluster, wanted, topics.LATEST)
+    return {place: max(first[place], min(offset, last[place])) for place, offset in wanted.items()}
+
+
+async def _since(cluster: ClusterClient, places: list[TopicPartition], timestamp_ms: int) -> Offsets:
+    found = await _listed(cluster, places, timestamp_ms)
+    without = [place for place, offset in found.items() if offset < 0]
+    for name, index in without:
+        print(f"\nWarn: Partition {index} from topic {name} is empty. Falling back to latest known offset.")
+    return found | await _listed(cluster, without, topics.LATEST)
+
+
+def _datetime_ms(text: str) -> int:
+    """Returns milliseconds since 1970 for YYYY-MM-DDTHH:mm:SS.sss, in UTC where no zone is given."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        what = f'Unparseable date: "{text}"'
+        raise CommandFailed(
+            f"option: java.text.ParseException: {what} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST
+        )
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        what = "Text cannot be parsed to a Duration"
+        raise CommandFailed(f"option: {what} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST)
+    sign, days, hours, minutes, seconds = found.groups()
+    length = timedelta(
+        days=int(days or 0), hours=int(hours or 0), minutes=int(minutes or 0), seconds=float(seconds or 0)
+    )
+    return int(length.total_seconds() * 1000) * (-1 if sign == "-" else 1)
+
+
+def _from_file(path: str, group: str, groups_count: int) -> Offsets:
+    """Returns the offsets of a group in a file that --export wrote."""
+    found: Offsets = {}
+    try:
+        with open(path, newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+        for row in rows:
+            name, topic, index, offset = row if len(row) == 4 else (group, *row)
+            if name == group:
+                found[topic, int(index)] = int(offset)
+    except (OSError, ValueError) as wrong:
+        raise CommandFailed(f"file: {path}: {wrong} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST) from None
+    if not found:
+        print(f"\nError: No reset plan for group {group} found")
+    return found
+
+
+async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    (group,) = options.group[:1]
+    places = await _named_places(cluster, options.topic)
+    try:
+        results = await groups.delete_offsets(cluster, group, places)
+    except CommandFailed as failure:
+        code = ErrorCode(failure.code or ErrorCode.UNKNOWN_SERVER_ERROR)
+        print(f"\nError: {_OF_GROUP.get(code, message(code))}")
+        results = dict.fromkeys(places, int(code))
+    else:
+        if any(results.values()):
+            print("\nError: Encountered some partition-level error, see the follow-up details.")
+        else:
+            print(f"Request succeeded for deleting offsets from group {group}.")
+    rows: list[tuple[object, ...]] = [("TOPIC", "PARTITION", "STATUS")]
+    for place, number in sorted(results.items()):
+        said = f"Error: {exception_name(number)}: {message(number)}" if number else "Successful"
+        rows.append((*place, said))
+    print("\n" + "\n".join(table(rows, (15, 10, 15))))
+    return 0
+
+
+_OF_GROUP = {ErrorCode.NON_EMPTY_GROUP: "Deleting offsets of a consumer group is forbidden if the group is not empty."}

@@ -1,0 +1,219 @@
+"""Sessions with Apache Kafka's tools, as they were recorded beside Apache Kafka 4.3.1, and their comparison with ours.
+
+A session is a text file of commands, each with what it printed:
+
+    $ kafka-topics --bootstrap-server SERVER --create --topic orders-RUN
+    < a line of its standard input
+    Created topic orders-RUN.
+    ! a line of its standard error
+    = 1
+
+`= 1` is the exit code, which is left out where it is 0. `$ file NAME` writes its input to a file of the session's
+directory, TMP. SERVER is the bootstrap address, and RUN three letters that differ in each run, so that a session can be
+repeated at one cluster. What differs by chance (ids, times, addresses) is shaped before it is compared, and so is what
+only a JVM prints: stack traces, lines of a log, the help after a mistake in usage.
+
+    python -m tests.ottla.cli.shims.recorded.apache [NAME...]   records sessions again (with a JDK and Maven)
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import string
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from random import Random
+
+from ottla.cli.shims.__main__ import main
+
+HERE = Path(__file__).parent
+SESSIONS = sorted(HERE.glob("*.txt"))
+RUN_LETTERS = 3
+#: The properties of a node at which sessions are recorded or played.
+NODE = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "group.initial.rebalance.delay.ms": "0",
+    "ottla.advertised.release": "4.3.1",  # which Apache Kafka ignores
+}
+
+
+@dataclass
+class Said:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Step:
+    """A command of a session, its input, and the recorded lines; comments stand above it."""
+
+    comments: list[str]
+    command: str
+    stdin: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        return "\n".join([*self.comments, f"$ {self.command}", *(f"< {line}" for line in self.stdin), *self.lines])
+
+
+#: Runs a tool by its name, with its arguments and its standard input.
+Run = Callable[[str, list[str], str], Said]
+
+
+def read_session(path: Path) -> list[Step]:
+    steps: list[Step] = []
+    comments: list[str] = []
+    for line in path.read_text().splitlines():
+        if line.startswith("$ "):
+            steps.append(Step(comments, line[2:]))
+            comments = []
+        elif line.startswith("#"):
+            comments.append(line)
+        elif line.startswith("<"):
+            steps[-1].stdin.append(line[2:])
+        elif steps:
+            steps[-1].lines.append(line)
+    for step in steps:
+        step.lines = _without_blanks_at_the_end(step.lines)
+    return steps
+
+
+def write_session(path: Path, steps: Iterable[Step]) -> None:
+    path.write_text("\n\n".join(step.text() for step in steps) + "\n")
+
+
+def play(steps: Iterable[Step], run: Run, server: str) -> Iterator[tuple[Step, list[str]]]:
+    """Yield each step with the shaped lines that it gives now."""
+    letters = "".join(Random().choices(string.ascii_lowercase, k=RUN_LETTERS))
+    with tempfile.TemporaryDirectory() as directory:
+        names = {"SERVER": server, "TMP": directory, "RUN": letters}
+        pattern = re.compile("|".join(names))
+
+        def fill(text: str) -> str:
+            return pattern.sub(lambda found: names[found[0]], text)
+
+        for step in steps:
+            tool, *arguments = [fill(word) for word in shlex.split(step.command)]
+            stdin = "".join(fill(line) + "\n" for line in step.stdin)
+            if tool == "file":
+                (Path(directory) / arguments[0]).write_text(stdin)
+                yield step, []
+                continue
+            yield step, shaped(run(tool, arguments, stdin), server, directory, letters)
+
+
+# -- Shapes -----------------------------------------------------------------------------------------------------------
+
+_SHAPES = (
+    (re.compile(r"(?<![\w-])(?=\S*[A-Z0-9])[\w-]{22}(?![\w-])"), "ID".ljust(22, "-")),
+    (re.compile(r"\b\d{13}\b"), "TIME".ljust(13, "-")),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID".ljust(36, "-")),
+    (re.compile(r"(localhost|127\.0\.0\.1)(:| +)\d+ *"), "SERVER "),
+    (re.compile(r"SERVER +"), "SERVER "),
+    (re.compile(r"(Epoch: |HighWatermark: ) *\d+"), r"\1N"),
+    (re.compile(r"\d+ ms ago *"), "N ms ago "),
+    (re.compile(r"\t\d{2,} *\t"), "\tN\t"),
+)
+#: Kafka prints these in the order of a hash table.
+_SETS = re.compile(r"(?<=only supports operations \[)[A-Z_, ]+|(?<=Valid states are: ).*")
+_ACL = "(principal="
+_FRAME = re.compile(r"\s+at [\w.$/<>]+\(|Caused by: |\s+\.\.\. \d+ (more|common)|\s+Suppressed: ")
+_LOG = re.compile(r"^\[?\d{4}-\d\d-\d\d[ T]|^(WARN|ERROR|INFO) |.*\(KIP-848\) is production-ready!")
+_EXCEPTION = re.compile(r"[a-z][\w.$]*\.[A-Z]\w*(?:Exception|Error): (.*)")
+_HELP = re.compile(r"^Option .*Description|^usage: ")
+_USAGE_ERROR = re.compile(r"^[\w-]+: error: ")
+
+
+def shaped(said: Said, server: str, directory: str, letters: str) -> list[str]:
+    out, err = (_without_java(text.splitlines()) for text in (said.out, said.err))
+    lines = [*_without_blanks_at_the_end(_news(out, [])), *(f"! {line}" for line in _news(err, out) if line)]
+    for index, line in enumerate(lines):
+        line = line.replace(server, "SERVER").replace(directory, "TMP")
+        line = re.sub(rf"(?<![a-zA-Z]){letters}(?![a-z])", "RUN", line)
+        for pattern, text in _SHAPES:
+            line = pattern.sub(text, line)
+        line = _SETS.sub(lambda found: ", ".join(sorted(found[0].split(", "))), line)
+        lines[index] = line.rstrip()
+    lines = [
+        line for is_acl, run in groupby(lines, _is_acl) for line in (sorted(map(str.strip, run)) if is_acl else run)
+    ]
+    lines = _without_blanks_at_the_end(lines)
+    return [*lines, f"= {said.code}"] if said.code else lines
+
+
+def _without_blanks_at_the_end(lines: list[str]) -> list[str]:
+    count = len(lines)
+    while count and not lines[count - 1]:
+        count -= 1
+    return lines[:count]
+
+
+def _news(lines: list[str], before: list[str]) -> list[str]:
+    """The lines without exceptions whose message was printed already."""
+    kept: list[str] = []
+    for line in lines:
+        found = _EXCEPTION.fullmatch(line)
+        if found is None or not any(known.endswith(found[1]) for known in (*before, *kept)):
+            kept.append(line)
+    return kept
+
+
+def _is_acl(line: str) -> bool:
+    return line.lstrip().startswith(_ACL)
+
+
+def _without_java(lines: list[str]) -> list[str]:
+    """The lines without the frames of stack traces, lines of a log, and help."""
+    is_help = False
+    kept: list[str] = []
+    for line in lines:
+        if _USAGE_ERROR.match(line):
+            is_help = False
+        elif _HELP.match(line):
+            is_help = True
+        if not (is_help or _FRAME.match(line) or _LOG.match(line)):
+            kept.append(line)
+    return kept
+
+
+# -- Ours -------------------------------------------------------------------------------------------------------------
+
+
+def run_ours(tool: str, arguments: list[str], stdin: str) -> Said:
+    """Run one of our tools in this process."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err), _stdin(stdin):
+        try:
+            code = main([tool, *arguments])
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read())
+    return Said(code, *texts)
+
+
+@contextmanager
+def _stdin(text: str) -> Iterator[None]:
+    """A file for standard input: the tools read its descriptor."""
+    before = sys.stdin
+    with tempfile.TemporaryFile("w+") as file:
+        file.write(text)
+        file.seek(0)
+        sys.stdin = file
+        try:
+            yield
+        finally:
+            sys.stdin = before

@@ -1,0 +1,60 @@
+"""The side that is recorded: Apache Kafka's tools at a node of Apache Kafka 4.3.1, or at any other server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.ottla.cli.shims.recorded import NODE, SESSIONS, Run, Said, play, read_session, write_session
+from tests.ports import free_base_port
+from tools.apache_kafka import ApacheKafka, ToolSession, run_tool
+
+#: They finish their work in a shutdown hook, count in static fields or end the JVM: each run has a JVM of its own.
+OWN_JVM = {
+    "kafka-cluster",
+    "kafka-console-consumer",
+    "kafka-console-producer",
+    "kafka-console-share-consumer",
+    "kafka-features",
+    "kafka-metadata-quorum",
+    "kafka-transactions",
+}
+
+
+@contextmanager
+def apache_tools() -> Iterator[Run]:
+    """Apache Kafka's tools, in one JVM as far as they can be."""
+    with ToolSession() as session:
+
+        def run(tool: str, arguments: list[str], stdin: str) -> Said:
+            done: subprocess.CompletedProcess[str]
+            if tool in OWN_JVM:
+                done = run_tool(tool, *arguments, stdin=stdin)
+            else:
+                done = session.run(tool, *arguments, stdin=stdin)
+            return Said(done.returncode, done.stdout, done.stderr)
+
+        yield run
+
+
+@contextmanager
+def recording() -> Iterator[tuple[Run, str]]:
+    """Apache Kafka's tools, and the address of a fresh node of it."""
+    with ApacheKafka(base_port=free_base_port(), properties=NODE) as kafka, apache_tools() as run:
+        yield run, kafka.bootstrap
+
+
+def main(names: list[str]) -> None:
+    with recording() as (run, server):
+        for path in SESSIONS:
+            if not names or path.stem in names:
+                steps = read_session(path)
+                for step, lines in play(steps, run, server):
+                    step.lines = lines
+                write_session(path, steps)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
