@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check
+from ottla.cli.client.leaders import TopicPartition
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -29,6 +36,26 @@ async def describe_log_dirs(
     response: DescribeLogDirsResponse = await cluster.request(DescribeLogDirsRequest(topics=wanted), broker)
     check(f"broker {broker}", response.error_code)
     return response.results
+
+
+async def alter_replica_log_dirs(
+    cluster: ClusterClient, broker: int, paths: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, int]:
+    """Begin to move replicas of a broker to other log directories of it (KIP-113). Returns the error code of each."""
+    directories: dict[str, dict[str, AlterReplicaLogDirTopic]] = {}
+    for (name, index), path in sorted(paths.items()):
+        topics = directories.setdefault(path, {})
+        topics.setdefault(name, AlterReplicaLogDirTopic(name, [])).partitions.append(index)
+    request = AlterReplicaLogDirsRequest(
+        [AlterReplicaLogDir(path, list(row.values())) for path, row in directories.items()]
+    )
+    cluster.doing = f"moving replicas of broker {broker} to other log directories"
+    response: AlterReplicaLogDirsResponse = await cluster.request(request, broker)
+    return {
+        (topic.topic_name, part.partition_index): part.error_code
+        for topic in response.results
+        for part in topic.partitions
+    }
 
 
 async def unregister_broker(cluster: ClusterClient, broker: int) -> None:

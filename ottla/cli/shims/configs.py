@@ -16,7 +16,7 @@ from ottla.cli.client.groups import list_groups
 from ottla.cli.client.quotas import alter_quotas, describe_quotas
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import execution_exception
-from ottla.cli.shims.tool import Parser, given, with_cluster
+from ottla.cli.shims.tool import Parser, Unusable, given, with_cluster
 
 
 class Kind(NamedTuple):
@@ -77,10 +77,6 @@ class Entity(NamedTuple):
 
     type: str
     name: str | None
-
-
-class Unusable(Exception):
-    """A mistake in the options or values that Kafka's tool prints without help and without an exception's name."""
 
 
 def main(arguments: list[str]) -> int:

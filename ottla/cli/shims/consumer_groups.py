@@ -11,14 +11,12 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.groups import GroupDescription, GroupMember
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
+from ottla.cli.shims import offset_resets
 from ottla.cli.shims.exceptions import exception, reason
-from ottla.cli.shims.tool import Parser, given, table, with_cluster
+from ottla.cli.shims.tool import Parser, Unusable, given, table, with_cluster
 from ottla.protocol.errors import ErrorCode
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
-SCENARIOS = (
-    "to-offset", "shift-by", "from-file", "to-datetime", "by-duration", "to-latest", "to-current", "to-earliest",
-)  # fmt: skip
 SCOPES = ("group", "all-groups")
 STATES = ("CompletingRebalance", "Reconciling", "PreparingRebalance", "Stable", "Assigning", "Empty", "Dead")
 TYPES = ("Consumer", "Classic")
@@ -30,10 +28,6 @@ NO_ACTION = (
 )
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 OFFSET_WIDTHS = (15, 15, 10, 15, 15, 15, 15, 15, 0)
-
-
-class Unusable(Exception):
-    """A value that cannot be used: printed with the help."""
 
 
 def main(arguments: list[str]) -> int:
@@ -80,8 +74,8 @@ def check_options(parser: Parser, options: argparse.Namespace) -> None:
         if not (options.dry_run or options.execute):
             print(NO_ACTION, file=sys.stderr)
         _one_of(parser, options, "reset-offsets")
-        for scenario in sorted(SCENARIOS):
-            parser.forbid(options, scenario, *(other for other in SCENARIOS if other != scenario))
+        for scenario in sorted(offset_resets.SCENARIOS):
+            parser.forbid(options, scenario, *(other for other in offset_resets.SCENARIOS if other != scenario))
     parser.forbid(options, "group", "all-groups")
     actions = [name for name in ACTIONS if given(options, name)]
     if len(actions) != 1:
@@ -101,10 +95,8 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
         return await describe(cluster, options)
     if options.delete:
         return await delete(cluster, options)
-    from ottla.cli.shims import offset_resets  # for these actions only
-
     if options.reset_offsets:
-        return await offset_resets.reset(cluster, options)
+        return await offset_resets.reset(cluster, options, await names_of(cluster, options))
     if options.delete_offsets:
         return await offset_resets.delete(cluster, options)
     return await _validate_regex(cluster, options.validate_regex)
@@ -175,7 +167,7 @@ async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _validate_regex(cluster: ClusterClient, text: str) -> int:
-    import re2  # type: ignore[import-untyped, unused-ignore]  # as the broker does, which uses RE2 too
+    import re2  # the library of the broker
 
     try:
         re2.compile(text)

@@ -16,7 +16,7 @@ from ottla.cli.client.features import (
 )
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import TreeParser, connected, with_cluster
+from ottla.cli.shims.tool import TreeParser, Unusable, connected, with_cluster
 from ottla.protocol.features import (
     FEATURES,
     METADATA_VERSION,
@@ -38,10 +38,6 @@ ACTIONS = {
     "downgrade": Words("downgrade", "downgraded"),
     "disable": Words("disable", "disabled"),
 }
-
-
-class Unusable(Exception):
-    """A mistake in the options or values."""
 
 
 class _Parser(TreeParser):

@@ -11,15 +11,11 @@ from ottla.cli.client.health import describe_cluster
 from ottla.cli.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import TreeParser, connected, with_cluster
+from ottla.cli.shims.tool import TreeParser, Unusable, connected, with_cluster
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import ZERO_UUID, uuid_from_str, uuid_to_str
 
 COLUMNS = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
-
-
-class Unusable(Exception):
-    """A mistake in the options or values."""
 
 
 def main(arguments: list[str]) -> int:

@@ -13,25 +13,26 @@ from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims import consumer_groups
-from ottla.cli.shims.consumer_groups import SCENARIOS, Unusable
 from ottla.cli.shims.exceptions import exception_name, message
-from ottla.cli.shims.tool import given, table
+from ottla.cli.shims.tool import Unusable, given, table
 from ottla.protocol.errors import ErrorCode
 
+SCENARIOS = (
+    "to-offset", "shift-by", "from-file", "to-datetime", "by-duration", "to-latest", "to-current", "to-earliest",
+)  # fmt: skip
 Offsets = dict[TopicPartition, int]
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})(Z|[+-]\d\d(?::?\d\d)?)?")
 _DURATION = re.compile(r"([+-]?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.I)
 
 
-async def reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
+async def reset(cluster: ClusterClient, options: argparse.Namespace, names: Iterable[str]) -> int:
     if not options.from_file and not (options.topic or options.all_topics):
         raise Unusable("One of the reset scopes should be defined: --all-topics, --topic.")
     if not any(given(options, scenario) for scenario in SCENARIOS):
         shown = ", ".join(f"[{scenario}]" for scenario in SCENARIOS)
         raise Unusable(f"Option '[reset-offsets]' requires one of the following scenarios: [{shown}]")
     plan: dict[str, Offsets] = {}
-    for name in await consumer_groups.names_of(cluster, options):
+    for name in names:
         if await _is_active(cluster, name):
             print(
                 f"\nError: Assignments can only be reset if the group '{name}' is inactive, but the current state is Stable."

@@ -28,6 +28,10 @@ _MISTAKES = (
 )
 
 
+class Unusable(Exception):
+    """An option, a value or a file that cannot be used; its text is Kafka's message."""
+
+
 class Parser(argparse.ArgumentParser):
     """The options of one tool. `mistakes` is printed before what is wrong with the words of a command line."""
 

@@ -122,6 +122,7 @@ _SHAPES = (
     (re.compile(r"(localhost|127\.0\.0\.1)(:| +)\d+ *"), "SERVER "),
     (re.compile(r"SERVER +"), "SERVER "),
     (re.compile(r"(Epoch: |HighWatermark: ) *\d+"), r"\1N"),
+    (re.compile(r'"/[^"]+/[^"]+"'), '"DIRECTORY"'),
     (re.compile(r"\d+ ms ago *"), "N ms ago "),
     (re.compile(r"\t\d{2,} *\t"), "\tN\t"),
 )
