@@ -39,6 +39,7 @@ COMMANDS = {
     "secure": Command("ottla.cli.commands.secure", "make keys, certificates, users and client files for TLS and SASL"),
     "bench": Command("ottla.cli.commands.bench", "measure produce, consume and delay against a cluster"),
     "inspect": Command("ottla.cli.commands.inspect", "print the records of log files, without a broker"),
+    "shims": Command("ottla.cli.commands.shims", "write launchers of Kafka's own tools into a directory"),
     "container": Command("ottla.cli.commands.container", "entry point of the container image"),
 }
 

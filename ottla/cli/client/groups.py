@@ -112,9 +112,9 @@ async def _describe_consumer(cluster: ClusterClient, group: str, node: int) -> G
             row.client_id,
             row.client_host,
             row.instance_id,
-            _places(row.assignment),
+            assigned_places(row.assignment),
             row.member_epoch,
-            _places(row.target_assignment),
+            assigned_places(row.target_assignment),
         )
         for row in found.members
     ]
@@ -123,7 +123,7 @@ async def _describe_consumer(cluster: ClusterClient, group: str, node: int) -> G
     )
 
 
-def _places(assignment: Assignment) -> list[TopicPartition]:
+def assigned_places(assignment: Assignment) -> list[TopicPartition]:
     return [(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions]
 
 

@@ -7,10 +7,23 @@ from typing import NamedTuple
 
 from ottla.cli.client.cluster import TRANSACTION_KEY_TYPE, ClusterClient
 from ottla.cli.client.failures import check, failure
+from ottla.cli.client.leaders import Leaders, TopicPartition
+from ottla.cli.client.topics import ask_leaders
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+)
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.protocol.messages.shared_structs import TopicPartitionIndexes
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 #: Of the producer that InitProducerId makes; it never begins a transaction.
 TIMEOUT_MS = 60_000
@@ -80,3 +93,50 @@ async def abort_transaction(cluster: ClusterClient, transactional_id: str) -> No
 
     _, code = await cluster.retry(ask)
     check(f"transactional id {transactional_id}", code)
+
+
+class OpenProducer(NamedTuple):
+    """The producer of an open transaction, as its partition knows it."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+async def describe_producers(
+    cluster: ClusterClient, name: str, partitions: Iterable[int], broker: int | None = None
+) -> dict[int, list[ProducerState]]:
+    """Return the producers of each partition that its leader knows, or the replica on `broker`."""
+
+    def build(part: list[int]) -> DescribeProducersRequest:
+        return DescribeProducersRequest([TopicPartitionIndexes(name, list(part))])
+
+    cluster.doing = f"describing the producers of topic {name}"
+    if broker is None:
+        results = await ask_leaders(cluster, name, list(partitions), build)
+        return {index: result.active_producers for index, result in results.items()}
+    response: DescribeProducersResponse = await cluster.request(build(list(partitions)), broker)
+    found = {}
+    for topic in response.topics:
+        for part in topic.partitions:
+            check(f"partition {name}-{part.partition_index}", part.error_code, part.error_message)
+            found[part.partition_index] = part.active_producers
+    return found
+
+
+async def abort_by_marker(cluster: ClusterClient, place: TopicPartition, producer: OpenProducer) -> None:
+    """Write an abort marker into one partition, for a transaction of which no coordinator knows."""
+    name, index = place
+    marker = WritableTxnMarker(
+        producer.producer_id,
+        producer.producer_epoch,
+        transaction_result=False,
+        topics=[TopicPartitionIndexes(name, [index])],
+        coordinator_epoch=max(0, producer.coordinator_epoch),
+    )
+    leaders = Leaders(cluster, [name])
+    await leaders.start()
+    cluster.doing = f"aborting a transaction on partition {name}-{index}"
+    response: WriteTxnMarkersResponse = await cluster.request(WriteTxnMarkersRequest([marker]), leaders.of(place).node)
+    (result,) = (part for row in response.markers for topic in row.topics for part in topic.partitions)
+    check(f"partition {name}-{index}", result.error_code)

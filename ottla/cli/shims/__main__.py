@@ -15,6 +15,8 @@ TOOLS = {
     "kafka-features": "ottla.cli.shims.features",
     "kafka-metadata-quorum": "ottla.cli.shims.metadata_quorum",
     "kafka-groups": "ottla.cli.shims.groups",
+    "kafka-share-groups": "ottla.cli.shims.share_groups",
+    "kafka-transactions": "ottla.cli.shims.transactions",
     "kafka-log-dirs": "ottla.cli.shims.log_dirs",
     "kafka-reassign-partitions": "ottla.cli.shims.reassign_partitions",
     "kafka-delete-records": "ottla.cli.shims.delete_records",

@@ -1,139 +1,165 @@
-"""kafka-console-consumer: records of a topic to standard output.
-
-Partitions are read directly. With --group, reading starts from the group's offsets and commits them at the end, but the
-group is not joined: no rebalance, and not for two consumers of one group at once.
-"""
+"""kafka-console-consumer: records of topics to standard output. With --group it is a member of the group, else it reads directly."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
 
-from ottla.cli.client import groups, topics
+from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumer, places_of
+from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer, places_of
+from ottla.cli.client.group_consumer import GroupConsumer
+from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, pairs, with_cluster
-from ottla.protocol.records import Record
+from ottla.cli.shims.exceptions import PACKAGE, exception
+from ottla.cli.shims.record_text import Write, formatter
+from ottla.cli.shims.tool import Parser, Unusable, deprecated, given, key_values, with_cluster
+
+LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+#: Options that Kafka deprecates, and what it says is to be used.
+OLD = {
+    "property": "formatter-property",
+    "consumer-property": "command-property",
+    "consumer.config": "command-config",
+    "whitelist": "include",
+}
+
+
+class Counted:
+    """Counts the records that were printed, up to the limit of --max-messages."""
+
+    def __init__(self, limit: int) -> None:
+        self.count = 0
+        self.limit = limit
+
+    @property
+    def is_enough(self) -> bool:
+        return 0 <= self.limit <= self.count
 
 
 def main(arguments: list[str]) -> int:
-    options = _parser().parse(arguments)
-    if not options.topic:
-        print("Exactly one of --include/--topic is required.", file=sys.stderr)
-        return 1
-    if options.offset is not None and options.partition is None:
-        print("The partition is required when offset is specified.", file=sys.stderr)
-        return 1
-    count = 0
-
-    def counted() -> None:
-        nonlocal count
-        count += 1
-
+    parser = _parser()
+    options = parser.parse(arguments)
+    deprecated(options, OLD)
+    _check(parser, options)
+    counted = Counted(options.max_messages)
     try:
-        return with_cluster(options, lambda cluster: consume(cluster, options, counted), limited=False)
+        write = formatter(
+            key_values([*options.property, *options.formatter_property]),
+            options.formatter,
+            options.key_deserializer,
+            options.value_deserializer,
+        )
+        return with_cluster(options, lambda cluster: consume(cluster, options, write, counted), limited=False)
+    except Unusable as wrong:
+        print(wrong, file=sys.stderr)
+        return 1
     except CommandFailed as failure:
-        print(reason(failure), file=sys.stderr)
+        print(exception(failure), file=sys.stderr)
         return 1
     finally:
-        print(f"Processed a total of {count} messages", file=sys.stderr)
+        print(f"Processed a total of {counted.count} messages", file=sys.stderr)
 
 
 def _parser() -> Parser:
     parser = Parser("kafka-console-consumer", "Read data from Kafka topics and output it to standard output.")
     parser.add_bootstrap(old_names=("--consumer.config",))
-    parser.add_argument("--topic", "--include", "--whitelist", dest="topic")
-    parser.add_argument("--from-beginning", action="store_true")
-    parser.add_argument("--group")
-    parser.add_argument("--partition", type=int)
-    parser.add_argument("--offset")
+    parser.flags("from-beginning", "skip-message-on-error", "enable-systest-events")
+    parser.texts("topic", "include", "whitelist", "group", "offset", "formatter", "formatter-config")
+    parser.texts("key-deserializer", "value-deserializer")
+    parser.numbers("partition")
+    parser.lists("property", "formatter-property", "consumer-property", "command-property")
     parser.add_argument("--max-messages", type=int, default=-1)
     parser.add_argument("--timeout-ms", type=int, default=-1)
-    parser.add_argument("--property", "--formatter-property", action="append", dest="properties")
-    parser.add_argument("--consumer-property", "--command-property", action="append", dest="consumer_properties")
-    parser.add_argument("--isolation-level", choices=("read_uncommitted", "read_committed"), default="read_uncommitted")
-    for name in ("formatter", "formatter-config", "key-deserializer", "value-deserializer"):
-        parser.add_argument(f"--{name}")
-    parser.add_argument("--skip-message-on-error", action="store_true")
-    parser.add_argument("--enable-systest-events", action="store_true")
+    parser.add_argument("--isolation-level", choices=tuple(LEVELS), default="read_uncommitted")
     return parser
 
 
-async def consume(cluster: ClusterClient, options: argparse.Namespace, counted: Callable[[], None]) -> int:
-    group = options.group or pairs(options.consumer_properties).get("group.id")
-    async with cluster.limit():
-        positions = await _positions(cluster, options, group)
-    level = READ_COMMITTED if options.isolation_level == "read_committed" else READ_UNCOMMITTED
-    consumer = Consumer(cluster, places_of(options.topic, positions), isolation_level=level)
-    write = formatter(pairs(options.properties))
-    left = options.max_messages
-    done = dict(positions)
-    fetched = consumer.fetch()
-    try:
-        while left:
-            wait_s = options.timeout_ms / 1000 if options.timeout_ms >= 0 else None
-            try:
-                _, index, records = await asyncio.wait_for(anext(fetched), wait_s)
-            except TimeoutError:
-                print("Error processing message, terminating consumer process: ", file=sys.stderr)
-                break
-            for record in records if left < 0 else records[:left]:
-                sys.stdout.buffer.write(write(index, record))
-                done[index] = record.offset + 1
-                counted()
-                left -= left > 0
-            sys.stdout.buffer.flush()
-    finally:
-        if group:
-            async with cluster.limit():
-                places = {(options.topic, index): offset for index, offset in done.items()}
-                await groups.commit_offsets(cluster, group, places)
+def _check(parser: Parser, options: argparse.Namespace) -> None:
+    if sum(given(options, name) for name in ("topic", "include", "whitelist")) != 1:
+        parser.usage_error("Exactly one of --include/--topic is required. ")
+    if options.partition is not None and not options.topic:
+        parser.usage_error("The topic is required when partition is specified.")
+    if options.offset is not None:
+        if options.partition is None:
+            parser.usage_error("The partition is required when offset is specified.")
+        if options.from_beginning:
+            parser.usage_error("Options from-beginning and offset cannot be specified together.")
+        is_number = options.offset.isdecimal()
+        if not is_number and options.offset.lower() not in ("earliest", "latest"):
+            parser.usage_error(
+                f"The provided offset value '{options.offset}' is incorrect. Valid values are 'earliest', 'latest', or a "
+                "non-negative long."
+            )
+    if options.group and options.partition is not None:
+        parser.usage_error("Options group and partition cannot be specified together.")
+
+
+async def consume(cluster: ClusterClient, options: argparse.Namespace, write: Write, counted: Counted) -> int:
+    properties = key_values([*options.consumer_property, *options.command_property])
+    group = options.group or properties.get("group.id") or options.client_properties.get("group.id")
+    level = LEVELS[properties.get("isolation.level", options.isolation_level)]
+    wait_s = options.timeout_ms / 1000 if options.timeout_ms >= 0 else None
+    async with AsyncExitStack() as stack:
+        async with cluster.limit():
+            names = await _topics(cluster, options)
+        if group and options.partition is None:
+            reset = topics.EARLIEST if options.from_beginning else topics.LATEST
+            member = GroupConsumer(cluster, group, names, isolation_level=level, reset=reset)
+            await stack.enter_async_context(member)
+            last = await _print(member.fetch(), write, counted, wait_s)
+            if last is not None:
+                member.processed(*last)
+            return 0
+        async with cluster.limit():
+            positions = await _positions(cluster, options, names)
+        consumer = Consumer(cluster, positions, isolation_level=level, reset=topics.EARLIEST)
+        await _print(consumer.fetch(), write, counted, wait_s)
     return 0
 
 
-async def _positions(cluster: ClusterClient, options: argparse.Namespace, group: str | None) -> dict[int, int]:
+async def _print(
+    consumed: AsyncIterator[Consumed], write: Write, counted: Counted, wait_s: float | None
+) -> tuple[TopicPartition, int] | None:
+    """Print records until there are enough, or none came for `wait_s`. Returns the place and the offset after the last one."""
+    out, last = sys.stdout.buffer, None
+    while not counted.is_enough:
+        try:
+            topic, index, records = await asyncio.wait_for(anext(consumed), wait_s)
+        except TimeoutError:
+            print(f"{PACKAGE}TimeoutException", file=sys.stderr)
+            break
+        for record in records:
+            out.write(write(topic, index, record))
+            counted.count += 1
+            last = (topic, index), record.offset + 1
+            if counted.is_enough:
+                break
+        out.flush()
+    return last
+
+
+async def _topics(cluster: ClusterClient, options: argparse.Namespace) -> list[str]:
+    if options.topic:
+        return [options.topic]
+    pattern = re.compile(options.include or options.whitelist)
+    return [name for name in await cluster.topic_names() if pattern.fullmatch(name)]
+
+
+async def _positions(
+    cluster: ClusterClient, options: argparse.Namespace, names: Iterable[str]
+) -> dict[TopicPartition, int]:
     wanted = None if options.partition is None else [options.partition]
-    first = await topics.list_offsets(cluster, options.topic, topics.EARLIEST, wanted)
-    if options.offset is not None and options.offset.lstrip("-").isdecimal():
-        return {index: int(options.offset) for index in first}
-    if options.from_beginning or options.offset == "earliest":
-        start = first
-    else:
-        start = await topics.list_offsets(cluster, options.topic, topics.LATEST, wanted)
-    committed = await groups.committed_offsets(cluster, group) if group else {}
-    return {index: committed.get((options.topic, index), offset) for index, offset in start.items()}
-
-
-def formatter(properties: dict[str, str]) -> Callable[[int, Record], bytes]:
-    """The default formatter of Kafka: what is asked for, divided by tabs."""
-
-    def on(name: str, default: str = "false") -> bool:
-        return properties.get(name, default).lower() == "true"
-
-    key_separator = properties.get("key.separator", "\t").encode()
-    line_separator = properties.get("line.separator", "\n").encode()
-    headers_separator = properties.get("headers.separator", ",").encode()
-    null = properties.get("null.literal", "null").encode()
-
-    def write(index: int, record: Record) -> bytes:
-        parts: list[bytes] = []
-        if on("print.timestamp"):
-            parts.append(f"CreateTime:{record.timestamp}".encode())
-        if on("print.partition"):
-            parts.append(f"Partition:{index}".encode())
-        if on("print.offset"):
-            parts.append(f"Offset:{record.offset}".encode())
-        if on("print.headers"):
-            shown = [name.encode() + b":" + (null if value is None else value) for name, value in record.headers]
-            parts.append(headers_separator.join(shown) or b"NO_HEADERS")
-        if on("print.key"):
-            parts.append(null if record.key is None else record.key)
-        if on("print.value", "true"):
-            parts.append(null if record.value is None else record.value)
-        return key_separator.join(parts) + line_separator
-
-    return write
+    start = "earliest" if options.from_beginning else (options.offset or "latest").lower()
+    found: dict[TopicPartition, int] = {}
+    for name in names:
+        timestamp = topics.EARLIEST if start == "earliest" else topics.LATEST
+        offsets = await topics.list_offsets(cluster, name, timestamp, wanted)
+        if start.isdecimal():
+            offsets = dict.fromkeys(offsets, int(start))
+        found |= places_of(name, offsets)
+    return found

@@ -8,10 +8,18 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.lines import read_lines
-from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, pairs, with_cluster
+from ottla.cli.shims.exceptions import exception
+from ottla.cli.shims.tool import Parser, client_properties, deprecated, key_values, with_cluster
 from ottla.protocol.records import NewRecord
 from ottla.protocol.records.compression import CODEC_IDS
+
+#: Options that Kafka deprecates, and what it says is to be used.
+OLD = {"property": "reader-property", "producer-property": "command-property", "producer.config": "command-config"}
+#: acks=all and a wait after each chunk of lines are always used, and the sizes and times are the client's own.
+WITHOUT_EFFECT = (
+    "request-required-acks", "batch-size", "timeout", "max-block-ms", "max-memory-bytes", "message-send-max-retries",
+    "request-timeout-ms", "retry-backoff-ms", "socket-buffer-size", "metadata-expiry-ms", "max-partition-memory-bytes",
+)  # fmt: skip
 
 
 class Reader:
@@ -56,23 +64,26 @@ class Reader:
 
 def main(arguments: list[str]) -> int:
     parser = Parser("kafka-console-producer", "Read data from standard input and publish it to Kafka.")
+    parser.missing_bootstrap = 'Missing required argument "[bootstrap-server]"'
     parser.add_bootstrap(old_names=("--producer.config",))
-    parser.add_argument("--topic")
-    parser.add_argument("--property", "--reader-property", action="append", dest="properties")
-    parser.add_argument("--producer-property", "--command-property", action="append", dest="producer_properties")
-    parser.add_argument("--compression-codec", nargs="?", const="gzip", default="none", choices=sorted(CODEC_IDS))
-    # These options have no effect, because acks=all and a wait after each chunk of lines are always used.
-    parser.add_argument("--sync", action="store_true")
-    for name in ("request-required-acks", "batch-size", "timeout", "max-block-ms", "max-memory-bytes", "line-reader"):
-        parser.add_argument(f"--{name}")
-    for name in ("message-send-max-retries", "request-timeout-ms", "retry-backoff-ms", "socket-buffer-size"):
-        parser.add_argument(f"--{name}")
+    parser.texts("topic", "reader-config", "line-reader")
+    parser.lists("property", "reader-property", "producer-property", "command-property")
+    parser.add_argument("--compression-codec", nargs="?", const="gzip")
+    parser.flags("sync")
+    parser.texts(*WITHOUT_EFFECT)
     options = parser.parse(arguments)
+    deprecated(options, OLD)
     parser.require(options, "topic")
-    reader = Reader(pairs(options.properties))
+    configs = client_properties(options.reader_config)
+    reader = Reader({**configs, **key_values([*options.property, *options.reader_property])})
+    own = key_values([*options.producer_property, *options.command_property])
+    codec = options.compression_codec or own.get("compression.type") or "none"
+    if codec not in CODEC_IDS:
+        print(f"Unknown compression name: {codec}", file=sys.stderr)
+        return 1
 
     async def produce(cluster: ClusterClient) -> int:
-        producer = Producer(cluster, options.topic, compression=CODEC_IDS[options.compression_codec])
+        producer = Producer(cluster, options.topic, compression=CODEC_IDS[codec])
         async with cluster.limit():
             await producer.start()
         number = 0
@@ -87,5 +98,5 @@ def main(arguments: list[str]) -> int:
     try:
         return with_cluster(options, produce, limited=False)
     except CommandFailed as failure:
-        print(reason(failure), file=sys.stderr)
+        print(exception(failure) if failure.code is not None else failure.cause, file=sys.stderr)
         return 1

@@ -254,20 +254,17 @@ def _members(group: GroupDescription, verbose: bool) -> list[str]:
     if verbose:
         columns += [
             ("CURRENT-EPOCH", 15, lambda member: _or_dash(member.epoch)),
-            ("CURRENT-ASSIGNMENT", 20, lambda member: _assignment(member.assigned)),
+            ("CURRENT-ASSIGNMENT", 20, lambda member: offset_resets.assignment_text(member.assigned)),
             ("TARGET-EPOCH", 15, lambda member: _or_dash(group.target_epoch)),
-            ("TARGET-ASSIGNMENT", 20, lambda member: "" if member.epoch < 0 else _assignment(member.target)),
+            (
+                "TARGET-ASSIGNMENT",
+                20,
+                lambda member: "" if member.epoch < 0 else offset_resets.assignment_text(member.target),
+            ),
         ]
     rows: list[list[object]] = [[title for title, _, _ in columns]]
     rows += [[cell(member) for _, _, cell in columns] for member in group.members]
     return table(rows, [width for _, width, _ in columns])
-
-
-def _assignment(places: Iterable[TopicPartition]) -> str:
-    by_topic: dict[str, list[int]] = {}
-    for name, index in sorted(places):
-        by_topic.setdefault(name, []).append(index)
-    return ";".join(f"{name}:{','.join(map(str, indexes))}" for name, indexes in by_topic.items()) or "-"
 
 
 async def _state(cluster: ClusterClient, group: GroupDescription, verbose: bool) -> None:

@@ -11,7 +11,7 @@ from ottla.cli.client.health import describe_cluster
 from ottla.cli.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import TreeParser, Unusable, connected, with_cluster
+from ottla.cli.shims.tool import TreeParser, Unusable, connected, tab_table, with_cluster
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import ZERO_UUID, uuid_from_str, uuid_to_str
 
@@ -114,8 +114,7 @@ def _replication(quorum: Quorum, now_ms: int | None) -> list[str]:
             times = (time(row.last_fetch_timestamp), time(row.last_caught_up_timestamp))
             directory = uuid_to_str(row.replica_directory_id)
             rows.append((str(row.replica_id), directory, str(row.log_end_offset), str(lag), *times, status))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["\t".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return tab_table(rows)
 
 
 async def _add(cluster: ClusterClient, options: argparse.Namespace) -> int:

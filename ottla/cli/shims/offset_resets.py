@@ -1,4 +1,4 @@
-"""The changes of offsets by kafka-consumer-groups: --reset-offsets and --delete-offsets."""
+"""The changes of offsets by kafka-consumer-groups, --reset-offsets and --delete-offsets; the tool of share groups has some of it."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ async def _places(cluster: ClusterClient, group: str, options: argparse.Namespac
     """Returns the partitions that --topic NAME, --topic NAME:0,1 and --all-topics mean."""
     if options.all_topics:
         return sorted(await groups.committed_offsets(cluster, group))
-    return await _named_places(cluster, options.topic)
+    return await named_places(cluster, options.topic)
 
 
-async def _named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[TopicPartition]:
+async def named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[TopicPartition]:
     found: list[TopicPartition] = []
     known = {topic.name: topic for topic in (await cluster.metadata(None)).topics}
     for text in texts:
@@ -97,19 +97,19 @@ async def _new_offsets(cluster: ClusterClient, group: str, options: argparse.Nam
         return await _within(cluster, offsets)
     places = await _places(cluster, group, options)
     if options.to_earliest:
-        return await _listed(cluster, places, topics.EARLIEST)
+        return await listed(cluster, places, topics.EARLIEST)
     if options.to_latest:
-        return await _listed(cluster, places, topics.LATEST)
+        return await listed(cluster, places, topics.LATEST)
     if options.to_offset is not None:
         return await _within(cluster, dict.fromkeys(places, _number("to-offset", options.to_offset)))
     if options.to_datetime is not None:
-        return await _since(cluster, places, _datetime_ms(options.to_datetime))
+        return await since(cluster, places, datetime_ms(options.to_datetime))
     if options.by_duration is not None:
         now_ms = cluster.world.clock.wall_ms()
-        return await _since(cluster, places, now_ms - _duration_ms(options.by_duration))
+        return await since(cluster, places, now_ms - _duration_ms(options.by_duration))
     committed = await groups.committed_offsets(cluster, group)
     if options.to_current:
-        missing = await _listed(cluster, [place for place in places if place not in committed], topics.LATEST)
+        missing = await listed(cluster, [place for place in places if place not in committed], topics.LATEST)
         return {place: committed.get(place, missing.get(place, 0)) for place in places}
     shift = _number("shift-by", options.shift_by)
     for place in places:
@@ -127,7 +127,7 @@ def _number(option: str, text: str) -> int:
         raise CommandFailed(f"option: {what} (INVALID_REQUEST)", code=ErrorCode.INVALID_REQUEST) from None
 
 
-async def _listed(cluster: ClusterClient, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
+async def listed(cluster: ClusterClient, places: Iterable[TopicPartition], timestamp: int) -> Offsets:
     found: Offsets = {}
     by_topic: dict[str, list[int]] = {}
     for name, index in places:
@@ -140,20 +140,20 @@ async def _listed(cluster: ClusterClient, places: Iterable[TopicPartition], time
 
 async def _within(cluster: ClusterClient, wanted: Offsets) -> Offsets:
     """Returns the offsets, those outside of the log moved to its first or last offset."""
-    first = await _listed(cluster, wanted, topics.EARLIEST)
-    last = await _listed(cluster, wanted, topics.LATEST)
+    first = await listed(cluster, wanted, topics.EARLIEST)
+    last = await listed(cluster, wanted, topics.LATEST)
     return {place: max(first[place], min(offset, last[place])) for place, offset in wanted.items()}
 
 
-async def _since(cluster: ClusterClient, places: list[TopicPartition], timestamp_ms: int) -> Offsets:
-    found = await _listed(cluster, places, timestamp_ms)
+async def since(cluster: ClusterClient, places: list[TopicPartition], timestamp_ms: int) -> Offsets:
+    found = await listed(cluster, places, timestamp_ms)
     without = [place for place, offset in found.items() if offset < 0]
     for name, index in without:
         print(f"\nWarn: Partition {index} from topic {name} is empty. Falling back to latest known offset.")
-    return found | await _listed(cluster, without, topics.LATEST)
+    return found | await listed(cluster, without, topics.LATEST)
 
 
-def _datetime_ms(text: str) -> int:
+def datetime_ms(text: str) -> int:
     """Returns milliseconds since 1970 for YYYY-MM-DDTHH:mm:SS.sss, in UTC where no zone is given."""
     found = _TIME.fullmatch(text)
     if found is None:
@@ -196,7 +196,7 @@ def _from_file(path: str, group: str, groups_count: int) -> Offsets:
 
 async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
     (group,) = options.group[:1]
-    places = await _named_places(cluster, options.topic)
+    places = await named_places(cluster, options.topic)
     try:
         results = await groups.delete_offsets(cluster, group, places)
     except CommandFailed as failure:
@@ -217,3 +217,10 @@ async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 _OF_GROUP = {ErrorCode.NON_EMPTY_GROUP: "Deleting offsets of a consumer group is forbidden if the group is not empty."}
+
+
+def assignment_text(places: Iterable[TopicPartition]) -> str:
+    by_topic: dict[str, list[int]] = {}
+    for name, index in sorted(places):
+        by_topic.setdefault(name, []).append(index)
+    return ";".join(f"{name}:{','.join(map(str, indexes))}" for name, indexes in by_topic.items()) or "-"

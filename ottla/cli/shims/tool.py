@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn
 
 from ottla.cli.client.cluster import ClusterClient
@@ -19,6 +19,8 @@ from ottla.cli.errors import CommandFailed
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
+#: Earlier names of --command-config.
+OLD_CONFIGS = ("consumer_config", "producer_config", "admin_config")
 #: The messages of argparse for mistakes, and those of jopt-simple.
 _MISTAKES = (
     (re.compile(r"unrecognized arguments: --([\w.-]+).*"), r"\1 is not a recognized option"),
@@ -63,7 +65,9 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--bootstrap-server", "--broker-list", dest="bootstrap_server")
         if controller:
             self.add_argument("--bootstrap-controller", dest="bootstrap_controller")
-        self.add_argument("--command-config", *old_names, dest="command_config")
+        self.add_argument("--command-config", dest="command_config")
+        for name in old_names:
+            self.add_argument(name, dest=name.strip("-").replace(".", "_"))
 
     def error(self, message: str) -> NoReturn:
         """What argparse finds: the message of jopt-simple."""
@@ -100,6 +104,8 @@ class Parser(argparse.ArgumentParser):
         if options.bootstrap_server is None and controllers is None:
             self.usage_error(self.missing_bootstrap)
         options.bootstrap_server = options.bootstrap_server or controllers
+        old = (getattr(options, name, None) for name in OLD_CONFIGS)
+        options.command_config = options.command_config or next(filter(None, old), None)
         options.client_properties = client_properties(options.command_config)
 
     def require(self, options: argparse.Namespace, *names: str) -> None:
@@ -140,17 +146,16 @@ class TreeParser(argparse.ArgumentParser):
         message = re.sub("the following arguments are required: (-.*)", r"argument \1 is required", message)
         return re.sub("the following arguments are required: .*", "too few arguments", message)
 
-    def add_bootstrap(self, *, controller: bool = True, required: bool = True) -> None:
+    def add_bootstrap(self, *, required: bool = True) -> None:
         servers = self.add_mutually_exclusive_group(required=required)
         servers.add_argument("--bootstrap-server", "-b", dest="bootstrap_server")
-        if controller:
-            servers.add_argument("--bootstrap-controller", "-C", dest="bootstrap_controller")
+        servers.add_argument("--bootstrap-controller", "-C", dest="bootstrap_controller")
         self.add_argument("--config", "--command-config", "-c", dest="command_config")
 
 
 def connected(options: argparse.Namespace) -> argparse.Namespace:
     """Complete the options of a TreeParser for `with_cluster`."""
-    options.bootstrap_server = options.bootstrap_server or options.bootstrap_controller
+    options.bootstrap_server = options.bootstrap_server or getattr(options, "bootstrap_controller", None)
     options.client_properties = client_properties(options.command_config)
     return options
 
@@ -169,17 +174,16 @@ def client_properties(path: str | None) -> dict[str, str]:
         raise SystemExit(1) from None
 
 
-def pairs(values: list[str] | None) -> dict[str, str]:
-    """--property key=value, and comma-separated lists of it as the tools take them."""
-    found = {}
-    for text in values or []:
-        for part in text.split(",") if text.count("=") > 1 else [text]:
-            key, equals, value = part.partition("=")
-            if not equals:
-                print(f"Invalid command line properties: {text}", file=sys.stderr)
-                raise SystemExit(1)
-            found[key.strip()] = value
-    return found
+def key_values(texts: Sequence[str]) -> dict[str, str]:
+    """Returns the pairs of options such as --property key=value; a key without a value has an empty one."""
+    return {key: value for key, _, value in (text.partition("=") for text in texts)}
+
+
+def deprecated(options: argparse.Namespace, old: Mapping[str, str]) -> None:
+    """Warn of each old option that is given, as Kafka's tools do on standard output."""
+    for name, new in old.items():
+        if given(options, name):
+            print(f"Warning: --{name} is deprecated and will be removed in a future version. Use --{new} instead.")
 
 
 def with_cluster(
@@ -211,3 +215,10 @@ def table(rows: Sequence[Sequence[object]], widths: Sequence[int]) -> list[str]:
     cells = [[str(cell) for cell in row] for row in rows]
     wide = [max(width, *(len(row[index]) for row in cells)) if width else 0 for index, width in enumerate(widths)]
     return [" ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)) for row in cells]
+
+
+def tab_table(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Lines of cells padded to the longest one of their column, with tabs between the columns."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["\t".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.shims.__main__ import TOOLS
-from ottla.cli.shims.console_consumer import formatter
 from ottla.cli.shims.console_producer import Reader
+from ottla.cli.shims.record_text import formatter
 from ottla.protocol.records import Record
 from tests.ottla.conftest import ROOT, Cli, Finished
 
@@ -81,11 +81,13 @@ def test_a_topic_is_created_once_described_grown_and_deleted(tool: Tool, name: s
 def test_records_go_in_and_out_with_keys_headers_and_places(tool: Tool, name: str) -> None:
     tool("kafka-topics", "--create", "--topic", name)
     done = tool(
-        "kafka-console-producer", "--topic", name, "--property", "parse.key=true", "--property", "key.separator=:",
+        "kafka-console-producer", "--topic", name, "--reader-property", "parse.key=true", "--reader-property", "key.separator=:",
         stdin="k1:v1\nk2:v2\n",
     )  # fmt: skip
     assert (done.code, done.err) == (0, "")
-    shown = [f"--property=print.{what}=true" for what in ("key", "partition", "offset", "timestamp", "headers")]
+    shown = [
+        f"--formatter-property=print.{what}=true" for what in ("key", "partition", "offset", "timestamp", "headers")
+    ]
     read = tool(
         "kafka-console-consumer", "--topic", name, "--from-beginning", "--max-messages", "2", "--group", name, *shown
     )
@@ -208,4 +210,4 @@ def test_lines_with_headers_and_a_null_marker() -> None:
 def test_the_formatter_shows_nulls() -> None:
     write = formatter({"print.key": "true", "print.headers": "true"})
     record = Record(key=None, value=None, timestamp=5, headers=(("h", b"x"),), offset=1)
-    assert write(0, record) == b"h:x\tnull\tnull\n"
+    assert write("t", 0, record) == b"h:x\tnull\tnull\n"

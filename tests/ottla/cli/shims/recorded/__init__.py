@@ -133,7 +133,7 @@ _FRAME = re.compile(r"\s+at [\w.$/<>]+\(|Caused by: |\s+\.\.\. \d+ (more|common)
 _LOG = re.compile(r"^\[?\d{4}-\d\d-\d\d[ T]|^(WARN|ERROR|INFO) |.*\(KIP-848\) is production-ready!")
 _EXCEPTION = re.compile(r"[a-z][\w.$]*\.[A-Z]\w*(?:Exception|Error): (.*)")
 _HELP = re.compile(r"^Option .*Description|^usage: ")
-_USAGE_ERROR = re.compile(r"^[\w-]+: error: ")
+_USAGE_ERROR = re.compile(r"^[\w.-]+: error: ")
 
 
 def shaped(said: Said, server: str, directory: str, letters: str) -> list[str]:

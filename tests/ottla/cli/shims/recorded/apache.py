@@ -20,6 +20,13 @@ OWN_JVM = {
     "kafka-features",
     "kafka-metadata-quorum",
     "kafka-transactions",
+    "kafka-producer-perf-test",
+    "kafka-consumer-perf-test",
+    "kafka-e2e-latency",
+    "kafka-verifiable-producer",
+    "kafka-verifiable-consumer",
+    "kafka-storage",
+    "kafka-dump-log",
 }
 
 

@@ -1,0 +1,97 @@
+"""Administration of share groups (KIP-932): their members, and the offsets at which their records begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import check
+from ottla.cli.client.groups import GroupDescription, GroupMember, assigned_places
+from ottla.cli.client.leaders import TopicPartition
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+
+NO_OFFSET = -1
+
+
+class SharePosition(NamedTuple):
+    """The first offset that a share group has not finished, the leader epoch of it, and the lag: each -1 if it is not known."""
+
+    start_offset: int
+    leader_epoch: int
+    lag: int
+
+
+async def describe_share_group(cluster: ClusterClient, group: str) -> GroupDescription:
+    node = await cluster.coordinator(group)
+    cluster.doing = f"describing share group {group}"
+    found = (await cluster.request(ShareGroupDescribeRequest([group]), node)).groups[0]
+    check(f"group {group}", found.error_code, found.error_message)
+    members = [
+        GroupMember(
+            row.member_id, row.client_id, row.client_host, None, assigned_places(row.assignment), row.member_epoch
+        )
+        for row in found.members
+    ]
+    return GroupDescription(
+        group, found.group_state, "share", found.assignor_name, members, found.group_epoch, found.assignment_epoch
+    )
+
+
+async def share_positions(cluster: ClusterClient, group: str) -> dict[TopicPartition, SharePosition]:
+    """Return where the group is in each of its partitions."""
+    node = await cluster.coordinator(group)
+    cluster.doing = f"fetching the offsets of share group {group}"
+    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
+    found = (await cluster.request(request, node)).groups[0]
+    check(f"group {group}", found.error_code, found.error_message)
+    return {
+        (topic.topic_name, part.partition_index): SharePosition(part.start_offset, part.leader_epoch, part.lag)
+        for topic in found.topics
+        for part in topic.partitions
+        if not part.error_code
+    }
+
+
+async def set_share_positions(
+    cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[int, str | None]]:
+    """Set where a group without members begins. Returns the error code and message of each partition."""
+    node = await cluster.coordinator(group)
+    cluster.doing = f"setting the offsets of share group {group}"
+    topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
+    for (name, index), offset in sorted(offsets.items()):
+        topic = topics.setdefault(name, AlterShareGroupOffsetsRequestTopic(name, []))
+        topic.partitions.append(AlterShareGroupOffsetsRequestPartition(index, offset))
+    response = await cluster.request(AlterShareGroupOffsetsRequest(group, list(topics.values())), node)
+    check(f"group {group}", response.error_code, response.error_message)
+    return {
+        (topic.topic_name, part.partition_index): (part.error_code, part.error_message)
+        for topic in response.responses
+        for part in topic.partitions
+    }
+
+
+async def delete_share_positions(
+    cluster: ClusterClient, group: str, names: Iterable[str]
+) -> dict[str, tuple[int, str | None]]:
+    """Delete the group's offsets of whole topics. Returns the error code and message of each topic."""
+    node = await cluster.coordinator(group)
+    cluster.doing = f"deleting offsets of share group {group}"
+    topics = [DeleteShareGroupOffsetsRequestTopic(name) for name in sorted(names)]
+    response = await cluster.request(DeleteShareGroupOffsetsRequest(group, topics), node)
+    check(f"group {group}", response.error_code, response.error_message)
+    return {topic.topic_name: (topic.error_code, topic.error_message) for topic in response.responses}

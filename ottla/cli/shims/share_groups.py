@@ -1,0 +1,254 @@
+"""kafka-share-groups: list, describe and delete share groups, and reset or delete their offsets."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ottla.cli.client import groups, share_groups, topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.groups import GroupDescription
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.errors import CommandFailed
+from ottla.cli.shims.exceptions import exception, exception_name, message, reason
+from ottla.cli.shims.offset_resets import assignment_text, datetime_ms, listed, named_places, since
+from ottla.cli.shims.tool import Parser, Unusable, table, with_cluster
+from ottla.protocol.errors import ErrorCode
+
+ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+SCENARIOS = ("to-datetime", "to-earliest", "to-latest")
+STATES = ("Dead", "Empty", "Stable")
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("kafka-share-groups", "List, describe, delete share groups, or reset and delete their offsets.")
+    parser.add_bootstrap()
+    parser.flags(*ACTIONS, "members", "offsets", "verbose", "all-groups", "all-topics", "dry-run", "execute")
+    parser.flags("to-earliest", "to-latest")
+    parser.texts("to-datetime")
+    parser.lists("group", "topic")
+    parser.add_argument("--state", nargs="?", const="")
+    parser.add_argument("--timeout", type=int, default=30_000)
+    options = parser.parse(arguments)
+    check_options(parser, options)
+    try:
+        return with_cluster(options, lambda cluster: _run(cluster, options), options.timeout)
+    except Unusable as wrong:
+        parser.usage_error(str(wrong))
+    except CommandFailed as failure:
+        said = exception(failure) if failure.code == ErrorCode.GROUP_ID_NOT_FOUND else reason(failure)
+        print(f"\nError: Executing share group command failed due to {said}")
+        return 0 if failure.code is not None else 1
+
+
+def check_options(parser: Parser, options: argparse.Namespace) -> None:
+    has_scope = bool(options.group or options.all_groups)
+    if options.describe and not has_scope:
+        parser.usage_error("Option [describe] takes one of these options: [all-groups], [group]")
+    if options.delete and not has_scope:
+        parser.usage_error("Option [delete] takes the options [group] or [all-groups]")
+    if sum(getattr(options, name.replace("-", "_")) for name in ACTIONS) != 1:
+        parser.usage_error(f"Command must include exactly one action: {', '.join(f'--{name}' for name in ACTIONS)}.")
+    if options.describe and sum((options.members, options.offsets, options.state is not None)) > 1:
+        parser.usage_error("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+    if options.delete_offsets and not (options.group and options.topic):
+        parser.usage_error("Option [delete-offsets] takes the following options: [group], [topic]")
+    if options.reset_offsets:
+        if options.dry_run == options.execute:
+            parser.usage_error("Option [reset-offsets] takes the option: [execute] or [dry-run]")
+        if not options.group:
+            parser.usage_error("Option [reset-offsets] takes the option: [group]")
+        for scenario in SCENARIOS:
+            parser.forbid(options, scenario, *(other for other in SCENARIOS if other != scenario))
+    parser.forbid(options, "group", "all-groups")
+
+
+async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    action = next(name for name in ACTIONS if getattr(options, name.replace("-", "_")))
+    return await RUN[action](cluster, options)
+
+
+async def _names(cluster: ClusterClient, options: argparse.Namespace) -> list[str]:
+    if not options.all_groups:
+        names: list[str] = options.group
+        return names
+    return [group.group_id for group in await groups.list_groups(cluster) if group.group_type.lower() == "share"]
+
+
+async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    known = {state.lower(): state for state in STATES}
+    words = [word.strip().lower() for word in options.state.split(",")] if options.state else []
+    if any(word not in known for word in words):
+        raise Unusable(f"Invalid state list '{options.state}'. Valid states are: {', '.join(STATES)}")
+    found = [group for group in await groups.list_groups(cluster) if group.group_type.lower() == "share"]
+    if options.state is None:
+        for group in found:
+            print(group.group_id)
+        return 0
+    rows = [("GROUP", "STATE")]
+    rows += [(row.group_id, row.group_state) for row in found if not words or row.group_state.lower() in words]
+    print("\n".join(table(rows, (15, 0))))
+    return 0
+
+
+async def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    deleted, failed = [], []
+    kinds = {group.group_id: group.group_type.lower() for group in await groups.list_groups(cluster)}
+    for name in await _names(cluster, options):
+        try:
+            if kinds.get(name) != "share":
+                raise Unusable(f"java.lang.IllegalArgumentException: Group '{name}' is not a share group.")
+            await groups.delete_groups(cluster, [name])
+            deleted.append(name)
+        except CommandFailed as failure:
+            failed.append(f"* Group '{name}' could not be deleted due to: {exception(failure)}")
+        except Unusable as wrong:
+            failed.append(f"* Group '{name}' could not be deleted due to: {wrong}")
+    shown = ", ".join(f"'{name}'" for name in deleted)
+    if not failed:
+        print(f"Deletion of requested share groups ({shown}) was successful.")
+        return 0
+    print("\nError: Deletion of some share groups failed:")
+    print("\n".join(failed))
+    if deleted:
+        print(f"\nThese share groups were deleted successfully: {shown}")
+    return 0
+
+
+async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    for name in sorted(await _names(cluster, options)):
+        try:
+            found = await share_groups.describe_share_group(cluster, name)
+        except CommandFailed as failure:
+            if failure.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            text = f"group: Group {name} not found. (GROUP_ID_NOT_FOUND)"
+            raise CommandFailed(text, code=failure.code) from None
+        if found.state.lower() == "empty" and (options.members or options.state is not None):
+            print(f"\nShare group '{name}' has no active members.", file=sys.stderr)
+        if options.members:
+            _print(*_members(found, options.verbose))
+        elif options.state is not None:
+            _print(*await _state(cluster, found, options.verbose))
+        else:
+            rows, widths = await _offsets(cluster, found, options.verbose)
+            if len(rows) == 1:
+                print(f"\nShare group '{name}' has no offset information.")
+            _print(rows, widths)
+    return 0
+
+
+Table = tuple[list[list[object]], list[int]]
+
+
+def _print(rows: list[list[object]], widths: list[int]) -> None:
+    if len(rows) > 1:
+        print("\n" + "\n".join(table(rows, widths)))
+
+
+def _members(group: GroupDescription, verbose: bool) -> Table:
+    rows: list[list[object]] = [["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]]
+    for member in group.members:
+        who = [group.group, member.member_id, member.host, member.client_id, len(member.assigned)]
+        rows.append([*who, assignment_text(member.assigned)])
+    widths = [15, 15, 15, 15, 12, 0]
+    if verbose:
+        for row, cell in zip(rows, ("MEMBER-EPOCH", *(member.epoch for member in group.members)), strict=True):
+            row.insert(5, cell)
+        widths.insert(5, 13)
+    return rows, widths
+
+
+async def _state(cluster: ClusterClient, group: GroupDescription, verbose: bool) -> Table:
+    node = await cluster.coordinator(group.group)
+    host, port = cluster.brokers[node]
+    rows: list[list[object]] = [["GROUP", "COORDINATOR (ID)", "STATE", "#MEMBERS"]]
+    rows.append([group.group, f"{host}:{port}  ({node})", group.state, len(group.members)])
+    widths = [15, 25, 15, 0]
+    if verbose:
+        rows[0][3:3] = ["GROUP-EPOCH", "ASSIGNMENT-EPOCH"]
+        rows[1][3:3] = [group.epoch, group.target_epoch]
+        widths[3:3] = [12, 17]
+    return rows, widths
+
+
+async def _offsets(cluster: ClusterClient, group: GroupDescription, verbose: bool) -> Table:
+    rows: list[list[object]] = [["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"]]
+    widths = [15, 15, 10, 13, 0]
+    if verbose:
+        rows[0].insert(3, "LEADER-EPOCH")
+        widths.insert(3, 13)
+    for place, position in sorted((await share_groups.share_positions(cluster, group.group)).items()):
+        shown = ["-" if value < 0 else value for value in (position.start_offset, position.lag)]
+        epoch = [position.leader_epoch if position.start_offset >= 0 else "-"] if verbose else []
+        rows.append([group.group, *place, *epoch, *shown])
+    return rows, widths
+
+
+async def _reset(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    (group,) = options.group[:1]
+    if not (options.topic or options.all_topics):
+        raise Unusable("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
+    if not any((options.to_datetime, options.to_earliest, options.to_latest)):
+        raise Unusable("Option [reset-offsets] takes one of these options: [to-datetime], [to-earliest], [to-latest]")
+    found = await share_groups.describe_share_group(cluster, group)
+    if found.state.lower() not in ("empty", "dead"):
+        raise Unusable(f"Share group '{group}' is not empty.")
+    if options.all_topics:
+        places = sorted(await share_groups.share_positions(cluster, group))
+    else:
+        places = await named_places(cluster, options.topic)
+    offsets = await _new_offsets(cluster, options, places)
+    if options.execute:
+        await _set(cluster, group, offsets)
+    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")]
+    rows += [(group, *place, offset) for place, offset in sorted(offsets.items())]
+    print("\n" + "\n".join(table(rows, (15, 15, 10, 15))))
+    return 0
+
+
+async def _new_offsets(
+    cluster: ClusterClient, options: argparse.Namespace, places: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    if options.to_datetime is not None:
+        return await since(cluster, places, datetime_ms(options.to_datetime))
+    return await listed(cluster, places, topics.EARLIEST if options.to_earliest else topics.LATEST)
+
+
+async def _set(cluster: ClusterClient, group: str, offsets: dict[TopicPartition, int]) -> None:
+    results = await share_groups.set_share_positions(cluster, group, offsets)
+    for (name, index), (code, text) in sorted(results.items()):
+        if code:
+            what = f"partition {name}-{index}: {text or message(code)} ({ErrorCode(code).name})"
+            raise CommandFailed(what, code=code)
+
+
+async def _delete_offsets(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    (group,) = options.group[:1]
+    try:
+        results = await share_groups.delete_share_positions(cluster, group, options.topic)
+    except CommandFailed as failure:
+        print(f"\nError: {reason(failure)}")
+        results = dict.fromkeys(options.topic, (failure.code or 0, reason(failure)))
+    else:
+        if any(code for code, _ in results.values()):
+            print("\nError: Encountered some partition-level error, see the follow-up details.")
+        else:
+            print(f"Request succeeded for deleting offsets from group {group}.")
+    rows = [("TOPIC", "STATUS")]
+    rows += [(name, _status(*result)) for name, result in sorted(results.items())]
+    print("\n" + "\n".join(table(rows, (15, 15))))
+    return 0
+
+
+def _status(code: int, text: str | None) -> str:
+    return f"Error: {exception_name(code)}: {text or message(code)}" if code else "Successful"
+
+
+RUN = {
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+    "reset-offsets": _reset,
+    "delete-offsets": _delete_offsets,
+}
