@@ -27,6 +27,7 @@ from tests.compat import (
     librdkafka_secured,
     logins,
     random_groups,
+    tools,
 )
 from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.mixed.nodes import NotSo
@@ -179,6 +180,14 @@ def run_mixed(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return found
 
 
+def run_tools(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Kafka's own tools and ours play the recorded sessions at a node; the names are those of sessions."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"Kafka's tools are left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    return [report(outcome) for outcome in tools.outcomes(names)]
+
+
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
     for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
         chosen = [case for case in cases if case.scenario == scenario]
@@ -253,6 +262,7 @@ SUITES = {
     "client-lines": run_client_lines,
     "images": run_images,
     "mixed": run_mixed,
+    "tools": run_tools,
     "kafka-python": run_kafka_python,
 }
 #: Against nodes with a listener for each security protocol.

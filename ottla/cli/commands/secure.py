@@ -45,7 +45,9 @@ def init(
     for name in nodes:
         print(f"append {files.directory}/nodes/{name}.properties to the server.properties of {name}")
     scram = " ".join(f"--add-scram '{each.split('password=')[0]}...]'" for each in files.add_scram)
-    print(f"format with the lines of {files.directory}/users: kafka-storage format ... {scram}")
+    print(
+        f"format with the lines of {files.directory}/users: kafka-storage format ... {scram} (`ottla shims DIR` writes it)"
+    )
     print(f"connect with: ottla cluster info --config {files.client_file(ADMIN)}")
     for name in files.passwords:
         if name != ADMIN:

@@ -16,6 +16,7 @@ from ottla.cli.shims.__main__ import TOOLS
 from ottla.cli.shims.console_producer import Reader
 from ottla.cli.shims.record_text import formatter
 from ottla.protocol.records import Record
+from tests.ottla.cli.shims.recorded import SESSIONS
 from tests.ottla.conftest import ROOT, Cli, Finished
 
 Tool = Callable[..., Finished]
@@ -48,6 +49,13 @@ def test_a_tool_loads_nothing_that_is_slow(tool_name: str) -> None:
     assert not tops & {"broker", "controller", "cyclopts", "rich", "uvloop", "email", "crc32c", "prometheus_client"}
     assert "importlib.metadata" not in loaded
     assert len(loaded) < 265, len(loaded)
+
+
+def test_the_page_of_tools_lists_each_of_them_and_sessions_that_exist() -> None:
+    rows = re.findall(r"^\| (kafka-[\w-]+) \| ([^|]+) \|", (ROOT / "docs/TOOLS.md").read_text(), re.M)
+    assert {name for name, _ in rows} == TOOLS.keys() - {"kafka-ready", "create-topics"}
+    sessions = {session.strip() for _, session in rows if not session.startswith(("`", "none"))}
+    assert sessions == {path.stem for path in SESSIONS}
 
 
 def test_a_topic_is_created_once_described_grown_and_deleted(tool: Tool, name: str) -> None:

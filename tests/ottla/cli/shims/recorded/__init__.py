@@ -129,8 +129,10 @@ _SHAPES = (
 #: Kafka prints these in the order of a hash table.
 _SETS = re.compile(r"(?<=only supports operations \[)[A-Z_, ]+|(?<=Valid states are: ).*")
 _ACL = "(principal="
+#: Lines of measurements, of which no number is the same twice.
+_MEASURED = re.compile(r"records/sec|Avg latency|Percentiles|\d{4}-\d\d-\d\d \d\d:|\d+\t[\d.]+$")
 _FRAME = re.compile(r"\s+at [\w.$/<>]+\(|Caused by: |\s+\.\.\. \d+ (more|common)|\s+Suppressed: ")
-_LOG = re.compile(r"^\[?\d{4}-\d\d-\d\d[ T]|^(WARN|ERROR|INFO) |.*\(KIP-848\) is production-ready!")
+_LOG = re.compile(r"(WARN|ERROR|INFO) |.*\(KIP-848\) is production-ready!")
 _EXCEPTION = re.compile(r"[a-z][\w.$]*\.[A-Z]\w*(?:Exception|Error): (.*)")
 _HELP = re.compile(r"^Option .*Description|^usage: ")
 _USAGE_ERROR = re.compile(r"^[\w.-]+: error: ")
@@ -144,6 +146,8 @@ def shaped(said: Said, server: str, directory: str, letters: str) -> list[str]:
         line = re.sub(rf"(?<![a-zA-Z]){letters}(?![a-z])", "RUN", line)
         for pattern, text in _SHAPES:
             line = pattern.sub(text, line)
+        if _MEASURED.search(line):
+            line = re.sub(r"\d+([.:-]\d+)*", "N", line)
         line = _SETS.sub(lambda found: ", ".join(sorted(found[0].split(", "))), line)
         lines[index] = line.rstrip()
     lines = [

@@ -1,0 +1,167 @@
+"""kafka-producer-perf-test: how many records a second are acknowledged, and after how long. The client is Python: it is the slower half."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
+from random import Random
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.producer import Producer
+from ottla.cli.errors import CommandFailed
+from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.tool import TreeParser, Unusable, client_properties, with_cluster
+from ottla.protocol.records import NewRecord
+from ottla.protocol.records.compression import CODEC_IDS
+
+REPORT_MS = 5000
+#: A flush of what a millisecond or two of sending has collected: each waits for its acknowledgements.
+BATCH_RECORDS = 500
+MIB = 1024 * 1024
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        own = client_properties(options.command_config) | _pairs([*options.producer_props, *options.command_property])
+        options.bootstrap_server = options.bootstrap_server or own.get("bootstrap.servers")
+        if options.bootstrap_server is None:
+            raise Unusable(
+                "At least one of --bootstrap-server, --command-property, --producer-props or --command-config must be specified."
+            )
+        if options.transactional_id or options.transaction_duration_ms:
+            raise Unusable("transactions are not supported by this stand-in of the tool")
+        payload = _payload(options)
+        codec = own.get("compression.type", "none")
+        if codec not in CODEC_IDS:
+            raise Unusable(f"Unknown compression name: {codec}")
+        options.client_properties = {name: value for name, value in own.items() if name.startswith(("s", "sasl."))}
+        return with_cluster(options, lambda cluster: _run(cluster, options, payload, CODEC_IDS[codec]), limited=False)
+    except Unusable as wrong:
+        print(wrong, file=sys.stderr)
+    except CommandFailed as failure:
+        print(reason(failure), file=sys.stderr)
+    return 1
+
+
+def _parser() -> TreeParser:
+    parser = TreeParser("producer-performance", "This tool is used to verify the producer performance.")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--num-records", type=int, required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--record-size", type=int)
+    what.add_argument("--payload-file")
+    what.add_argument("--payload-monotonic", action="store_true")
+    parser.add_argument("--payload-delimiter", default="\\n")
+    parser.add_argument("--throughput", type=float, required=True)
+    parser.add_argument("--bootstrap-server")
+    parser.add_argument("--producer-props", nargs="+", action="extend", default=[])
+    parser.add_argument("--command-property", nargs="+", action="extend", default=[])
+    parser.add_argument("--producer.config", "--command-config", dest="command_config")
+    parser.add_argument("--print-metrics", action="store_true")
+    parser.add_argument("--transactional-id")
+    parser.add_argument("--transaction-duration-ms", type=int)
+    parser.add_argument("--warmup-records", type=int, default=0)
+    parser.add_argument("--reporting-interval", type=int, default=REPORT_MS)
+    return parser
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Unusable(f"Invalid property: {text}")
+        found[name] = value
+    return found
+
+
+def _payload(options: argparse.Namespace) -> Callable[[Random, int], bytes]:
+    """Returns what makes the value of a record from its number."""
+    if options.record_size is not None:
+        if options.record_size <= 0:
+            raise Unusable("--record-size should be greater than zero.")
+        return lambda rng, number: bytes(rng.choices(range(65, 91), k=options.record_size))
+    if options.payload_monotonic:
+        return lambda rng, number: str(number).encode()
+    try:
+        with open(options.payload_file, "rb") as file:
+            rows = file.read().split(options.payload_delimiter.replace("\\n", "\n").encode())
+    except OSError as failure:
+        raise Unusable(f"File {options.payload_file} cannot be read: {failure.strerror}") from None
+    rows = [row for row in rows if row]
+    if not rows:
+        raise Unusable(f"File does not exist or empty file provided. {options.payload_file}")
+    print(f"Reading payloads from: {options.payload_file}")
+    print(f"Number of records read: {len(rows)}")
+    return lambda rng, number: rng.choice(rows)
+
+
+class Delays:
+    """The delays of acknowledged records, in milliseconds, and their bytes."""
+
+    def __init__(self, begin_ms: int) -> None:
+        self.begin_ms = begin_ms
+        self.delays: list[int] = []
+        self.bytes = 0
+
+    def rate(self, now_ms: int) -> str:
+        seconds = max(1, now_ms - self.begin_ms) / 1000
+        count = len(self.delays)
+        return f"{count} records sent, {count / seconds:.1f} records/sec ({self.bytes / seconds / MIB:.2f} MB/sec)"
+
+    def window(self, now_ms: int) -> str:
+        mean = sum(self.delays) / len(self.delays)
+        return f"{self.rate(now_ms)}, {mean:.1f} ms avg latency, {max(self.delays):.1f} ms max latency."
+
+    def total(self, now_ms: int) -> str:
+        rows = sorted(self.delays) or [0]
+        mean = sum(rows) / len(rows)
+        shown = ", ".join(
+            f"{rows[int(len(rows) * part)]} ms {name}"
+            for part, name in ((0.5, "50th"), (0.95, "95th"), (0.99, "99th"), (0.999, "99.9th"))
+        )
+        return f"{self.rate(now_ms)}, {mean:.2f} ms avg latency, {rows[-1]:.2f} ms max latency, {shown}."
+
+
+async def _run(
+    cluster: ClusterClient, options: argparse.Namespace, payload: Callable[[Random, int], bytes], codec: int
+) -> int:
+    producer = Producer(cluster, options.topic, compression=codec)
+    async with cluster.limit():
+        await producer.start()
+    clock, rng = cluster.world.clock, Random(0)
+    begin_ms = clock.mono_ms()
+    every, window = Delays(begin_ms), Delays(begin_ms)
+    sent: list[tuple[int, int]] = []
+
+    async def flush() -> None:
+        nonlocal window
+        await producer.flush()
+        now_ms = clock.mono_ms()
+        for then_ms, size in sent:
+            for delays in (every, window):
+                delays.delays.append(now_ms - then_ms)
+                delays.bytes += size
+        sent.clear()
+        if now_ms - window.begin_ms >= options.reporting_interval and window.delays:
+            print(window.window(now_ms), flush=True)
+            window = Delays(now_ms)
+
+    for number in range(options.num_records):
+        value = payload(rng, number)
+        await producer.send(NewRecord(None, value, clock.wall_ms()))
+        sent.append((clock.mono_ms(), len(value)))
+        if len(sent) >= BATCH_RECORDS:
+            await flush()
+        if (
+            options.throughput > 0
+            and (early_s := (number + 1) / options.throughput - (clock.mono_ms() - begin_ms) / 1000) > 0
+        ):
+            await flush()
+            await asyncio.sleep(early_s)
+    await flush()
+    print(every.total(clock.mono_ms()))
+    return 0

@@ -1,0 +1,36 @@
+"""Kafka's own tools at an Ottla node, and ours beside them: both play the recorded sessions of `tests/ottla/cli/shims/recorded`.
+
+What Kafka's tool prints at our node must be what it printed at Apache Kafka when the session was recorded, and ours must print the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from difflib import ndiff
+from pathlib import Path
+
+from ottla.testing import Cluster
+from tests.compat.librdkafka import Outcome
+from tests.ottla.cli.shims.recorded import NODE, SESSIONS, Run, play, read_session, run_ours
+from tests.ottla.cli.shims.recorded.apache import apache_tools
+
+
+def outcomes(names: Iterable[str]) -> Iterator[Outcome]:
+    """The sessions of these names, or all, each with Kafka's tools and then with ours."""
+    wanted = set(names)
+    with Cluster(1, per_node={1: NODE}) as cluster, apache_tools() as apache:
+        for path in SESSIONS:
+            if not wanted or path.stem in wanted:
+                yield _outcome(f"kafka {path.stem}", path, apache, cluster.bootstrap)
+                yield _outcome(f"ottla {path.stem}", path, run_ours, cluster.bootstrap)
+
+
+def _outcome(name: str, path: Path, run: Run, server: str) -> Outcome:
+    began = time.monotonic()
+    wrong = []
+    for step, lines in play(read_session(path), run, server):
+        if lines != step.lines:
+            changes = [line for line in ndiff(step.lines, lines) if line[0] in "+-"]
+            wrong.append(f"$ {step.command}: {' | '.join(changes)}")
+    return Outcome(name, "FAIL" if wrong else "PASS", time.monotonic() - began, "; ".join(wrong))
