@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.shims.__main__ import TOOLS
+from ottla.cli.kafka_tools import TOOLS
 
 #: The spellings of Confluent's packages, and of Apache's.
 SUFFIXES = ("", ".sh")

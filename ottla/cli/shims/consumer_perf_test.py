@@ -12,11 +12,10 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, deprecated, given, with_cluster
+from ottla.cli.shims.tool import Parser, given, with_cluster
 
 MIB = 1024 * 1024
 FIELDS = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
-OLD = {"messages": "num-records", "consumer.config": "command-config"}
 
 
 def main(arguments: list[str]) -> int:
@@ -29,11 +28,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--timeout", type=int, default=10_000)
     parser.add_argument("--reporting-interval", type=int, default=5_000)
     options = parser.parse(arguments)
-    deprecated(options, OLD)
+    if given(options, "messages"):
+        print("Warning: --messages is deprecated. Use --num-records instead.")
     if not (given(options, "topic") or given(options, "include")):
         parser.usage_error("Exactly one of the following arguments is required: [topic], [include]")
     if given(options, "num-records") == given(options, "messages"):
-        parser.usage_error("Exactly one of the following arguments is required: [num-records], [messages]")
+        parser.usage_error("Exactly one of the following arguments is required: [messages], [num-records]")
     try:
         return with_cluster(options, lambda cluster: _run(cluster, options), limited=False)
     except CommandFailed as failure:

@@ -24,6 +24,10 @@ MIB = 1024 * 1024
 
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
+    if options.producer_props:
+        print(
+            "Option --producer-props has been deprecated and will be removed in a future version. Use --command-property instead."
+        )
     try:
         own = client_properties(options.command_config) | _pairs([*options.producer_props, *options.command_property])
         options.bootstrap_server = options.bootstrap_server or own.get("bootstrap.servers")
@@ -37,7 +41,9 @@ def main(arguments: list[str]) -> int:
         codec = own.get("compression.type", "none")
         if codec not in CODEC_IDS:
             raise Unusable(f"Unknown compression name: {codec}")
-        options.client_properties = {name: value for name, value in own.items() if name.startswith(("s", "sasl."))}
+        options.client_properties = {
+            name: value for name, value in own.items() if name.startswith(("security.", "ssl.", "sasl."))
+        }
         return with_cluster(options, lambda cluster: _run(cluster, options, payload, CODEC_IDS[codec]), limited=False)
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
@@ -47,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> TreeParser:
-    parser = TreeParser("producer-performance", "This tool is used to verify the producer performance.")
+    parser = TreeParser("kafka-producer-perf-test", "This tool is used to verify the producer performance.")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--num-records", type=int, required=True)
     what = parser.add_mutually_exclusive_group(required=True)
