@@ -22,8 +22,8 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.wiring import ShareGroups
 from ottla.broker.telemetry.service import Telemetry
-from ottla.broker.topic_names import INTERNAL_TOPICS
 from ottla.broker.transactions.wiring import Transactions
+from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.quotas.clients import ClientQuotas
 from ottla.server.timer_wheel import TimerWheel

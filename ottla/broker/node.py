@@ -38,8 +38,8 @@ from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
 from ottla.broker.share.wiring import ShareGroups, persister, share_coordinator
 from ottla.broker.telemetry.service import Telemetry
-from ottla.broker.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions.wiring import transactions
+from ottla.controller.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.server.authorization.authorizer import AllowAll, Authorizer
 from ottla.server.network.peer_security import PLAINTEXT, PeerSecurity
 from ottla.server.network.route import Route

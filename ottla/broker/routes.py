@@ -91,7 +91,7 @@ from ottla.broker.many_names import (
 from ottla.broker.produce import handler as produce
 from ottla.broker.produce.repeated import RepeatedProduces
 from ottla.controller.metadata.describe_configs import describe_configs
-from ottla.controller.metadata.describe_scram import describe_scram_credentials
+from ottla.controller.metadata.scram import describe_scram_credentials
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import (

@@ -36,7 +36,7 @@ from ottla.controller.handlers import (
 )
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.handlers.decided import ControllerHandler, decided, decided_in_turns, described, in_time
-from ottla.controller.metadata.describe_scram import describe_scram_credentials
+from ottla.controller.metadata.scram import describe_scram_credentials
 from ottla.protocol.api import ApiKey
 from ottla.server.authorization.describe_acls import describe_acls
 from ottla.server.authorization.operations import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE

@@ -18,13 +18,12 @@ REASONS = {
 #: How many small files each other folder has, those below it included. A number may only fall; a new small file belongs into
 #: the file of the thing that it is about.
 SMALL_FILES_MAX = {
-    "broker": 1,
     "broker/coordinator": 1,
     "broker/groups": 10,
     "broker/share": 2,
     "controller": 2,
     "controller/decisions": 1,
-    "controller/metadata": 6,
+    "controller/metadata": 1,
     "controller/raft": 3,
     "ottla/cli": 7,
     "ottla/node": 1,

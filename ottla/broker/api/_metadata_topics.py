@@ -17,8 +17,8 @@ from itertools import islice
 from ottla.broker.all_topics import PARTITIONS_PER_TURN
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import EncodedMetadata, Metadata
-from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (

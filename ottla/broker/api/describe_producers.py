@@ -10,7 +10,7 @@ Errors:
 from __future__ import annotations
 
 from ottla.broker.components import BrokerComponents
-from ottla.broker.topic_names import is_valid_topic_name
+from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from ottla.broker.authorization.checks import split
 from ottla.broker.components import BrokerComponents
-from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,

@@ -29,7 +29,7 @@ from ottla.broker.authorization.checks import operations_on_cluster
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import EncodedMetadata, Metadata, encode_in_pieces, encode_topic
 from ottla.broker.metadata_cache import NodeAddress
-from ottla.broker.topic_names import is_valid_topic_name
+from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata import (

@@ -18,7 +18,7 @@ from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.state.configured import StatusCode
 from ottla.broker.groups.streams.streams_response import StreamsResult
-from ottla.broker.topic_names import is_valid_topic_name
+from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.authorization.checks import require
 from ottla.broker.components import BrokerComponents
-from ottla.broker.topic_names import is_valid_topic_name
 from ottla.controller.metadata.describe_configs import guard_of
+from ottla.controller.metadata.topic_names import is_valid_topic_name
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.ranges import Versions, parse
 from ottla.server.authorization.operations import (

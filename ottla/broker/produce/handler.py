@@ -36,7 +36,6 @@ from ottla.broker.produce.prepared import (
 )
 from ottla.broker.replication.delayed_produce import DelayedProduce, Wait
 from ottla.broker.replication.partition import Partition
-from ottla.broker.topic_names import ADMIN_CLIENT_ID
 from ottla.broker.transactions.admission import (
     NO_REJECTIONS,
     Admission,
@@ -46,6 +45,7 @@ from ottla.broker.transactions.admission import (
     keep_records,
 )
 from ottla.broker.transactions.verify import Verdicts, in_order
+from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import (

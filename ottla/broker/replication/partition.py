@@ -34,7 +34,7 @@ from ottla.broker.replication.isr import (
 from ottla.broker.replication.throttle import Throttle
 from ottla.broker.replication.wakeups import DelayedOperation, Wakeups
 from ottla.broker.replication.watchers import Watchers
-from ottla.broker.topic_names import INTERNAL_TOPICS
+from ottla.controller.metadata.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.work import Turn
 from ottla.server.isolation import isolated

@@ -8,13 +8,13 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.broker.coordinator.partitions import partition_for
-from ottla.broker.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
 from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Producer
 from ottla.cli.client.transactions import abort_transaction, describe_transaction, list_transactions
 from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, time_text
+from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.coordinator_records import encode_key
 from ottla.protocol.internal_topics.transaction_records import TransactionLogKey

@@ -1,4 +1,4 @@
-"""Validation of topic names by Kafka's rules, for topics created by request and automatically."""
+"""The valid names of topics by Kafka's rules, and Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import re
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+#: Only this client may write to internal topics from outside: Kafka's own tools repair them under that name.
+ADMIN_CLIENT_ID = "__admin_client"
 NAME_LENGTH_MAX = 249  # a log directory's name is the topic's with "-<partition>" and a suffix, and 255 is the limit
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -22,6 +28,10 @@ def name_fault(name: str) -> str | None:
     if not _LEGAL.fullmatch(name):
         return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None
+
+
+def is_valid_topic_name(name: str) -> bool:
+    return name_fault(name) is None
 
 
 def check_name(name: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.topic_names import SHARE_GROUP_STATE_TOPIC
+from ottla.controller.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_share_group_offsets import (

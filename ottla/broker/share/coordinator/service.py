@@ -19,9 +19,9 @@ from ottla.broker.share.coordinator import requests, shard
 from ottla.broker.share.coordinator.records import ShareRecordCodec
 from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig, ShareShard
 from ottla.broker.share.state import SharePartitionKey
-from ottla.broker.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages import (
