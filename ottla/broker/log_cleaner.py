@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from ottla.broker.clock_jumps import ClockJumps
 from ottla.broker.configs import BrokerConfigs
 from ottla.protocol.work import Errand
 from ottla.server.clock import pause
@@ -26,9 +27,10 @@ log = logging.getLogger(__name__)
 class LogCleaner:
     """The log cleaner of a broker: its schedule, its process and its threads."""
 
-    def __init__(self, world: World, configs: BrokerConfigs, logs: Logs) -> None:
+    def __init__(self, world: World, configs: BrokerConfigs, logs: Logs, clock_jumps: ClockJumps) -> None:
         self._world = world
         self._configs = configs
+        self._clock_jumps = clock_jumps
         self._cleaner = Cleaner(logs)
         self._process: WorkerProcess = world.workers.process()
         self._task: asyncio.Task[None] | None = None
@@ -61,7 +63,7 @@ class LogCleaner:
         cleaner = self._cleaner
         cleaner.memory_bytes = self._configs["log.cleaner.dedupe.buffer.size"]
         cleaner.load_factor = self._configs["log.cleaner.io.buffer.load.factor"]
-        steps = cleaner.run(self._world.clock.wall_ms())
+        steps = cleaner.run(self._clock_jumps.expiry_ms())
         self._began = None
         try:
             worked = await run_in_turns(self._world.clock, steps, do=self._do)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from ottla.broker.all_topics import AllTopics
 from ottla.broker.api.metadata import encoder_of_topics
+from ottla.broker.clock_jumps import HOLD, ClockJumps
 from ottla.broker.cluster.assumed_fencing import AssumedFencing
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.controller_channel import ControllerChannel
@@ -77,7 +78,8 @@ class BrokerNode:
         self.replicas = replicas(
             world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch, security
         )
-        self.groups = group_coordinator(world, configs, self.metadata, self.replicas)
+        self.clock_jumps = ClockJumps(world.session_clock, configs.setting(HOLD))
+        self.groups = group_coordinator(world, configs, self.metadata, self.replicas, self.clock_jumps.expiry_ms)
         self.replicas.listeners.append(CoordinatorLeadership(GROUP_METADATA_TOPIC, self.groups))
         self.channels = BrokerChannels(world, configs, self.metadata, security)
         self.assumed_fencing = AssumedFencing(world, configs, self.metadata, lifecycle, security)
@@ -137,8 +139,10 @@ class BrokerNode:
             topic_creation.on_metadata_update,
         ]
         self.publisher.listeners += [self.channels.on_metadata_update, self.components.telemetry.on_metadata_update]
-        self._scheduled_tasks = ScheduledTasks(world, configs, logs, self.replicas, self._check_directories)
-        self._log_cleaner = LogCleaner(world, configs, logs)
+        self._scheduled_tasks = ScheduledTasks(
+            world, configs, logs, self.replicas, self.clock_jumps, self._check_directories
+        )
+        self._log_cleaner = LogCleaner(world, configs, logs, self.clock_jumps)
         self._offline: set[str] = set()
 
     def _check_directories(self) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Never
 
+from ottla.broker.clock_jumps import LOOK_MS as CLOCK_LOOK_MS
+from ottla.broker.clock_jumps import ClockJumps
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.full_disks import LOOK_MS, FullDisks
 from ottla.broker.replication.group_flush import flush_log
@@ -58,11 +60,13 @@ class ScheduledTasks:
         configs: BrokerConfigs,
         logs: Logs,
         replicas: Replicas,
+        clock_jumps: ClockJumps,
         check_directories: Callable[[], None],
     ) -> None:
         self._world = world
         self._logs = logs
         self._replicas = replicas
+        self._clock_jumps = clock_jumps
         self._check_directories = check_directories
         self.full_disks = FullDisks(world.clock, world.files, logs.open)
         self._flushing: set[int] = set()
@@ -78,6 +82,7 @@ class ScheduledTasks:
                 "recovery points", configs["log.flush.offset.checkpoint.interval.ms"], self._checkpoint_recovery_points
             ),
             ScheduledTask("log directories", CHECK_DIRECTORIES_MS, check_directories),
+            ScheduledTask("wall clock", CLOCK_LOOK_MS, clock_jumps.look),
             ScheduledTask("full disks", LOOK_MS, self.full_disks.look),
             ScheduledTask("flush", min(FLUSH_LOOK_MS_MAX, configs["log.flush.scheduler.interval.ms"]), self._flush),
             # Kafka's interval: half the time after which a follower leaves the ISR.
@@ -152,7 +157,7 @@ class ScheduledTasks:
         await self._world.workers.on_disk(directory.path, Priority.CHECKPOINT, write, directory)
 
     async def _retain_in(self, directory: LogDir) -> None:
-        work = retaining(self._logs, directory, self._world.clock.wall_ms())
+        work = retaining(self._logs, directory, self._clock_jumps.expiry_ms())
         workers = self._world.workers
 
         def run(errand: Errand) -> Awaitable[object]:
@@ -179,6 +184,6 @@ class ScheduledTasks:
             self._check_directories()
 
     def _expire_producers(self) -> None:
-        now_ms = self._world.clock.wall_ms()
+        now_ms = self._clock_jumps.expiry_ms()
         for some_log in self._logs.open:
             some_log.producers.remove_expired(now_ms, some_log.config.producer_id_expiration_ms)

@@ -23,7 +23,7 @@ from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.publisher import AclPublisher, QuotaPublisher
 from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.controller.raft.agreement import QuorumDisagreement
-from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_servers
+from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_servers, build_info
 from ottla.node.checks import NodeChecks
 from ottla.node.closing import close_logs
 from ottla.node.formatting import prepare
@@ -106,6 +106,8 @@ class Node:
             self.limits.of(endpoint.name)
         self.config.watch(lambda config, changed: self._update_limits())
         self._update_limits()
+        self.metrics.add(lambda: [build_info(config.advertised.release.name)])
+        self.metrics.add(self._security.metrics)
         self.metrics.add(lambda: listener_metrics(self.listeners))
         self._inbox = ReceiveBuffer(requests=RequestBytes(self.config["queued.max.request.bytes"]))
         self.metrics.add(lambda: memory_metrics(self._inbox.requests))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.node.logins import peer_login
 from ottla.server.config.load import NodeConfig
+from ottla.server.metrics import GAUGE, Family
 from ottla.server.network.listener import ServerTls
 from ottla.server.network.peer_security import PeerSecurity
 from ottla.server.world import World
@@ -54,6 +55,11 @@ class NodeSecurity:
     def check_stores(self, configs: Mapping[str, str]) -> str | None:
         """Returns why the stores of a dynamic configuration of this node cannot be used, or None."""
         return None if self._tls is None else self._tls.rejection(configs)
+
+    def metrics(self) -> Iterator[Family]:
+        samples = [] if self._tls is None else self._tls.certificate_samples()
+        doc = "Seconds for which the certificate of a listener, or of connections to other nodes, is still valid"
+        yield Family("ottla_certificate_valid_seconds", GAUGE, doc, samples)
 
     def stop(self) -> None:
         if self._tls is not None:

@@ -16,8 +16,22 @@ from tests.deploy.nodes import ROOT, Node, eventually, three_nodes
 from tests.deploy.promql import Scrapes, firing, metric_names
 
 MONITORING = ROOT / "deploy" / "monitoring"
+DASHBOARDS = [MONITORING / "dashboard.json", MONITORING / "dashboard-broker.json"]
 #: Of Prometheus itself.
 NOT_OURS = {"up"}
+OF_A_LOST_BROKER = {
+    "BrokerDown", "UnderReplicatedPartitions", "UnderReplicatedPartition", "UnderMinIsrPartitionCount", "OfflinePartitions",
+}  # fmt: skip
+#: Those that fire in `test_alerts_fire_for_their_reasons_and_no_others`.
+OF_ACCIDENTS = OF_A_LOST_BROKER | {
+    "OfflineLogDirectoryCount", "TooLargeConsumerGroupLag", "NoMessageForTooLong", "AbnormalControllerState",
+}  # fmt: skip
+#: Alert, sample, a value for which it fires, and one for which it does not. That the metrics have these values is tested beside them.
+OF_SAMPLES = [
+    ("LogDirectoryRunningFull", 'ottla_log_directory_free_bytes{logdirectory="/data"}', 8_192, 2 << 30),
+    ("CertificateExpires", 'ottla_certificate_valid_seconds{of="listener SSL"}', 13 * 86_400, 15 * 86_400),
+    ("WallClockJumped", "ottla_wall_clock_jump_ms", -864_000_000, 0),
+]
 
 
 def rules() -> dict[str, str]:
@@ -26,8 +40,8 @@ def rules() -> dict[str, str]:
 
 
 def dashboard_expressions() -> list[str]:
-    dashboard: dict[str, Any] = json.loads((MONITORING / "dashboard.json").read_text())
-    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    panels = [panel for path in DASHBOARDS for panel in json.loads(path.read_text())["panels"]]
+    return [target["expr"] for panel in panels for target in panel.get("targets", [])]
 
 
 def scrape(nodes: list[Node], times: int = 1) -> Scrapes:
@@ -81,17 +95,16 @@ def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
         consumer.commit(offsets=[TopicPartition("read", 0, 5)], asynchronous=False)
         consumer.close()
         eventually(lambda: "TooLargeConsumerGroupLag" in alerts(nodes), "a group is behind")
-        names = {line.split("{")[0].split(" ")[0] for node in nodes for line in (node.scrape() or "").splitlines()}
+        # By their types, because a node without TLS has no sample of a certificate.
+        lines = [line.split() for node in nodes for line in (node.scrape() or "").splitlines()]
+        names = {words[2] for words in lines if words[:2] == ["#", "TYPE"]}
         for expression in [*rules().values(), *dashboard_expressions()]:
             assert metric_names(expression) - NOT_OURS <= names, expression
         silence = firing(rules()["NoMessageForTooLong"], scrape(nodes, 2))
         assert any(("topic", "lone") in labels for labels in silence)
 
         nodes[1].kill()
-        expected = {
-            "BrokerDown", "UnderReplicatedPartitions", "UnderReplicatedPartition", "UnderMinIsrPartitionCount",
-            "OfflinePartitions", "OfflineLogDirectoryCount",
-        }  # fmt: skip
+        expected = OF_A_LOST_BROKER | {"OfflineLogDirectoryCount"}
         eventually(lambda: expected <= alerts(nodes), "a broker is gone")
         assert "AbnormalControllerState" not in alerts(nodes)
 
@@ -100,10 +113,15 @@ def test_alerts_fire_for_their_reasons_and_no_others(tmp_path: Path) -> None:
         assert nodes[0].get("/healthz"), "restarting it would not bring the others back"
 
 
-@pytest.mark.parametrize(("free_bytes", "fires"), [(8_192, True), (2 << 30, False)])
-def test_a_disk_that_runs_full_is_an_alert_before_producers_are_refused(free_bytes: int, fires: bool) -> None:
-    scraped = f'ottla_log_directory_free_bytes{{logdirectory="/data"}} {free_bytes}'
-    assert bool(firing(rules()["LogDirectoryRunningFull"], Scrapes("kafka", {"one": [scraped]}))) is fires
+@pytest.mark.parametrize(("alert", "sample", "fires", "silent"), OF_SAMPLES)
+def test_an_alert_fires_for_its_sample(alert: str, sample: str, fires: float, silent: float) -> None:
+    for value, expected in ((fires, True), (silent, False)):
+        scraped = Scrapes("kafka", {"one": [f"{sample} {value}"]})
+        assert bool(firing(rules()[alert], scraped)) is expected
+
+
+def test_every_alert_fires_in_a_test() -> None:
+    assert rules().keys() == OF_ACCIDENTS | {row[0] for row in OF_SAMPLES}
 
 
 @pytest.mark.parametrize(
@@ -122,8 +140,12 @@ def test_the_evaluator(text: str, expression: str, fires: bool) -> None:
     assert bool(firing(expression, scrapes)) == fires
 
 
-def test_grafana_finds_its_panels() -> None:
-    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
+def test_grafana_finds_its_panels_and_every_variable_narrows_one(path: Path) -> None:
+    dashboard: dict[str, Any] = json.loads(path.read_text())
+    expressions = "".join(target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", []))
+    variables = {each["name"]: each for each in dashboard["templating"]["list"]}
+    assert {f"${name}" for name in variables.keys() - {"datasource"}} == set(re.findall(r"\$\w+", expressions))
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(ids)) == len(ids)
     for panel in dashboard["panels"]:

@@ -76,6 +76,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         partition_count: Callable[[], int],
         cluster: ClusterView,
         turns: ShardTurns | None = None,
+        expiry_ms: Callable[[], int] | None = None,
     ) -> None:
         self.config = config
         #: The offset of the newest metadata with a new topic. A broker that starts takes all topics for new.
@@ -86,7 +87,9 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
             partition_log,
             clock,
             GroupRecordCodec(),
-            lambda timers: GroupCoordinatorShard(timers, config, clock.wall_ms, new_uuid, cluster, self.counts),
+            lambda timers: GroupCoordinatorShard(
+                timers, config, clock.wall_ms, new_uuid, cluster, self.counts, expiry_ms
+            ),
             config.offsets_commit_timeout_ms,
             turns,
         )

@@ -91,4 +91,4 @@ class GroupCoordinatorShard(GroupMetadataManager):
 
     def _expire(self) -> Unasked:
         self._schedule_expiry()
-        return expiry.expire(self, self.wall_ms())
+        return expiry.expire(self, self.expiry_ms())

@@ -78,7 +78,8 @@ class ClusterView(NamedTuple):
 
 
 class GroupMetadataManager:
-    """The groups and offsets of one partition. `wall_ms` is for what timers set off; requests bring their own time."""
+    """The groups and offsets of one partition. `wall_ms` is for what timers set off; requests bring their own time. Offsets expire by
+    `expiry_ms`, which does not follow a wall clock that jumps (broker/clock_jumps.py)."""
 
     def __init__(
         self,
@@ -88,10 +89,12 @@ class GroupMetadataManager:
         new_uuid: Callable[[], str],
         cluster: ClusterView,
         counts: GroupCounts | None = None,
+        expiry_ms: Callable[[], int] | None = None,
     ) -> None:
         self.timers = timers
         self.config = config
         self.wall_ms = wall_ms
+        self.expiry_ms = expiry_ms or wall_ms
         self.new_uuid = new_uuid
         self.cluster = cluster
         self.counts = GroupCounts() if counts is None else counts

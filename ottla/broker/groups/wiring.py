@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 from ottla.broker.cluster.broker_channels import BrokerChannels
@@ -48,7 +49,7 @@ SETTINGS = {
 
 
 def group_coordinator(
-    world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas
+    world: World, configs: BrokerConfigs, metadata: MetadataCache, replicas: Replicas, expiry_ms: Callable[[], int]
 ) -> GroupCoordinatorService:
     """Return the group coordinator of one broker process."""
 
@@ -80,6 +81,7 @@ def group_coordinator(
             TopicHashes(rack_of, turns.loads),
         ),
         turns,
+        expiry_ms,
     )
     return groups
 

@@ -19,6 +19,9 @@ OWN_CONFIGS = {
         ConfigKey("ottla.advertised.release", Type.STRING, next(iter(RELEASES)), Importance.MEDIUM,
             "The release of Apache Kafka whose API versions, features and configurations this node has, no more and no fewer; new "
             "clusters get its metadata.version. Nodes beside Apache Kafka's need the release of those.", one_of(*RELEASES)),
+        ConfigKey("ottla.clock.jump.hold.ms", Type.LONG, 3_600_000, Importance.LOW,
+            "How long a wall clock that has jumped by more than a minute against the monotonic clock must stay so before retention by time, "
+            "compaction and the expiration of offsets and producers go by it. A restart of the broker ends it, too.", at_least(0)),
         ConfigKey("ottla.delegation.token.other.secret.key", Type.PASSWORD, None, Importance.LOW,
             "Another key by which delegation tokens are valid, so that delegation.token.secret.key can be replaced node by node."),
         ConfigKey("ottla.format.empty.directories", Type.BOOLEAN, False, Importance.LOW,
@@ -45,6 +48,9 @@ OWN_CONFIGS = {
         ConfigKey("ottla.metrics.port", Type.INT, None, Importance.LOW,
             "A port of 127.0.0.1 at which to serve metrics to Prometheus; nowhere by default. Kafka leaves this to a JVM agent. For other "
             "addresses there is ottla.admin.listener, whose /metrics has the same."),
+        ConfigKey("ottla.metrics.partitions.max", Type.INT, 10_000, Importance.LOW,
+            "How many partitions have samples of their own at /metrics. Each has 14, of 0.9 KB together; of further ones only the sums count them.",
+            at_least(0)),
         ConfigKey("ottla.peer.detours", Type.STRING, "", Importance.LOW,
             "For tests only: HOST:PORT=HOST:PORT,... where this node goes instead when it connects to another node. "
             "`ottla.testing` puts proxies there whose connections it can cut; a cut needs neither root nor a firewall then."),

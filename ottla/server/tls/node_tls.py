@@ -16,6 +16,7 @@ from cryptography import x509
 from ottla.server.clock import TimerHandle
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.load import NodeConfig
+from ottla.server.metrics import Sample
 from ottla.server.network.handshakes import Handshakes
 from ottla.server.network.peer_security import ClientTls
 from ottla.server.principal import ANONYMOUS, Principal
@@ -114,6 +115,15 @@ class NodeTls:
                             f"nodes with these key and trust stores would refuse each other: {why}",
                             "the trust store must have the authority that signed the nodes' certificates",
                         )
+
+    def certificate_samples(self) -> list[Sample]:
+        """Return for how many seconds each certificate is still valid."""
+        now_s = self._world.clock.wall_ms() / 1_000
+        return [
+            Sample({"of": side.name}, side.keys.chain[0].not_valid_after_utc.timestamp() - now_s)
+            for side in self._sides
+            if side.keys is not None
+        ]
 
     def stop(self) -> None:
         self._stopped = True

@@ -108,3 +108,13 @@ async def test_another_name_is_taken_only_where_that_is_allowed(
     assert (listener.context is not before) is allowed
     assert ("DistinguishedName does not match: existing=CN=node, new=CN=other" in caplog.text) is not allowed
     tls.stop()
+
+
+async def test_for_how_long_the_certificates_are_valid_is_a_metric(tmp_path: Path, real: RealWorld) -> None:
+    tls = NodeTls(real.world, configured(tmp_path))
+    tls.of_listener("SSL", "SSL")
+    [sample] = tls.certificate_samples()
+    left_s = NODE.certificate.not_valid_after_utc.timestamp() - real.world.clock.wall_ms() / 1_000
+    assert sample.labels == {"of": "listener SSL"}
+    assert abs(sample.value - left_s) < 60
+    tls.stop()
