@@ -1,7 +1,7 @@
 """A wall clock that jumps against the monotonic one. What deletes by age does not go by it until it has been confirmed.
 
 Retention by time compares the timestamps of records with the wall clock: one that an operator or a virtual machine's host sets ten
-days ahead deletes ten days of records at the next check, in Kafka too. Both clocks go on equally while nobody sets the wall clock, so
+days ahead deletes ten days of records at the next check, in Kafka too. Both clocks go on equally unless the wall clock is set, so
 that their difference shows a jump, and how large it is.
 
     jump         the difference has changed by more than a minute since the last look
@@ -10,7 +10,7 @@ that their difference shows a jump, and how large it is.
     withdrawn    the clock has come back
 
 A time server's corrections are slower than a minute a look, and are followed. A machine that was suspended looks as if its clock
-had jumped ahead: retention is an hour late then, which harms nobody.
+had jumped ahead: retention is an hour late then.
 """
 
 from __future__ import annotations

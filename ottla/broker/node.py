@@ -8,12 +8,12 @@ It shares the world, the logs and the listeners with a controller in the same pr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from ottla.broker.all_topics import AllTopics
 from ottla.broker.api.metadata import encoder_of_topics
 from ottla.broker.clock_jumps import HOLD, ClockJumps
-from ottla.broker.cluster.assumed_fencing import AssumedFencing
+from ottla.broker.cluster.assumed_fencing import AssumedFencing, Led
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.cluster.controller_channel import ControllerChannel
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
@@ -73,7 +73,7 @@ class BrokerNode:
     ) -> None:
         self.world, self.configs, self.logs = world, configs, logs
         self.lifecycle, self.controller = lifecycle, controller
-        self.metadata = MetadataCache(configs.node_id, cluster_id)
+        metadata = self.metadata = MetadataCache(configs.node_id, cluster_id)
         self.metadata.unadvertised = unadvertised_listeners
         self.replicas = replicas(
             world, configs, logs, self.metadata, controller, lambda: lifecycle.broker_epoch, security
@@ -82,20 +82,16 @@ class BrokerNode:
         self.groups = group_coordinator(world, configs, self.metadata, self.replicas, self.clock_jumps.expiry_ms)
         self.replicas.listeners.append(CoordinatorLeadership(GROUP_METADATA_TOPIC, self.groups))
         self.channels = BrokerChannels(world, configs, self.metadata, security)
-        self.assumed_fencing = AssumedFencing(world, configs, self.metadata, lifecycle, security)
+        self.assumed_fencing = AssumedFencing(world, configs, self.metadata, lifecycle, security, self._led)
         producer_ids = ProducerIds(world, configs.node_id, controller, lifecycle)
         self.transactions = transactions(
             world, configs, self.metadata, self.replicas, self.groups, producer_ids, self.channels, wheel
         )
         self.replicas.listeners.append(CoordinatorLeadership(TRANSACTION_STATE_TOPIC, self.transactions.coordinator))
         topic_creation = TopicCreation(world, configs, self.metadata, controller, wheel)
-        self.share_coordinator = share_coordinator(
-            world, configs, self.metadata, self.replicas, self.groups.runtime.turns
-        )
+        self.share_coordinator = share_coordinator(world, configs, metadata, self.replicas, self.groups.runtime.turns)
         self.replicas.listeners.append(CoordinatorLeadership(SHARE_GROUP_STATE_TOPIC, self.share_coordinator))
-        share_persister = persister(
-            world, configs, self.metadata, self.share_coordinator, self.channels, topic_creation
-        )
+        share_persister = persister(world, configs, metadata, self.share_coordinator, self.channels, topic_creation)
         work = LongWork(world)
         self._share_locks = TimerWheel(world.session_clock)
         self.share_leaders = ShareLeaders(
@@ -133,17 +129,19 @@ class BrokerNode:
         )
         self.routes: list[Route] = broker_routes(self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
-        self.publisher.listeners += [self.groups.on_metadata_update, self.share_coordinator.on_metadata_update]
         self.publisher.listeners += [
-            self.components.delayed_metadata.on_metadata_update,
-            topic_creation.on_metadata_update,
-        ]
-        self.publisher.listeners += [self.channels.on_metadata_update, self.components.telemetry.on_metadata_update]
+            self.groups.on_metadata_update, self.share_coordinator.on_metadata_update, self.components.delayed_metadata.on_metadata_update,
+            topic_creation.on_metadata_update, self.channels.on_metadata_update, self.components.telemetry.on_metadata_update,
+        ]  # fmt: skip
         self._scheduled_tasks = ScheduledTasks(
             world, configs, logs, self.replicas, self.clock_jumps, self._check_directories
         )
         self._log_cleaner = LogCleaner(world, configs, logs, self.clock_jumps)
         self._offline: set[str] = set()
+
+    def _led(self) -> Iterator[Led]:
+        """The partitions that this broker leads, and another one could."""
+        return (Led(p.topic, p.index, p.leader_epoch) for p in self.replicas if p.is_leader and len(p.isr) > 1)
 
     def _check_directories(self) -> None:
         """Takes partitions of failed directories offline. Disk failures are detected on worker threads; this check runs on the event loop."""

@@ -118,9 +118,7 @@ class NodeChecks:
         if state is not BrokerState.RUNNING:
             return Check("broker", False, state.name)
         if self._broker is not None and self._broker.assumed_fencing.is_assumed:
-            return Check(
-                "broker", False, "assumes that it was fenced: it reaches neither the controller nor most brokers"
-            )
+            return Check("broker", False, "assumes that it was fenced: the log says why")
         # The image may be outdated if the quorum cannot be reached, which another check reports.
         registered = metadata.loader.image.cluster.brokers.get(self._config.node_id)
         if registered is None or registered.fenced:

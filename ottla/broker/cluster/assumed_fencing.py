@@ -9,8 +9,11 @@ acks=all is never acknowledged, what it acknowledges with acks=1 is lost, and a 
     silent         one of which nothing comes back: its host is down, or the network is
     gone           one whose host answers, and no broker there: its process has ended, and the network is not to blame
 
-It assumes that it was fenced if it is out of touch, and it and those that it reaches are no majority of all that are not gone.
-If the quorum alone is away brokers reach each other and serve on, as Apache Kafka's do; so does the last one whose others have ended.
+    successor      one that is reached, and whose metadata has a newer leader epoch of a partition that this broker leads
+
+It assumes that it was fenced if it is out of touch, and it and those that it reaches are no majority of all that are not gone, or
+one of them knows a successor. If the quorum alone is away there are none, and brokers reach each other and serve on, as Apache
+Kafka's do; so does the last one whose others have ended.
 What other brokers answer does not depend on their own assumption, so that one that is wrong for a second spreads to none.
 """
 
@@ -18,14 +21,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import islice
+from typing import NamedTuple
 
 from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.cluster.lifecycle import BrokerLifecycle
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.metadata.brokers import RegisteredEndpoint
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.clock import pause
 from ottla.server.network.channel_protocol import ChannelClosed, RequestTimeout, Unreachable
 from ottla.server.network.client import Channel
@@ -38,6 +44,8 @@ log = logging.getLogger(__name__)
 ANSWER_MS = 1_000
 #: The time between two looks at the others while the controller does not answer.
 AGAIN_MS = 1_000
+#: Partitions that others are asked about. One that has a new leader is enough; a fenced broker leads none of them any more.
+LED_ASKED_ABOUT = 20
 
 
 class Peer(Enum):
@@ -46,6 +54,24 @@ class Peer(Enum):
     REACHED = "reached"
     SILENT = "silent"
     GONE = "gone"
+    SUCCESSOR = "successor"
+
+
+class Led(NamedTuple):
+    """A partition that this broker leads, and its leader epoch."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+
+
+def reason(found: Sequence[Peer]) -> str | None:
+    """Returns why a broker that is out of touch has to assume that it was fenced, or None."""
+    if Peer.SUCCESSOR in found:
+        return "another broker leads in its place"
+    if is_minority(found.count(Peer.REACHED), found.count(Peer.SILENT)):
+        return "it reaches no majority of the brokers"
+    return None
 
 
 def is_minority(reached: int, silent: int) -> bool:
@@ -63,7 +89,9 @@ class AssumedFencing:
         metadata: MetadataCache,
         lifecycle: BrokerLifecycle,
         security: PeerSecurity,
+        led: Callable[[], Iterable[Led]],
     ) -> None:
+        """Takes from `led` the partitions that this broker leads and others could."""
         self.is_assumed = False
         #: Called with True when clients must not be served any more, and with False when they are served again.
         self.on_change: Callable[[bool], None] = lambda is_assumed: None
@@ -74,6 +102,7 @@ class AssumedFencing:
         self._metadata = metadata
         self._lifecycle = lifecycle
         self._security = security
+        self._led = led
 
     def start(self) -> None:
         """To be called once the broker is unfenced."""
@@ -83,19 +112,20 @@ class AssumedFencing:
         while self._lifecycle.state is BrokerState.RUNNING:
             left_ms = self._session_left_ms()
             if left_ms > 0:
-                self._become(False)
+                self._become(None)
                 await pause(self._world.clock, left_ms)
                 continue
-            reached, silent = await self._look()
+            why = reason(await self._look())
             # A heartbeat may have been answered meanwhile, most of all after a pause of the whole process.
-            self._become(is_minority(reached, silent) and self._session_left_ms() <= 0)
+            self._become(why if self._session_left_ms() <= 0 else None)
             await pause(self._world.clock, AGAIN_MS)
-        self._become(False)  # a controlled shutdown closes the listeners in its own order
+        self._become(None)  # a controlled shutdown closes the listeners in its own order
 
     def _session_left_ms(self) -> int:
         return self._lifecycle.contact_ms + self._session_timeout_ms - self._world.clock.mono_ms()
 
-    def _become(self, is_assumed: bool) -> None:
+    def _become(self, why: str | None) -> None:
+        is_assumed = why is not None
         if is_assumed is self.is_assumed:
             return
         self.is_assumed = is_assumed
@@ -103,32 +133,47 @@ class AssumedFencing:
             silent_ms = self._world.clock.mono_ms() - self._lifecycle.contact_ms
             log.error(
                 "Broker %d assumes that it was fenced, and serves no clients, who find other brokers: no controller has answered for %d ms,"
-                " and it reaches no majority of the brokers",
-                self._node_id, silent_ms,
+                " and %s",
+                self._node_id, silent_ms, why,
             )  # fmt: skip
         else:
             log.info("Broker %d serves clients again", self._node_id)
         self.on_change(is_assumed)
 
-    async def _look(self) -> tuple[int, int]:
-        """Returns how many other brokers are reached, and how many are silent."""
+    async def _look(self) -> list[Peer]:
+        """Returns how each other broker was found."""
+        led = {(topic, index): epoch for topic, index, epoch in islice(self._led(), LED_ASKED_ABOUT)}
         others = (
             broker.endpoint(self._listener)
             for node_id, broker in sorted(self._metadata.image.cluster.brokers.items())
             if node_id != self._node_id and not broker.fenced
         )
-        found = await asyncio.gather(*(self._ask(endpoint) for endpoint in others if endpoint is not None))
-        return found.count(Peer.REACHED), found.count(Peer.SILENT)
+        return await asyncio.gather(*(self._ask(endpoint, led) for endpoint in others if endpoint is not None))
 
-    async def _ask(self, endpoint: RegisteredEndpoint) -> Peer:
+    async def _ask(self, endpoint: RegisteredEndpoint, led: Mapping[tuple[str, int], int]) -> Peer:
         channel = Channel(self._world, endpoint.host, endpoint.port, f"broker-{self._node_id}", self._security)
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):
                 await channel.connect()
+            return Peer.SUCCESSOR if led and await self._is_succeeded(channel, led) else Peer.REACHED
         except (TimeoutError, RequestTimeout, Unreachable):
             return Peer.SILENT
         except ChannelClosed:
             return Peer.GONE
         finally:
             channel.close()
-        return Peer.REACHED
+
+    @staticmethod
+    async def _is_succeeded(channel: Channel, led: Mapping[tuple[str, int], int]) -> bool:
+        """Whether the other broker's metadata has a newer leader epoch. One that does not answer this is a broker that was reached."""
+        topics = [MetadataRequestTopic(name=name) for name in dict.fromkeys(topic for topic, _ in led)]
+        try:
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                response = await channel.request(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+        except (TimeoutError, RequestTimeout, ChannelClosed):
+            return False
+        return any(
+            part.leader_epoch > led.get((topic.name or "", part.partition_index), part.leader_epoch)
+            for topic in response.topics
+            for part in topic.partitions
+        )

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.broker.cluster.assumed_fencing import is_minority
+from ottla.broker.cluster.assumed_fencing import Peer, is_minority, reason
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.channel_protocol import ChannelClosed
 from ottla.server.network.client import Channel
@@ -93,6 +93,38 @@ def test_brokers_whose_whole_quorum_is_away_go_on_serving() -> None:
         assert not any(is_assumed(node) for node in harness.cluster.brokers)
 
     run(main())
+
+
+def test_a_leader_cut_off_from_the_controllers_alone_stops_serving_once_another_leads_in_its_place() -> None:
+    """It reaches all other brokers, and they name its successor."""
+
+    async def main() -> None:
+        harness = SimClusterHarness(APART)
+        await harness.begin()
+        leader = harness.leader()
+        harness.cluster.hub.partition([leader.host.name], [harness.cluster.by_number[4].host.name])
+        began = asyncio.get_running_loop().time()
+        await harness.until("it assumes that it was fenced", lambda: is_assumed(leader))
+        assert asyncio.get_running_loop().time() - began <= SESSION_SECONDS + 3
+        assert [node for node in harness.cluster.brokers if is_assumed(node)] == [leader]
+        harness.cluster.hub.heal()
+        await harness.until("it serves again", lambda: not is_assumed(leader))
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([Peer.REACHED, Peer.REACHED], None),
+        ([Peer.REACHED, Peer.SUCCESSOR], "another broker leads in its place"),
+        ([Peer.SILENT, Peer.SILENT], "it reaches no majority of the brokers"),
+        ([Peer.GONE, Peer.GONE], None),
+        ([], None),
+    ],
+)
+def test_what_a_broker_that_is_out_of_touch_makes_of_the_others(found: list[Peer], expected: str | None) -> None:
+    assert reason(found) == expected
 
 
 def test_the_last_node_of_which_all_others_have_ended_goes_on_serving() -> None:
