@@ -76,6 +76,8 @@ class PlannedCluster:
             "advertised.listeners": ",".join(f"{name}://{node.host}:{port}" for name, port in listeners.items()),
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": ",".join(f"{c.host}:{CONTROLLER_PORT}" for c in self.controllers),
+            # A controller whose disk was lost joins with its new directory in place of the old one.
+            **({"controller.quorum.auto.join.enable": "true"} if node.is_controller else {}),
             "log.dirs": self.data,
             "ottla.admin.listener": f"127.0.0.1:{ADMIN_PORT}",
             **replication(len(self.nodes)),

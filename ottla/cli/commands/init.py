@@ -61,7 +61,7 @@ def _steps(directory: str, cluster: PlannedCluster, files: SecureFiles | None) -
     lines += [
         f"format once on each of {controllers}, as the user that runs the node" + ("" if files is None else f" (users: {directory}/users)") + ":",
         f"  {cluster.format_command(users=files is not None)}",
-        "start on each machine:",
+        "start on each machine (docs/OPERATIONS.md has it as a service):",
         f"  ottla start {cluster.installed}/server.properties",
         "look at it:",
         f"  ottla cluster info -b {cluster.bootstrap}" + ("" if files is None else f" --config {files.client_file(ADMIN)}"),
