@@ -5,19 +5,24 @@ OTTLA_TEST_BOOTSTRAP names a cluster to use instead, for example Apache Kafka, t
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS_MAX = 30
@@ -26,22 +31,14 @@ COMMAND_SECONDS_MAX = 60
 
 @dataclass
 class Cli:
-    """Runs `ottla` as a process against one cluster."""
+    """Runs `ottla` against one cluster."""
 
     bootstrap: str
     names: Iterator[int] = field(default_factory=itertools.count)
 
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> Finished:
-        data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(
-            command(*arguments),
-            input=data,
-            capture_output=True,
-            timeout=COMMAND_SECONDS_MAX,
-            env={**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap, "NO_COLOR": "1"},
-            cwd=ROOT,
-        )
-        return Finished(done.returncode, done.stdout, done.stderr.decode())
+        with patch.dict(os.environ, {"OTTLA_BOOTSTRAP": self.bootstrap, "NO_COLOR": "1"}):
+            return run_here(*arguments, stdin=stdin)
 
     def ok(self, *arguments: str, stdin: str | bytes = "") -> str:
         """What a command prints that must not fail."""
@@ -76,7 +73,24 @@ class Finished:
         return self.raw.decode()
 
 
+def run_here(*arguments: str, stdin: str | bytes = "") -> Finished:
+    """Run `ottla` in the test's own process: a start of the interpreter costs more than what most commands do."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with tempfile.TemporaryFile("w+b") as file:
+        file.write(stdin.encode() if isinstance(stdin, str) else stdin)
+        file.seek(0)
+        given = io.TextIOWrapper(file, "utf-8")
+        with patch.multiple(sys, stdin=given, stdout=out, stderr=err):
+            code = main(arguments)
+            out.flush()
+        given.detach()
+    raw = out.buffer
+    assert isinstance(raw, io.BytesIO)
+    return Finished(code, raw.getvalue(), err.getvalue())
+
+
 def command(*arguments: str) -> list[str]:
+    """Return the command line of a process, for what a signal or a pipe does to it."""
     return [sys.executable, "-m", "ottla", *arguments]
 
 

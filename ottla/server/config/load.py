@@ -10,11 +10,12 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from os.path import normpath
 from typing import Any
 
 from ottla.protocol.releases import RELEASES, Advertised
-from ottla.server.config.broker import AUTHORIZER_CONFIGS, LISTENER_PREFIX, key_of
+from ottla.server.config.broker import AUTHORIZER_CONFIGS, BROKER_CONFIGS, LISTENER_PREFIX, key_of
 from ottla.server.config.dynamic import Levels, broker_values
 from ottla.server.config.effects import NOT_NEEDED, check_effects, without_effect
 from ottla.server.config.errors import ConfigError
@@ -34,6 +35,8 @@ from ottla.storage.files import Files
 log = logging.getLogger(__name__)
 
 BROKER, CONTROLLER = "broker", "controller"
+#: A name this near to a known one is misspelt; plugins and images have properties of their own, which are not.
+SIMILARITY_MIN = 0.85
 
 
 class NodeConfig:
@@ -228,10 +231,17 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
     return properties
 
 
+def _with_suggestion(name: str) -> str:
+    """Return an unknown name with the known one that is nearest to it, if one is near."""
+    near = get_close_matches(name, BROKER_CONFIGS, n=1, cutoff=SIMILARITY_MIN)
+    return f"{name} (did you mean {near[0]}?)" if near else name
+
+
 def log_ignored(config: NodeConfig) -> None:
     """Logs once which set properties have no effect."""
     if config.unknown:
-        log.warning("These configurations are not known and are ignored: %s", ", ".join(config.unknown))
+        names = ", ".join(map(_with_suggestion, config.unknown))
+        log.warning("These configurations are not known and are ignored: %s", names)
     idle = without_effect(config.static)
     if bounds := [name for name in idle if name in NOT_NEEDED]:
         log.info("These configurations are not needed in Ottla: %s", ", ".join(bounds))

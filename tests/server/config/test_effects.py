@@ -79,6 +79,13 @@ def test_everything_else_that_is_set_in_vain_is_named_in_one_line(caplog: pytest
     assert line.endswith("have no effect in Ottla: " + ", ".join(sorted(in_vain)))
 
 
+def test_a_misspelt_name_is_ignored_with_the_name_that_was_meant(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        log_ignored(NodeConfig({**NODE, "log.retention.hour": "1", "acme.reporter": "x"}))
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.endswith(": acme.reporter, log.retention.hour (did you mean log.retention.hours?)")
+
+
 def test_a_bound_that_kafka_needs_and_ottla_does_not_is_no_reason_for_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

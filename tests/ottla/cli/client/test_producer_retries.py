@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -125,3 +126,13 @@ async def test_after_a_rejection_the_records_that_are_not_acknowledged_are_known
     with pytest.raises(CommandFailed, match="INVALID_RECORD"):
         await send(producer, b"3", b"4")
     assert (producer.acknowledged, producer.unacknowledged) == (2, [3, 4])
+
+
+async def test_a_disk_without_room_is_named_when_the_time_is_over() -> None:
+    brokers = Brokers(*[ErrorCode.KAFKA_STORAGE_ERROR] * 1000)
+    producer = await started(brokers)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await send(producer, b"1")
+    assert "t-0" in brokers.doing and "KAFKA_STORAGE_ERROR" in brokers.doing
+    assert producer.unacknowledged == [1]

@@ -40,8 +40,11 @@ def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
     assert here("apply", "-f", str(tmp_path / "absent.yml")).code == USAGE
 
 
-def test_words_are_completed_with_commands_options_and_names_of_the_cluster(cli: Cli, here: Run) -> None:
+def test_words_are_completed_with_commands_options_and_names_of_the_cluster(
+    cli: Cli, here: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = cli.topic()
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", cli.bootstrap)
     assert candidates(["con"]) == ["config", "consume", "container", "context"]
     assert candidates(["topic", "de"]) == ["delete", "delete-records", "describe"]
     assert "--partitions" in candidates(["topic", "create", "x", "--p"])

@@ -10,7 +10,8 @@ import pytest
 from ottla.cli.drain import plan_drain
 from ottla.cli.errors import FAILED, OK, USAGE
 from ottla.testing import Cluster
-from tests.ottla.cli.commands.conftest import Run, runner
+from tests.ottla.cli.commands.conftest import Run
+from tests.ottla.conftest import Cli
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +21,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def three(cluster: Cluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("OTTLA_BOOTSTRAP", cluster.bootstrap)
-    return runner(capfdbinary, monkeypatch)
+def three(cluster: Cluster) -> Run:
+    return Cli(cluster.bootstrap).__call__
 
 
 def rows(run: Run, *words: str) -> list[dict[str, object]]:

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.cli.errors import FAILED, OK, USAGE
 from ottla.testing import Cluster
-from tests.ottla.cli.commands.conftest import Run, runner
-from tests.ottla.conftest import Cli
+from tests.ottla.cli.commands.conftest import Run
+from tests.ottla.conftest import Cli, run_here
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +21,12 @@ def secure() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`ottla` as a user without any settings has it."""
     for name in ("OTTLA_BOOTSTRAP", "OTTLA_CONFIG", "OTTLA_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    return runner(capfdbinary, monkeypatch)
+    return run_here
 
 
 def changed(secure: Cluster, path: Path, before: str, after: str) -> str:
