@@ -44,9 +44,9 @@ class Counted:
 def main(arguments: list[str]) -> int:
     parser = _parser()
     options = parser.parse(arguments)
-    deprecated(options, OLD)
+    deprecated(options, OLD, "Option")
     _check(parser, options)
-    counted = Counted(options.max_messages)
+    counted, failed = Counted(options.max_messages), None
     try:
         write = formatter(
             key_values([*options.property, *options.formatter_property]),
@@ -54,15 +54,16 @@ def main(arguments: list[str]) -> int:
             options.key_deserializer,
             options.value_deserializer,
         )
-        return with_cluster(options, lambda cluster: consume(cluster, options, write, counted), limited=False)
+        with_cluster(options, lambda cluster: consume(cluster, options, write, counted), limited=False)
     except Unusable as wrong:
-        print(wrong, file=sys.stderr)
-        return 1
+        failed = str(wrong)
     except CommandFailed as failure:
-        print(exception(failure), file=sys.stderr)
-        return 1
+        failed = exception(failure)
     finally:
         print(f"Processed a total of {counted.count} messages", file=sys.stderr)
+    if failed is not None:
+        print(failed, file=sys.stderr)
+    return 0 if failed is None else 1
 
 
 def _parser() -> Parser:
@@ -81,7 +82,7 @@ def _parser() -> Parser:
 
 def _check(parser: Parser, options: argparse.Namespace) -> None:
     if sum(given(options, name) for name in ("topic", "include", "whitelist")) != 1:
-        parser.usage_error("Exactly one of --include/--topic is required. ")
+        parser.usage_error("Exactly one of the following arguments is required: [topic], [include]")
     if options.partition is not None and not options.topic:
         parser.usage_error("The topic is required when partition is specified.")
     if options.offset is not None:
@@ -134,8 +135,8 @@ async def _print(
             print(f"{PACKAGE}TimeoutException", file=sys.stderr)
             break
         for record in records:
-            out.write(write(topic, index, record))
             counted.count += 1
+            out.write(write(topic, index, record))
             last = (topic, index), record.offset + 1
             if counted.is_enough:
                 break

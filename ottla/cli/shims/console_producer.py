@@ -43,19 +43,22 @@ class Reader:
             text, rest = self._cut(rest, self.headers_delimiter, "headers delimiter", number)
             for part in text.split(self.headers_separator) if text else []:
                 name, value = self._cut(part, self.headers_key_separator, "header key separator", number)
-                headers.append((name.decode(), self._value(value)))
+                headers.append(((name or b"").decode(), self._value(value)))
         key: bytes | None = None
         if self.parse_key:
             text, rest = self._cut(rest, self.key_separator, "key separator", number)
-            key = self._value(text)
+            key = None if text is None else self._value(text)
         return NewRecord(key, self._value(rest), now_ms, tuple(headers))
 
-    def _cut(self, text: bytes, separator: bytes, what: str, number: int) -> tuple[bytes, bytes]:
+    def _cut(self, text: bytes, separator: bytes, what: str, number: int) -> tuple[bytes | None, bytes]:
+        """Returns what is before the separator and after it; None and all of it where ignore.error allows that there is none."""
         before, found, after = text.partition(separator)
         if not found:
             if self.ignore_error:
-                return b"", text
-            raise CommandFailed(f"No {what} found on line number {number}: '{text.decode(errors='replace')}'")
+                return None, text
+            line = text.decode(errors="replace")
+            wrong = f"No {what} found on line number {number}: '{line}'"
+            raise CommandFailed(f"org.apache.kafka.common.KafkaException: {wrong}")
         return before, after
 
     def _value(self, text: bytes) -> bytes | None:
@@ -64,7 +67,7 @@ class Reader:
 
 def main(arguments: list[str]) -> int:
     parser = Parser("kafka-console-producer", "Read data from standard input and publish it to Kafka.")
-    parser.missing_bootstrap = 'Missing required argument "[bootstrap-server]"'
+    parser.missing_bootstrap = "Error while validating the bootstrap address"
     parser.add_bootstrap(old_names=("--producer.config",))
     parser.texts("topic", "reader-config", "line-reader")
     parser.lists("property", "reader-property", "producer-property", "command-property")
@@ -79,7 +82,9 @@ def main(arguments: list[str]) -> int:
     own = key_values([*options.producer_property, *options.command_property])
     codec = options.compression_codec or own.get("compression.type") or "none"
     if codec not in CODEC_IDS:
-        print(f"Unknown compression name: {codec}", file=sys.stderr)
+        known = ", ".join(("none", "gzip", "snappy", "lz4", "zstd"))
+        wrong = f"Invalid value {codec} for configuration compression.type: String must be one of: {known}"
+        print(f"org.apache.kafka.common.config.ConfigException: {wrong}", file=sys.stderr)
         return 1
 
     async def produce(cluster: ClusterClient) -> int:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from uuid import UUID
 
+from ottla.cli.shims.exceptions import PACKAGE
 from ottla.cli.shims.tool import Unusable
 from ottla.protocol.records import Record
 
@@ -32,7 +33,8 @@ def deserializer(name: str | None) -> Deserialize:
 
         def number(data: bytes) -> bytes:
             if len(data) != form.size:
-                raise Unusable(f"Size of data received by {short}Deserializer is not {form.size}")
+                wrong = f"Size of data received by {short}Deserializer is not {form.size}"
+                raise Unusable(f"{PACKAGE}SerializationException: {wrong}")
             return str(form.unpack(data)[0]).encode()
 
         return number

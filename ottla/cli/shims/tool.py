@@ -179,11 +179,11 @@ def key_values(texts: Sequence[str]) -> dict[str, str]:
     return {key: value for key, _, value in (text.partition("=") for text in texts)}
 
 
-def deprecated(options: argparse.Namespace, old: Mapping[str, str]) -> None:
+def deprecated(options: argparse.Namespace, old: Mapping[str, str], head: str = "Warning:") -> None:
     """Warn of each old option that is given, as Kafka's tools do on standard output."""
     for name, new in old.items():
         if given(options, name):
-            print(f"Warning: --{name} is deprecated and will be removed in a future version. Use --{new} instead.")
+            print(f"{head} --{name} is deprecated and will be removed in a future version. Use --{new} instead.")
 
 
 def with_cluster(

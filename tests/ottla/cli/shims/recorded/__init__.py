@@ -19,6 +19,7 @@ only a JVM prints: stack traces, lines of a log, the help after a mistake in usa
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 import string
@@ -210,15 +211,21 @@ def run_ours(tool: str, arguments: list[str], stdin: str) -> Said:
     return Said(code, *texts)
 
 
+#: Not closed: the thread of a tool that has failed may still read its descriptor, which another file would have then.
+_INPUTS: list[io.TextIOWrapper] = []
+
+
 @contextmanager
 def _stdin(text: str) -> Iterator[None]:
     """A file for standard input: the tools read its descriptor."""
     before = sys.stdin
-    with tempfile.TemporaryFile("w+") as file:
-        file.write(text)
-        file.seek(0)
-        sys.stdin = file
-        try:
-            yield
-        finally:
-            sys.stdin = before
+    descriptor, path = tempfile.mkstemp()
+    os.unlink(path)
+    os.write(descriptor, text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    _INPUTS.append(io.TextIOWrapper(io.BufferedReader(io.FileIO(descriptor))))
+    sys.stdin = _INPUTS[-1]
+    try:
+        yield
+    finally:
+        sys.stdin = before
