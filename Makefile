@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest -q
 # Tests start hundreds of processes: without the files of bytecode each of them would compile pandas, pyspark and the tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run failover test check lint unit bench compat chaos sim fuzz demo spark-jars clean
+.PHONY: run failover test check lint unit bench compat chaos sim fuzz demo spark-jars dist dist-twice lowest clean
 
 # Setting up is one step per need, so that `make run` does not wait for test tools.
 $(VENV)/core: pyproject.toml
@@ -115,5 +115,22 @@ $(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$(SPARK_VERSION).jar: pipeline/connector
 demo: $(VENV)/pipeline spark-jars
 	$(PY) -m ottla.pipeline.demo $(ARGS)
 
+# What a release consists of, into dist/; ARGS="--tag v1.0.0" as the workflow of a tag has it.
+dist: $(VENV)/dev
+	$(PY) -m tools.dist $(ARGS)
+
+dist-twice: $(VENV)/dev
+	$(PY) -m tools.dist --twice $(ARGS)
+
+# With the lowest versions of all packages that pyproject.toml allows, in an environment of their own.
+LOWEST := $(VENV)-lowest
+lowest: $(VENV)/dev
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(PY) -m tools.lowest > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: -r $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -e . -c $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $(VENV)/dev.txt -c $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pytest -q -p tests.unit_only -n 2 --dist worksteal $(UNIT)
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

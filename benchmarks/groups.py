@@ -19,13 +19,12 @@ import struct
 import time
 from typing import Any
 
-from immutables import Map
-
 from benchmarks.usage import cpu_seconds
 from benchmarks.watched import Node
 from ottla.broker.groups.consumer.consumer_target import input_of, new_target
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.shared_map import Map
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.compile import decoder, encode

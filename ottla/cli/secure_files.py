@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.server.extras import CRYPTOGRAPHY, missing
 
 if TYPE_CHECKING:
     from ottla.cli.certificates import Authority
@@ -120,6 +121,10 @@ def make(
     Raises:
         CommandFailed: the directory is not empty, a name has invalid characters, or the directory cannot be written.
     """
+    if reason := missing(CRYPTOGRAPHY, "making certificates"):
+        raise CommandFailed(
+            reason, f"install {CRYPTOGRAPHY} of your distribution, or make the files on another machine"
+        )
     from ottla.cli.certificates import Authority
 
     try:

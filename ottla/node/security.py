@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.node.logins import peer_login
+from ottla.server.config.errors import require
 from ottla.server.config.load import NodeConfig
+from ottla.server.extras import CRYPTOGRAPHY
 from ottla.server.metrics import GAUGE, Family
 from ottla.server.network.listener import ServerTls
 from ottla.server.network.peer_security import PeerSecurity
@@ -67,6 +69,7 @@ class NodeSecurity:
 
 
 def _node_tls(world: World, config: NodeConfig) -> NodeTls:
+    require(CRYPTOGRAPHY, "TLS", "listener.security.protocol.map", config["listener.security.protocol.map"])
     # Not at the top: most nodes of developers have no TLS, and its libraries take 60 ms to import.
     from ottla.server.tls.node_tls import NodeTls
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from tools import dist, platforms
+from tools.lowest import lowest
 
 ROOT = Path(__file__).parent.parent.parent
 THEIRS = ("protocol", "storage", "server", "broker", "controller", "pipeline")
@@ -41,9 +49,8 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
-    return {"wheel": next(folder.glob("*.whl")), "sdist": next(folder.glob("*.tar.gz"))}
+    wheel, sdist, context, bill, sums = dist.build(tmp_path_factory.mktemp("dist"))
+    return {"wheel": wheel, "sdist": sdist, "context": context, "bill": bill, "sums": sums}
 
 
 @pytest.fixture
@@ -79,6 +86,46 @@ def test_the_wheel_has_one_name_and_stays_small(built: dict[str, Path]) -> None:
         assert f"ottla/{part}/__init__.py" in names
     assert "ottla/py.typed" in names
     assert built["wheel"].stat().st_size <= WHEEL_MB_MAX * 1e6
+
+
+def test_a_second_build_has_the_same_bytes_and_the_sums_are_of_them(built: dict[str, Path], tmp_path: Path) -> None:
+    dist.build(tmp_path)
+    assert dist.differences(built["wheel"].parent, tmp_path) == []
+    listed = dict(reversed(line.split("  ")) for line in built["sums"].read_text().splitlines())
+    assert listed == {
+        built[part].name: hashlib.sha256(built[part].read_bytes()).hexdigest()
+        for part in ("wheel", "sdist", "context", "bill")
+    }
+
+
+def test_the_context_of_the_image_has_what_the_dockerfile_copies(built: dict[str, Path]) -> None:
+    with tarfile.open(built["context"]) as archive:
+        names = set(archive.getnames())
+        assert {(member.uid, member.mtime) for member in archive} == {(0, dist.EPOCH)}
+    text = (ROOT / "docker/Dockerfile").read_text()
+    for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.M):
+        for source in line.split()[:-1]:
+            assert any(name == source or name.startswith(f"{source.rstrip('/')}/") for name in names), source
+
+
+def test_the_bill_of_materials_names_what_the_image_installs(built: dict[str, Path]) -> None:
+    bill = json.loads(built["bill"].read_text())
+    pinned = re.findall(r"(?m)^([a-z0-9][a-z0-9.-]*==\S+) ", (ROOT / "docker/requirements.txt").read_text())
+    assert [f"{row['name']}=={row['version']}" for row in bill["components"]] == pinned
+    assert all(row["externalReferences"][0]["hashes"] for row in bill["components"])
+    assert bill["metadata"]["component"]["version"] == dist.version() == metadata.version("ottla")
+
+
+def test_a_tag_that_is_not_the_version_is_no_release(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not dist._is_release("v0.0.0")
+    assert f"pyproject.toml has {dist.version()}" in capsys.readouterr().err
+
+
+def test_each_requirement_has_a_lower_bound_that_can_be_installed_alone() -> None:
+    pins = [lowest(text) for text in platforms.project()[""]]
+    assert all("==" in pin and ">" not in pin for pin in pins)
+    with pytest.raises(ValueError, match="no lower bound"):
+        lowest("rich<14")
 
 
 @pytest.mark.timeout(400)

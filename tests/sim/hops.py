@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from tests.rules.sources import LAYERS, ROOT, short_path
 from tests.sim.loop import Handle, Lane, SimLoop
 
+MAP = "controller/metadata/shared_map.py"
 #: Frames of their own in Python, lines of their function for a reader.
 INLINE = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 
@@ -78,7 +79,8 @@ def file_of(code: CodeType) -> str | None:
     if code.co_filename.startswith("<"):
         return "protocol/compile.py" if "ottla.protocol." in code.co_filename else None
     path = short_path(os.path.relpath(os.path.realpath(code.co_filename), ROOT))
-    return path if path.split("/")[0] in LAYERS else None
+    # A map is what a dict is: looking into it leads nowhere.
+    return path if path.split("/")[0] in LAYERS and path != MAP else None
 
 
 def traced(run: Callable[[], None]) -> list[Call]:

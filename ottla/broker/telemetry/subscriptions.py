@@ -6,9 +6,9 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from crc32c import crc32c
-
-from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, Pattern, match_patterns
+from ottla.protocol.records.crc import crc32c
+from ottla.server.config.client_metrics import CLIENT_METRICS_CONFIGS, match_patterns
+from ottla.server.extras import Pattern
 
 ALL_METRICS = "*"
 #: A client that no subscription matches asks again after this time, and no subscription makes it longer, as in Kafka.

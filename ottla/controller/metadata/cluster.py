@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from immutables import Map
-
 from ottla.controller.metadata.brokers import (
     BrokerRegistration,
     FeatureRange,
@@ -16,6 +14,7 @@ from ottla.controller.metadata.brokers import (
     listeners_of,
     ranges_of,
 )
+from ottla.controller.metadata.shared_map import Map
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from immutables import Map
-
+from ottla.controller.metadata.shared_map import Map
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from immutables import Map
-
+from ottla.controller.metadata.shared_map import Map
 from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, MetadataRecord
 
 METADATA_VERSION = "metadata.version"

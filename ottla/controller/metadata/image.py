@@ -1,6 +1,6 @@
 """The metadata image: the immutable state of the metadata log up to one offset.
 
-Immutable with shared structure (`immutables.Map`, a HAMT): the controller's uncommitted image, the committed one and
+Immutable with shared structure (`shared_map.Map`): the controller's uncommitted image, the committed one and
 the one a slow publisher still reads are then simply different objects, and losing leadership is dropping one of them.
 A mutable state would have to be rebuilt from snapshot and log at that moment.
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from immutables import Map
-
+from ottla.controller.metadata.shared_map import Map
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.metadata_records import (
     MetadataRecord,

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from immutables import Map
-
 from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.shared_map import Map
 from ottla.protocol.internal_topics.metadata_records import (
     ClearElrRecord,
     MetadataRecord,

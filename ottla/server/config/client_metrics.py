@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from ottla.protocol.errors import ErrorCode
+from ottla.server import extras
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import ConfigKey, table
 from ottla.server.config.validators import names
 from ottla.server.config.words import INT, LIST, MEDIUM
+from ottla.server.extras import Pattern
 
 # fmt: off
 CLIENT_METRICS_CONFIGS = table(
@@ -48,30 +49,22 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
             match_patterns(value)
 
 
-class Pattern(Protocol):
-    def fullmatch(self, text: str) -> object: ...
-
-
 def match_patterns(entries: Sequence[str]) -> dict[str, Pattern]:
     """Returns selector -> pattern; the pattern must match the client's whole value.
 
     The patterns are RE2's, which take linear time: a broker compares them with what clients say of themselves.
     """
     patterns: dict[str, Pattern] = {}
-    if not entries:
-        return patterns
-    import re2  # not when a node starts: most have no subscriptions
-
-    options = re2.Options()
-    options.log_errors = False
     for entry in entries:
         selector, _, pattern = entry.partition("=")
         try:
             # Kafka splits the entry at each "=", so a pattern has none; nor is it empty.
             if not pattern or "=" in pattern or selector.strip() not in SELECTORS:
                 raise ValueError(entry)
-            patterns[selector.strip()] = re2.compile(pattern.strip(), options)
-        except (ValueError, re2.error):
+            patterns[selector.strip()] = extras.compiled(pattern.strip())
+        except ValueError as error:
             message = f"Illegal client matching pattern: {entry}"
+            if str(error) == extras.NO_ENGINE:
+                message += f"; {error}"
             raise ConfigError("match", entry, "", message=message) from None
     return patterns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.server.extras import missing
 
 
 class ConfigError(ValueError):
@@ -43,3 +44,14 @@ def shown(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(shown, value)) + "]"
     return str(value)
+
+
+def require(package: str, what: str, name: str, value: object) -> None:
+    """Refuse the property that asks for it.
+
+    Raises:
+        ConfigError: the package is not there.
+    """
+    if reason := missing(package, what):
+        remedy = f"install {package} of your distribution, or pip install {package} with a compiler"
+        raise ConfigError(name, str(value), reason, remedy)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.server.config.errors import ConfigError
+from ottla.server.config.errors import ConfigError, require
 from ottla.server.config.key import Values
+from ottla.server.extras import CRYPTOGRAPHY
 from ottla.server.sasl.login_tokens import ENDPOINT, UNSECURED, unsecured_token
 from ottla.server.sasl.oauthbearer import MS_PER_S, UnsecuredTokens, Validator
 
@@ -57,6 +58,7 @@ class OAuthTokens:
 
     def _signed(self, listener: str, values: Values) -> Validator:
         _check_expected(listener, values)
+        require(CRYPTOGRAPHY, "checking the signatures of OAUTHBEARER's tokens", JWKS_URL, values[JWKS_URL])
         # Not at the top: PyJWT and cryptography take 60 ms to import.
         from ottla.server.sasl.key_sets import KeySet
         from ottla.server.sasl.signed_tokens import Expected, SignedTokens
@@ -88,6 +90,7 @@ class OAuthTokens:
         if retriever not in RETRIEVERS:
             raise ConfigError(RETRIEVER, retriever, "Java classes are not run", f"one of {', '.join(RETRIEVERS)}")
         if values[ENDPOINT] is not None and retriever == JWT_BEARER:
+            require(CRYPTOGRAPHY, "signing assertions", RETRIEVER, retriever)
             # Not at the top, like the other one: PyJWT and cryptography take 60 ms to import, urllib 20 ms.
             from ottla.server.sasl.jwt_bearer import JwtBearer
 

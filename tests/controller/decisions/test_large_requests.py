@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
-from immutables import Map
 
 from ottla.controller.decisions.alter_partition import alter_partition
 from ottla.controller.decisions.directories import assign_replicas_to_directories
@@ -33,6 +32,7 @@ from ottla.controller.metadata.encoding import encode_metadata
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
 from ottla.controller.metadata.publisher import UNITS_A_TURN
+from ottla.controller.metadata.shared_map import Map
 from ottla.controller.metadata.topics import CHANGE_UNITS, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics import metadata_records as r

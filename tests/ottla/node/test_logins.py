@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from immutables import Map
 
 from ottla.controller.metadata.scram import ScramCredential, ScramImage
+from ottla.controller.metadata.shared_map import Map
 from ottla.node.logins import NodeUsers
 from ottla.server.sasl.scram_messages import NUMBERS
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.server import extras
+from ottla.server.extras import Pattern
 from ottla.server.service import Spawn
 from ottla.server.workers import Workers
 
@@ -52,28 +54,16 @@ class TargetWorker:
 
 #: The key of its record has two bytes for its length. Kafka takes a longer expression, and never has topics for it.
 BYTES_MAX = 2**15 - 1
-#: What an expression may take compiled. RE2's own limit is 8 MiB, with which one name of 249 characters may take a second.
-COMPILED_BYTES_MAX = 1 << 20
 
 
-def compiled(expression: str) -> Any:
+def compiled(expression: str) -> Pattern:
     """ValueError, with the reason, if it is not valid or too large."""
-    import re2  # not when a node starts: hardly a group has one
-
     if len(expression) > BYTES_MAX or len(expression.encode()) > BYTES_MAX:
         raise ValueError(f"it has more than {BYTES_MAX} bytes")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = COMPILED_BYTES_MAX
-    # Parts in parentheses cost a hundred times the match.
-    options.never_capture = True
-    try:
-        return re2.compile(expression, options)
-    except re2.error as error:
-        raise ValueError(error.args[0].decode()) from error
+    return extras.compiled(expression)
 
 
-def matching(patterns: Iterable[Any], names: Iterable[str]) -> list[list[str]]:
+def matching(patterns: Iterable[Pattern], names: Iterable[str]) -> list[list[str]]:
     """For each compiled expression the names that match as a whole."""
     return [[name for name in names if pattern.fullmatch(name) is not None] for pattern in patterns]
 
@@ -125,9 +115,9 @@ class RegexResolver:
         return topics
 
 
-def _compiled(expressions: Sequence[str]) -> dict[str, object]:
+def _compiled(expressions: Sequence[str]) -> dict[str, Pattern]:
     """Those of another coordinator's records may be none here: they match nothing."""
-    patterns = {}
+    patterns: dict[str, Pattern] = {}
     for expression in expressions:
         try:
             patterns[expression] = compiled(expression)

@@ -8,12 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from immutables import Map
-
 from ottla.broker.groups.describe import CONSUMER_GROUPS
 from ottla.broker.groups.group_metadata_manager import Client
 from ottla.broker.groups.state.consumer_group import ConsumerGroup
 from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.shared_map import Map
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest

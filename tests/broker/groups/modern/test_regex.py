@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.modern.offload import BYTES_MAX, COMPILED_BYTES_MAX, compiled, matching
+from ottla.broker.groups.modern.offload import BYTES_MAX, compiled, matching
+from ottla.server.extras import COMPILED_BYTES_MAX
 
 #: 0.1 s and more for one name with an engine that backtracks.
 CATASTROPHIC = ("(a+)+$", "(a|aa)+$", "(.*a){20}b", "(a*)*b", "(" * 500 + "a" + ")+" * 500 + "b")

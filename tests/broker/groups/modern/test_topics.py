@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from immutables import Map
 
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.groups.modern.topics import SUBSCRIBED_TOPICS_MAX, Racks, TopicHashes, topic_hash
 from ottla.controller.metadata.partitions import PartitionRegistration
+from ottla.controller.metadata.shared_map import Map
 from ottla.controller.metadata.topics import TopicImage, TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.broker.coordinator.working_clock import TURN_MAX_NS, WorkingClock, clock
@@ -43,7 +43,7 @@ def test_the_hash_of_a_group_is_over_those_of_its_topics_in_the_order_of_their_n
 def test_a_topic_is_hashed_again_when_it_has_changed() -> None:
     hashes = TopicHashes(RACKS.get, ShardTurns(ManualClock()).loads)
     before = hashes.of_group(image(FOO), ["foo"])
-    grown = FOO._replace(partitions=FOO.partitions.set(2, PartitionRegistration((1,), (1,))))
+    grown = FOO._replace(partitions=FOO.partitions.update({2: PartitionRegistration((1,), (1,))}))
     assert hashes.of_group(image(grown), ["foo"]) != before
     assert hashes.of_group(image(FOO), ["foo"]) == before
     other_name = FOO._replace(name="fop")

@@ -1,0 +1,50 @@
+"""Packages that some platforms have no wheels of, and what is refused without them: docs/INSTALL.md.
+
+google-re2     regular expressions that clients send, the extra `regex`. They are RE2's, as in Kafka, because those take linear time
+               whatever they are; Python's own engine backtracks, and could take hours for one name of 249 characters.
+cryptography   TLS, certificates, and signatures of OAUTHBEARER's tokens
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Protocol
+
+CRYPTOGRAPHY = "cryptography"
+#: What an expression may take compiled. RE2's own limit is 8 MiB, with which one name of 249 characters may take a second.
+COMPILED_BYTES_MAX = 1 << 20
+NO_ENGINE = "this node has no engine for regular expressions, which `pip install 'ottla[regex]'` brings"
+
+
+def missing(package: str, what: str) -> str | None:
+    """Return why `what` cannot be had here, or None if the package is there. It is looked for and not imported."""
+    if find_spec(package) is not None:
+        return None
+    return f"{what} needs the Python package {package}, of which this platform has no wheel (docs/INSTALL.md)"
+
+
+class Pattern(Protocol):
+    def fullmatch(self, text: str) -> object: ...
+
+
+def compiled(expression: str) -> Pattern:
+    """Compile it; whether it matches a text as a whole is all that can be asked.
+
+    Raises:
+        ValueError: the expression is not valid, it is too large, or this node has no engine; the text says which.
+    """
+    try:
+        import re2  # not when a node starts: hardly a group has one
+    except ImportError:
+        raise ValueError(NO_ENGINE) from None
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = COMPILED_BYTES_MAX
+    # Parts in parentheses cost a hundred times the match.
+    options.never_capture = True
+    try:
+        made: Pattern = re2.compile(expression, options)
+    except re2.error as error:
+        raise ValueError(error.args[0].decode()) from error
+    return made

@@ -1,0 +1,140 @@
+"""What a release consists of: `make dist` builds it into dist/, and the same commit gives the same bytes.
+
+ottla-VERSION-py3-none-any.whl, ottla-VERSION.tar.gz     the wheel and the source archive
+ottla-image-VERSION.tar.gz                               the context of docker/Dockerfile: docker build -f docker/Dockerfile .
+ottla-VERSION.cdx.json                                   what is in the image, as CycloneDX
+SHA256SUMS                                               of all of them
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+#: The time of everything in an archive: 2020-02-02, as hatchling's. The commit's own would be one more thing that can differ.
+EPOCH = 1_580_601_600
+#: What docker/Dockerfile copies, and the file itself.
+CONTEXT = ("docker/Dockerfile", "docker/image", "docker/requirements.txt", "docker/build-requirements.txt", "ottla")
+CONTEXT_FILES = ("pyproject.toml", "README.md", "LICENSE", ".dockerignore")
+_PIN = re.compile(
+    r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>\S+)[^\\\n]*(?P<hashes>(?: ?\\\n +--hash=sha256:[0-9a-f]{64})*)", re.M
+)
+
+
+def version() -> str:
+    """The version, which pyproject.toml alone has; the package asks its own metadata for it."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+
+
+def build(folder: Path) -> list[Path]:
+    """Build everything into the folder. Return the files, SHA256SUMS last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    name = f"ottla-{version()}"
+    (folder / f"ottla-image-{version()}.tar.gz").write_bytes(image_context())
+    (folder / f"{name}.cdx.json").write_text(json.dumps(bill_of_materials(), indent=1) + "\n")
+    made = sorted(folder / file for file in (f"{name}-py3-none-any.whl", f"{name}.tar.gz"))
+    made += [folder / f"ottla-image-{version()}.tar.gz", folder / f"{name}.cdx.json"]
+    sums = folder / "SHA256SUMS"
+    sums.write_text("".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made))
+    return [*made, sums]
+
+
+def image_context() -> bytes:
+    """Return the archive from which the image is built: owners, times and order are no one's machine's."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+        for path in sorted(_context()):
+            entry = tarfile.TarInfo(path.relative_to(ROOT).as_posix())
+            entry.size, entry.mtime = path.stat().st_size, EPOCH
+            entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            with path.open("rb") as file:
+                archive.addfile(entry, file)
+    return packed.getvalue()
+
+
+def _context() -> Iterator[Path]:
+    for name in (*CONTEXT, *CONTEXT_FILES):
+        path = ROOT / name
+        found = path.rglob("*") if path.is_dir() else [path]
+        yield from (p for p in found if p.is_file() and "__pycache__" not in p.parts)
+
+
+def bill_of_materials() -> dict[str, Any]:
+    """Return what the image has of Python's packages, with the hashes of what may be installed (CycloneDX 1.5)."""
+    own = {"type": "application", "name": "ottla", "version": version(), "purl": f"pkg:pypi/ottla@{version()}"}
+    components = []
+    for pin in _PIN.finditer((ROOT / "docker/requirements.txt").read_text()):
+        purl = f"pkg:pypi/{pin['name']}@{pin['version']}"
+        hashes = [{"alg": "SHA-256", "content": found} for found in re.findall(r"sha256:([0-9a-f]{64})", pin["hashes"])]
+        references = [{"type": "distribution", "url": purl, "hashes": hashes}]
+        row = {"type": "library", "name": pin["name"], "version": pin["version"], "bom-ref": purl, "purl": purl}
+        components.append({**row, "externalReferences": references})
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": {**own, "bom-ref": own["purl"]}},
+        "components": components,
+        "dependencies": [{"ref": own["purl"], "dependsOn": [row["purl"] for row in components]}],
+    }
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """Return the names of the files that are not the same in both folders."""
+    names = {file.name for folder in (one, other) for file in folder.iterdir()}
+    return [name for name in sorted(names) if _bytes(one / name) != _bytes(other / name)]
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build a release into dist/.")
+    parser.add_argument("--twice", action="store_true", help="build two times, and fail if a byte differs")
+    parser.add_argument(
+        "--tag", metavar="TAG", help="fail unless this is v and the version, and CHANGELOG.md has a section of it"
+    )
+    options = parser.parse_args()
+    if options.tag is not None and not _is_release(options.tag):
+        return 1
+    made = build(ROOT / "dist")
+    print("\n".join(str(file.relative_to(ROOT)) for file in made))
+    if options.twice:
+        with tempfile.TemporaryDirectory() as again:
+            build(Path(again))
+            differing = [name for name in differences(ROOT / "dist", Path(again)) if (Path(again) / name).exists()]
+        print(f"differ: {', '.join(differing)}" if differing else "a second build has the same bytes")
+        return 1 if differing else 0
+    return 0
+
+
+def _is_release(tag: str) -> bool:
+    if tag != f"v{version()}":
+        print(f"the tag is {tag}, and pyproject.toml has {version()}", file=sys.stderr)
+        return False
+    if f"\n## {version()} " not in (ROOT / "CHANGELOG.md").read_text():
+        print(f"CHANGELOG.md has no section of {version()} with its date", file=sys.stderr)
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
