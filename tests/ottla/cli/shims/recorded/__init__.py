@@ -133,7 +133,9 @@ _ACL = "(principal="
 #: Lines of measurements, of which no number is the same twice.
 _MEASURED = re.compile(r"records/sec|Avg latency|Percentiles|timestamp.:|\d{4}-\d\d-\d\d \d\d:|\d+\t[\d.]+$")
 _FRAME = re.compile(r"\s+at [\w.$/<>]+\(|Caused by: |\s+\.\.\. \d+ (more|common)|\s+Suppressed: ")
-_LOG = re.compile(r"(WARN|ERROR|INFO) |.*\(KIP-848\) is production-ready!|.* max latency\.$")
+_LOG = re.compile(
+    r"(WARN|ERROR|INFO) |Picked up JAVA_TOOL_OPTIONS|.*\(KIP-848\) is production-ready!|.* max latency\.$"
+)
 _EXCEPTION = re.compile(r"[a-z][\w.$]*\.[A-Z]\w*(?:Exception|Error): (.*)")
 _HELP = re.compile(r"^Option .*Description|^usage: ")
 _USAGE_ERROR = re.compile(r"^[\w.-]+: error: ")
