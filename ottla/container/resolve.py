@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ottla.container import bitnami, kafka_dialect
 from ottla.container.kafka_dialect import APACHE, CONFLUENT
 from ottla.container.older_images import SINGLE_COPIES, OlderImage, adopt, older_image, renamed
-from ottla.container.settings import ContainerError, Environment, ReadFile, Resolution, Setting, read_file
+from ottla.container.settings import ContainerError, Environment, ReadFile, Resolution, Setting, User, read_file
 from ottla.container.variables import expand, notes, without_service_links
 
 DIALECTS: Mapping[str, str] = {"apache": APACHE, "confluent": CONFLUENT, "bitnami": bitnami.BITNAMI}
@@ -37,6 +37,8 @@ CONFIGURED = "/etc/kafka/kafka.properties"
 #: The default of apache/kafka's image: all clusters that were started without a cluster id have this one.
 DEFAULT_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 IMAGE_DEFAULT = "image default"
+#: Users with SCRAM credentials from the first start on, lines of name:password: for a Secret of Kubernetes.
+SCRAM_USERS = "OTTLA_SCRAM_USERS"
 ADMIN_LISTENER = "ottla.admin.listener"
 DEFAULT_ADMIN_LISTENER = "0.0.0.0:9644"
 
@@ -155,6 +157,8 @@ def _set_own(environment: Environment, resolution: Resolution) -> None:
             resolution.set(ADMIN_LISTENER, address, "OTTLA_ADMIN_LISTENER")
     else:
         resolution.set_default(ADMIN_LISTENER, DEFAULT_ADMIN_LISTENER, IMAGE_DEFAULT)
+    if users := environment.get(SCRAM_USERS):
+        resolution.users += _read_users(users)
     level = environment.get("OTTLA_LOG_LEVEL") or environment.get("KAFKA_LOG4J_ROOT_LOGLEVEL")
     if level:
         resolution.log_level = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}.get(
@@ -163,6 +167,18 @@ def _set_own(environment: Environment, resolution: Resolution) -> None:
         if resolution.log_level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
             resolution.notes.append(f"log level {level} is not known: INFO it is")
             resolution.log_level = "INFO"
+
+
+def _read_users(text: str) -> list[User]:
+    """Returns the users of lines of name:password.
+
+    Raises:
+        ContainerError: a line has another form. It is not repeated, because it has a password.
+    """
+    pairs = [line.strip().partition(":") for line in text.splitlines() if line.strip()]
+    if not all(name and password for name, _, password in pairs):
+        raise ContainerError("a line is not name:password", SCRAM_USERS, "write one user on each line")
+    return [User(name, password) for name, _, password in pairs]
 
 
 def _rename_origins(resolution: Resolution, origins: dict[str, str]) -> None:

@@ -44,7 +44,9 @@ def expand(environment: Environment, read: ReadFile) -> tuple[dict[str, str], di
             )
         del found[variable]
         # The newline that editors put at the end is no part of a password.
-        found[name] = data.decode("utf-8", "surrogateescape").rstrip("\r\n")
+        text = data.decode("utf-8", "surrogateescape").rstrip("\r\n")
+        # Values are lines of a properties file, of which a PEM file's first line alone would be left.
+        found[name] = text.replace("\n", "\\n")
         origins[name] = f"{variable} ({path})"
     return found, origins
 

@@ -63,8 +63,11 @@ def test_selectors_find_the_pods(stateful_set: dict[str, Any]) -> None:
     assert headless["spec"]["clusterIP"] == "None"
     assert headless["spec"]["publishNotReadyAddresses"] is True
     rule = stateful_set["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
-    (required,) = rule["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert required["labelSelector"]["matchLabels"] == labels
+    assert rule.keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}, (
+        "else two of three pods of one machine wait"
+    )
+    for preferred in rule["preferredDuringSchedulingIgnoredDuringExecution"]:
+        assert preferred["podAffinityTerm"]["labelSelector"]["matchLabels"] == labels
 
 
 def test_pods_have_no_account_and_only_nodes_reach_their_controllers(
@@ -88,7 +91,7 @@ def test_probes_ask_the_admin_port_and_stopping_has_time(
         assert container[probe]["httpGet"] == {"path": path, "port": "admin"}
     environment = {row["name"]: row.get("value") for row in container["env"]}
     assert environment["OTTLA_ADMIN_LISTENER"].endswith(f":{ports['admin']}")
-    assert container["lifecycle"]["preStop"]["exec"]["command"]
+    assert "ottla cluster may-stop" in container["lifecycle"]["preStop"]["exec"]["command"][2]
     assert stateful_set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 30
 
 
