@@ -41,7 +41,7 @@ from ottla.server.disk_queue import Priority
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.world import World
-from ottla.storage.errors import OutOfResources, StorageFailure, UnexpectedAppendOffset
+from ottla.storage.errors import DiskFull, StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log.log import Log
 from ottla.storage.log.truncate import truncation_errand
 
@@ -370,12 +370,17 @@ class LeaderFetcher:
         return True
 
     async def _flush(self, key: Key, own_log: Log) -> None:
+        """Flushes the log, and tries again while the disk has no room; any other failure takes the log directory offline."""
+        is_short = False
         while True:
             try:
                 if await flush_log(self._world, own_log) or own_log.closed:
                     break  # if not, what a truncation has left is not synced yet
-            except OutOfResources as shortage:
-                log.error("flush of %s is tried again: %s", own_log, shortage)
+            except DiskFull as shortage:
+                # It has changed nothing. Full: the next append says so each minute, see full_disks.
+                if not is_short:
+                    log.error("flush of %s is tried again: %s", own_log, shortage)
+                is_short = True
                 await pause(self._world.clock, self._settings.backoff_ms)
             except StorageFailure as failure:
                 log.error("flush of %s: %s", own_log, failure)

@@ -25,7 +25,7 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.server.world import World
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import new_log
-from ottla.storage.errors import OutOfResources
+from ottla.storage.errors import DiskFull, OutOfResources
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
@@ -135,10 +135,19 @@ def test_records_that_were_asked_for_in_an_older_leader_epoch_are_not_appended(l
     assert log.log_end_offset == 1
 
 
-def test_records_whose_flush_found_no_descriptor_do_not_count_before_it_has_been_tried_again(
-    log: Log, monkeypatch: pytest.MonkeyPatch
+SHORTAGES = [
+    OutOfResources("log", OSError(errno.EMFILE, "Too many open files")),
+    DiskFull("leader-epoch-checkpoint.tmp", OSError(errno.ENOSPC, "No space left on device")),
+]
+
+
+@pytest.mark.parametrize("shortage", SHORTAGES, ids=["no descriptor", "full disk"])
+def test_records_whose_flush_found_no_room_do_not_count_before_it_has_been_tried_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch, shortage: DiskFull
 ) -> None:
-    """flush.messages=1: what the next fetch asks for is what the leader acknowledges."""
+    """flush.messages=1: what the next fetch asks for is what the leader acknowledges. A follower whose disk had been full did not
+    fetch any more until its next start (seed 632).
+    """
     log.update_config(LogConfig(flush_messages=1))
     follower = Follower(log)
     asked_before: list[int] = []
@@ -147,7 +156,7 @@ def test_records_whose_flush_found_no_descriptor_do_not_count_before_it_has_been
         asked_before.append(len([offsets for *_, offsets in follower.asked if 1 in offsets]))
         if len(asked_before) == 1:
             asyncio.get_running_loop().call_soon(follower.clock.advance, SETTINGS.backoff_ms)
-            raise OutOfResources("log", OSError(errno.EMFILE, "Too many open files"))
+            raise shortage
         return function(*args)
 
     monkeypatch.setattr(follower.workers, "run", short)
