@@ -21,14 +21,21 @@ from tests.ports import free_ports
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 DOCKERFILES = (DOCKERFILE, ROOT / "docker" / "pipeline.Dockerfile")
-IMAGE_MB_MAX = 150
+IMAGE_MB_MAX = 155
 WHEEL_MB_MAX = 3
 #: Uncompressed, of Debian 12: the slim base image, and the Installed-Size of python3, netcat-openbsd and what they pull in.
 BASE_MB = 75
 PYTHON_MB = 33
 #: The part that `strip` leaves of a distribution's extension modules, measured: uvloop's 14 MB become 1.6, xxhash's 2.1
 #: become 0.16. Others are stripped already, or small.
-STRIPPED_SHARES = {"uvloop": 0.12, "cryptography": 0.81, "xxhash": 0.08, "google-re2": 0.76}
+STRIPPED_SHARES = {
+    "uvloop": 0.12,
+    "cryptography": 0.81,
+    "xxhash": 0.08,
+    "google-re2": 0.76,
+    "pyyaml": 0.14,
+    "fastcrc": 0.91,
+}
 #: pycparser is for those who compile with cffi, and is uninstalled.
 UNINSTALLED = frozenset({"pycparser"})
 #: Files that the Dockerfile deletes: 8 MB of lexers, with which rich would colour program text; sources of extension modules.
@@ -242,10 +249,10 @@ def _dependencies() -> str:
     return text[text.index("\ndependencies = [") : text.index("]", text.index("\ndependencies = ["))]
 
 
-def test_the_layers_stay_below_150_mb() -> None:
+def test_the_layers_stay_below_155_mb() -> None:
     own = sum(file.stat().st_size for file in (ROOT / "ottla").rglob("*.py"))
     total = own * 2.0  # with the compiled files
-    for name in core_distributions() - UNINSTALLED:
+    for name in {*core_distributions(), "google-re2"} - UNINSTALLED:
         for file in metadata.files(name) or []:
             path = Path(str(file.locate()))
             if path.exists() and path.suffix != ".pyc" and not DELETED.search(str(path)):
@@ -266,7 +273,7 @@ def test_the_help_of_a_command_needs_none_of_the_files_that_the_image_leaves_out
         "print([name for name in sys.modules if name.startswith('pygments.lexers.')], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr.strip()) == (0, "['pygments.lexers._mapping']")
+    assert (done.returncode, done.stderr.strip()) == (0, "[]")
 
 
 def test_the_wheel_that_it_installs_has_everything(tmp_path: Path) -> None:

@@ -123,15 +123,15 @@ def remember_last_batch_only(state: ProducerState, epoch: int, first: int, last:
 _flush = Log.flush
 
 
-def cover_what_came_later(log: Log, now_ms: int = 0) -> None:
-    _flush(log, now_ms)
+def cover_what_came_later(log: Log, now_ms: int = 0, **with_names: bool) -> None:
+    _flush(log, now_ms, **with_names)
     if not log.closed:
         log.durability.recovery_point = log.log_end_offset
 
 
-def cover_what_was_truncated(log: Log, now_ms: int = 0) -> None:
+def cover_what_was_truncated(log: Log, now_ms: int = 0, **with_names: bool) -> None:
     end = log.log_end_offset
-    _flush(log, now_ms)
+    _flush(log, now_ms, **with_names)
     log.durability.recovery_point = max(log.recovery_point, end)
 
 
