@@ -27,6 +27,7 @@ from ottla.cli.client.configs import RESOURCE_TYPES
 from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.server.authorization.acl import AccessControlEntry
 from ottla.server.authorization.operations import ALLOW, DENY, LITERAL, PREFIXED
+from ottla.server.extras import missing
 from ottla.server.quotas.table import CLIENT_ID, CLIENT_QUOTAS, CONNECTION_CREATION_RATE, IP, USER
 from ottla.server.sasl.scram_messages import HASHES
 
@@ -80,8 +81,11 @@ def read_declared(text: str, path: str) -> Declared:
     """Read a file.
 
     Raises:
-        CommandFailed: it is no YAML, or declares something that there is not; the message names the place in the file.
+        CommandFailed: it is no YAML, or declares something that there is not; the message names the place in the file. Or this
+            platform has no PyYAML.
     """
+    if reason := missing("yaml", "reading a declaration"):
+        raise CommandFailed(reason, "install the distribution's python3-yaml")
     import yaml
 
     try:

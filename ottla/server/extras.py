@@ -3,6 +3,7 @@
 google-re2     regular expressions that clients send, the extra `regex`. They are RE2's, as in Kafka, because those take linear time
                whatever they are; Python's own engine backtracks, and could take hours for one name of 249 characters.
 cryptography   TLS, certificates, and signatures of OAUTHBEARER's tokens
+yaml           `ottla apply`
 """
 
 from __future__ import annotations

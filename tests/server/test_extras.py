@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.groups.modern.offload import compiled
 from ottla.broker.transactions.describe import matcher
+from ottla.cli.declared import read_declared
 from ottla.cli.errors import CommandFailed
 from ottla.cli.secure_files import make
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -35,11 +36,11 @@ def test_regular_expressions_are_refused_with_the_extra_that_brings_them() -> No
 
 
 @pytest.fixture
-def without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
 
 
-@pytest.mark.usefixtures("without_cryptography")
+@pytest.mark.usefixtures("without_wheels")
 def test_tls_and_certificates_are_refused_with_the_package_that_is_missing(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -48,6 +49,12 @@ def test_tls_and_certificates_are_refused_with_the_package_that_is_missing(
     assert "distribution" in refused.value.what_to_try
     with pytest.raises(CommandFailed, match="making certificates needs the Python package cryptography"):
         make(str(tmp_path_factory.mktemp("secure") / "new"), {"n1": ["localhost"]})
+
+
+@pytest.mark.usefixtures("without_wheels")
+def test_a_declaration_is_refused_with_the_package_that_is_missing() -> None:
+    with pytest.raises(CommandFailed, match="reading a declaration needs the Python package yaml"):
+        read_declared("topics: {}", "cluster.yml")
 
 
 def test_what_is_installed_is_not_refused() -> None:
