@@ -23,7 +23,10 @@ class Disks:
         self.free = {"/a": 0, "/b": 5 * ROOM_BYTES}
         self.directories = [SimpleNamespace(path=path, online=True) for path in self.free]
         self.logs = {
-            path: [SimpleNamespace(topic="orders", partition=index, append_failure=None) for index in (0, 1)]
+            path: [
+                SimpleNamespace(topic="orders", partition=index, room=SimpleNamespace(append_failure=None))
+                for index in (0, 1)
+            ]
             for path in self.free
         }
         self.disks = FullDisks(self.clock, self, self)
@@ -36,7 +39,7 @@ class Disks:
 
     def fails(self, failure: StorageFailure | None, *indexes: int) -> None:
         for index in indexes:
-            self.logs["/a"][index].append_failure = failure
+            self.logs["/a"][index].room.append_failure = failure
 
     def look(self) -> dict[str, str]:
         self.disks.look()
