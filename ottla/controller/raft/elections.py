@@ -257,7 +257,7 @@ def record_vote(state: QuorumState, voter_id: int, vote: Vote, granted: bool, no
 
 def on_end_quorum_epoch_reply(state: QuorumState, voter_id: int, reply: EndQuorumEpochReply, now_ms: int) -> bool:
     handled = accept(state, reply, now_ms)
-    if isinstance(state.role, Resigned):
+    if handled and isinstance(state.role, Resigned):
         state.role.unacknowledged.discard(voter_id)
     return handled
 
