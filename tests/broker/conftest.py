@@ -69,9 +69,16 @@ class Node:
 
 
 def eventually(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+    """A node that is out of touch with the quorum closes its clients' connections: that is no answer yet."""
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+    while True:
+        refused: Exception | None = None
+        try:
+            if condition():
+                return
+        except ConnectionError as error:
+            refused = error
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}: {refused}"
         time.sleep(0.01)
 
 

@@ -247,7 +247,10 @@ class Invariants:
             return
         if not active.server.controller.controller.is_active:
             return  # it has been elected, and its image lacks what it has yet to replay
-        image = active.server.metadata.loader.image
+        metadata = active.server.metadata
+        if metadata.loader.last_offset + 1 < metadata.raft.high_watermark:
+            return  # it publishes in turns, and elects by newer metadata than its image has (seed 748)
+        image = metadata.loader.image
         for topic in image.topics:
             for index, registration in topic.partitions.items():
                 known = self.committed.get((topic.id, index))

@@ -65,7 +65,8 @@ async def open_cluster(
     """
     bootstrap = parse_bootstrap(servers)
     real = RealWorld(asyncio.get_running_loop())
-    logging.getLogger(LOGIN_LOGGER).disabled = True
+    login_logger = logging.getLogger(LOGIN_LOGGER)
+    login_logger.disabled = True
     try:
         security = PLAINTEXT
         if properties and path is not None:
@@ -85,4 +86,5 @@ async def open_cluster(
             with suppress(Exception):
                 await cluster.close()
     finally:
+        login_logger.disabled = False
         await real.close()
