@@ -23,7 +23,7 @@ def clear(cluster: Cluster) -> None:
     for node_id in cluster.nodes:
         eventually(lambda n=node_id: brokers(cluster, n) == 3, f"three brokers on {node_id}", SECONDS_MAX)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    if names := topics(cluster, 1):
+    if names := known_topics(cluster):
         for deleted in admin.delete_topics(names).values():
             deleted.result(SECONDS_MAX)
     for node_id in cluster.nodes:
@@ -40,6 +40,18 @@ def brokers(cluster: Cluster, node_id: int) -> int:
             return len(connection.request(DescribeClusterRequest(), ApiKey.DESCRIBE_CLUSTER, 1).brokers)
     except OSError:
         return 0
+
+
+def known_topics(cluster: Cluster) -> list[str]:
+    """Returns the topics that the first node knows; it may close a connection once more after a cut, when it sees that it was replaced."""
+    names: list[str] = []
+
+    def answered() -> bool:
+        names[:] = topics(cluster, 1)
+        return True
+
+    eventually(answered, "the topics of node 1", SECONDS_MAX)
+    return names
 
 
 def topics(cluster: Cluster, node_id: int) -> list[str]:

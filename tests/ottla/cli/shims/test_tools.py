@@ -46,9 +46,9 @@ def test_a_tool_loads_nothing_that_is_slow(tool_name: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     loaded = set(done.stdout.split())
     tops = {name.removeprefix("ottla.").partition(".")[0] for name in loaded}
-    assert not tops & {"broker", "controller", "cyclopts", "rich", "uvloop", "email", "crc32c", "prometheus_client"}
+    assert not tops & {"broker", "controller", "cyclopts", "rich", "uvloop", "email", "prometheus_client"}
     assert "importlib.metadata" not in loaded
-    assert len(loaded) < 265, len(loaded)
+    assert len(loaded) < 270, len(loaded)  # kafka-console-consumer has 267: it is a member of a group
 
 
 def test_the_page_of_tools_lists_each_of_them_and_sessions_that_exist() -> None:
