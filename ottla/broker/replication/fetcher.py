@@ -377,7 +377,7 @@ class LeaderFetcher:
                 if await flush_log(self._world, own_log) or own_log.closed:
                     break  # if not, what a truncation has left is not synced yet
             except DiskFull as shortage:
-                # It has changed nothing. Full: the next append says so each minute, see full_disks.
+                # It has changed nothing. It is logged once: until there is room it fails each backoff.
                 if not is_short:
                     log.error("flush of %s is tried again: %s", own_log, shortage)
                 is_short = True

@@ -15,6 +15,7 @@ from ottla.cli.shims import offset_resets
 from ottla.cli.shims.exceptions import exception, reason
 from ottla.cli.shims.tool import Parser, Unusable, given, table, with_cluster
 from ottla.protocol.errors import ErrorCode
+from ottla.server.extras import compiled
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 SCOPES = ("group", "all-groups")
@@ -167,11 +168,9 @@ async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _validate_regex(cluster: ClusterClient, text: str) -> int:
-    import re2  # the library of the broker
-
     try:
-        re2.compile(text)
-    except re2.error as wrong:
+        compiled(text)  # by the broker's engine
+    except ValueError as wrong:
         print(f'The regex "{text}" is invalid: {wrong}.')
     else:
         print(f'The regex "{text}" is valid.')
