@@ -392,12 +392,19 @@ async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_p
     try:
         await made.commit_everywhere(b"record")
         request = DescribeQuorumRequest([TopicDataRequest("__cluster_metadata", [PartitionIndex(0)])])
+
+        def is_caught_up() -> bool:
+            described = made.nodes[0].raft.describe_quorum(request, 2).topics[0].partitions[0]
+            return [each.log_end_offset for each in described.observers] == [described.high_watermark]
+
+        # An observer applies a record with the answer to its Fetch; the leader hears of it with the next one.
+        await until(is_caught_up, "the observer's next Fetch")
         response = await ask(made.nodes[0], ports[0], request)
         partition = response.topics[0].partitions[0]
         assert (partition.leader_id, partition.error_code) == (1, ErrorCode.NONE)
         assert [voter.replica_id for voter in partition.current_voters] == [1]
         assert [observer.replica_id for observer in partition.observers] == [2]
-        assert partition.observers[0].log_end_offset == partition.high_watermark
+        assert partition.observers[0].log_end_offset == partition.high_watermark == 4
         assert [node.node_id for node in response.nodes] == [1]
         for version in (0, 1):  # they have neither endpoints nor directory ids
             answer = await ask(made.nodes[0], ports[0], request, version)
