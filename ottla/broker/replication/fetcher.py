@@ -28,7 +28,7 @@ from ottla.broker.replication.follower_session import (
     Key,
     is_in_sync,
 )
-from ottla.broker.replication.group_flush import flush_log
+from ottla.broker.replication.group_flush import flush_when_there_is_room
 from ottla.broker.replication.partition import EVERY_RECORD, Partition
 from ottla.broker.replication.truncation import EndOfEpoch, agreed_end, go_to_leaders_range, truncate_after
 from ottla.protocol.api import APIS, ApiKey
@@ -36,12 +36,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
 from ottla.protocol.work import Errand
-from ottla.server.clock import TimerHandle, pause
+from ottla.server.clock import TimerHandle
 from ottla.server.disk_queue import Priority
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
 from ottla.server.network.client import Channel
 from ottla.server.world import World
-from ottla.storage.errors import DiskFull, StorageFailure, UnexpectedAppendOffset
+from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log.log import Log
 from ottla.storage.log.truncate import truncation_errand
 
@@ -370,21 +370,14 @@ class LeaderFetcher:
         return True
 
     async def _flush(self, key: Key, own_log: Log) -> None:
-        """Flushes the log, and tries again while the disk has no room; any other failure takes the log directory offline."""
-        is_short = False
-        while True:
-            try:
-                if await flush_log(self._world, own_log) or own_log.closed:
-                    break  # if not, what a truncation has left is not synced yet
-            except DiskFull as shortage:
-                # It has changed nothing. It is logged once: until there is room it fails each backoff.
-                if not is_short:
-                    log.error("flush of %s is tried again: %s", own_log, shortage)
-                is_short = True
-                await pause(self._world.clock, self._settings.backoff_ms)
-            except StorageFailure as failure:
-                log.error("flush of %s: %s", own_log, failure)
-                return
+        """Flushes the log, whatever a truncation has left in it; a failure takes the log directory offline."""
+        try:
+            while not await flush_when_there_is_room(self._world, own_log, self._settings.backoff_ms):
+                if own_log.closed:
+                    break
+        except StorageFailure as failure:
+            log.error("flush of %s: %s", own_log, failure)
+            return
         partition = self.session.flushed(key, own_log)
         if partition is not None and not self._flush_first(partition):
             self._schedule(0)

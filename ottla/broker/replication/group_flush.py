@@ -10,12 +10,16 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
 from ottla.server.world import World
-from ottla.storage.errors import StorageFailure
+from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
 
 log = logging.getLogger(__name__)
+
+#: The interval of a leader's flushes while its disk has no room.
+BACKOFF_MS = 1_000
 
 
 class Flushed(Protocol):
@@ -39,6 +43,22 @@ async def flush_log(world: World, local_log: Log, priority: Priority = Priority.
     return local_log.end_flush(job, world.clock.wall_ms())
 
 
+async def flush_when_there_is_room(world: World, local_log: Log, backoff_ms: int) -> bool:
+    """Does what `flush_log` does, and tries again each `backoff_ms` while the disk has no room; other failures are raised.
+
+    A shortage changes nothing and takes no log directory offline, so nothing else would ever flush what waits for it.
+    """
+    is_short = False
+    while True:
+        try:
+            return await flush_log(world, local_log)
+        except DiskFull as shortage:
+            if not is_short:  # once: until there is room it fails each time
+                log.error("flush of %s is tried again: %s", local_log, shortage)
+            is_short = True
+            await pause(world.clock, backoff_ms)
+
+
 class GroupFlush:
     """The flushes of one node's partitions."""
 
@@ -59,7 +79,7 @@ class GroupFlush:
             # The log may be replaced by its future log meanwhile.
             while owner.wants_flush and not failed and (local_log := owner.leader_log) and not local_log.closed:
                 try:
-                    await flush_log(self._world, local_log)
+                    await flush_when_there_is_room(self._world, local_log, BACKOFF_MS)
                 except StorageFailure as failure:
                     log.error("flush of %s: %s", local_log, failure)
                     failed = True

@@ -1,0 +1,75 @@
+"""A leader that flushes before it acknowledges (flush.messages=1), and a disk without room."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.replication.group_flush import BACKOFF_MS, GroupFlush
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.wakeups import Wakeups
+from ottla.protocol.errors import ErrorCode
+from ottla.server.world import World
+from ottla.storage.config import LogConfig
+from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
+from ottla.storage.files import OsFiles
+from ottla.storage.log.log import Log
+from tests.broker.records import batch
+from tests.broker.replication.test_fetcher_answers import NOW_MS, TOPIC_ID, Workers, log  # noqa: F401
+from tests.manual_clock import ManualClock
+
+FULL = DiskFull("t-0", OSError(errno.ENOSPC, "No space left on device"))
+NO_DESCRIPTOR = OutOfResources("t-0", OSError(errno.EMFILE, "Too many open files"))
+BROKEN = StorageFailure("t-0", OSError(errno.EIO, "Input/output error"))
+
+
+class Leader:
+    """A partition that this node leads alone, with a first flush that fails."""
+
+    def __init__(self, own_log: Log, monkeypatch: pytest.MonkeyPatch, failure: StorageFailure) -> None:
+        own_log.update_config(LogConfig(flush_messages=1))
+        self.clock, self.workers = ManualClock(), Workers()
+        self.tasks: list[Coroutine[Any, Any, Any]] = []
+        self.failures = [failure]
+        world = World(self.clock, Random(0), OsFiles(), None, self.workers, lambda task, name: self.tasks.append(task))
+        self.partition = Partition(1, "t", 0, TOPIC_ID, Wakeups(self.clock), GroupFlush(world), 30_000)
+        self.partition.become_leader(own_log, 1, 1, (1,), (1,), NOW_MS)
+        monkeypatch.setattr(self.workers, "run", self._run)
+
+    async def _run(self, function: Callable[..., Any], *args: object) -> Any:
+        if self.failures:
+            asyncio.get_running_loop().call_soon(self.clock.advance, BACKOFF_MS)
+            raise self.failures.pop()
+        return function(*args)
+
+    def append(self) -> list[ErrorCode]:
+        """Appends a record, and returns what its producer will be answered."""
+        answers: list[ErrorCode] = []
+        appended = self.partition.append(batch([b"x"]), -1, NOW_MS)
+        self.partition.when_committed(appended.last_offset, answers.append)
+        for task in self.tasks:
+            asyncio.run(task)
+        return answers
+
+
+@pytest.mark.parametrize("shortage", [FULL, NO_DESCRIPTOR], ids=["full disk", "no descriptor"])
+def test_a_record_whose_flush_found_no_room_is_committed_when_there_is_some(
+    log: Log,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    shortage: DiskFull,
+) -> None:
+    """The flush was given up, and who waited was answered KAFKA_STORAGE_ERROR. A transaction coordinator that waited for the commit
+    of what it had loaded never wrote the markers: the transaction hung until another broker led its partition (seed 262).
+    """
+    assert Leader(log, monkeypatch, shortage).append() == [ErrorCode.NONE]
+    assert log.recovery_point == log.high_watermark == 1
+
+
+def test_a_flush_that_fails_for_good_is_not_repeated(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    assert Leader(log, monkeypatch, BROKEN).append() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert log.high_watermark == 0
