@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -109,14 +109,6 @@ class Follower:
         tasks, self.tasks[:] = list(self.tasks), []
         for task in tasks:
             asyncio.run(task)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    made = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()))
-    made.room.create_files()
-    yield made
-    made.close()
 
 
 def records(epoch: int) -> PartitionData:

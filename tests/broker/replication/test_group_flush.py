@@ -20,7 +20,7 @@ from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from tests.broker.records import batch
-from tests.broker.replication.test_fetcher_answers import NOW_MS, TOPIC_ID, Workers, log  # noqa: F401
+from tests.broker.replication.test_fetcher_answers import NOW_MS, TOPIC_ID, Workers
 from tests.manual_clock import ManualClock
 
 FULL = DiskFull("t-0", OSError(errno.ENOSPC, "No space left on device"))
@@ -59,9 +59,7 @@ class Leader:
 
 @pytest.mark.parametrize("shortage", [FULL, NO_DESCRIPTOR], ids=["full disk", "no descriptor"])
 def test_a_record_whose_flush_found_no_room_is_committed_when_there_is_some(
-    log: Log,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-    shortage: DiskFull,
+    log: Log, monkeypatch: pytest.MonkeyPatch, shortage: DiskFull
 ) -> None:
     """The flush was given up, and who waited was answered KAFKA_STORAGE_ERROR. A transaction coordinator that waited for the commit
     of what it had loaded never wrote the markers: the transaction hung until another broker led its partition (seed 262).
@@ -70,6 +68,6 @@ def test_a_record_whose_flush_found_no_room_is_committed_when_there_is_some(
     assert log.recovery_point == log.high_watermark == 1
 
 
-def test_a_flush_that_fails_for_good_is_not_repeated(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_flush_that_fails_for_good_is_not_repeated(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Leader(log, monkeypatch, BROKEN).append() == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert log.high_watermark == 0

@@ -397,7 +397,7 @@ async def test_describe_quorum_returns_voters_observers_and_their_progress(tmp_p
             described = made.nodes[0].raft.describe_quorum(request, 2).topics[0].partitions[0]
             return [each.log_end_offset for each in described.observers] == [described.high_watermark]
 
-        # An observer applies a record with the answer to its Fetch; the leader hears of it with the next one.
+        # An observer applies a record with the answer to its Fetch; the leader learns of it from the next one.
         await until(is_caught_up, "the observer's next Fetch")
         response = await ask(made.nodes[0], ports[0], request)
         partition = response.topics[0].partitions[0]

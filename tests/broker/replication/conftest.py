@@ -1,0 +1,24 @@
+"""An empty log, as a replica has it that was just made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.storage.config import LogConfig
+from ottla.storage.directories.recovery import new_log
+from ottla.storage.files import OsFiles
+from ottla.storage.log.log import Log
+from ottla.storage.log.partition_dir import LogSpec
+from ottla.storage.segment.segment_file import Mappings
+from tests.broker.replication.test_fetcher import TOPIC_ID
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    made = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, LogConfig()))
+    made.room.create_files()
+    yield made
+    made.close()
