@@ -27,6 +27,7 @@ from ottla.protocol.primitives import ZERO_UUID, new_uuid, uuid_to_str
 from ottla.server.config.load import NodeConfig
 from ottla.storage.directories.log_dirs import (
     LOCK,
+    META_PROPERTIES,
     RESERVED_IDS,
     MetaProperties,
     read_meta_properties,
@@ -211,8 +212,12 @@ def _keep(files: Files, path: str) -> None:
 
 def _check_empty(files: Files, path: str) -> None:
     names = sorted(set(files.list_dir(path)) - NOT_OURS)
+    if nodes := [name for name in names if files.exists(f"{path}/{name}/{META_PROPERTIES}")]:
+        raise InconsistentLogDirectory(
+            f"{path} has the directories of several nodes ({', '.join(nodes)}): start them with --processes, as last time"
+        )
     if names:
         raise InconsistentLogDirectory(
             f"{path} has no meta.properties but is not empty ({', '.join(names[:3])}): "
-            "it is no log directory; check log.dirs, or empty it"
+            "it is no log directory; check log.dirs"
         )

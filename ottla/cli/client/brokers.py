@@ -21,6 +21,9 @@ from ottla.protocol.messages.describe_log_dirs import (
 from ottla.protocol.messages.shared_structs import TopicNamePartitions
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
+#: A directory with less is full: a broker needs more for the next index of a segment, and says so at /readyz.
+FULL_BYTES = 1 << 20
+
 
 async def describe_log_dirs(
     cluster: ClusterClient, broker: int, topics: Iterable[TopicNamePartitions] | None = None
@@ -36,6 +39,22 @@ async def describe_log_dirs(
     response: DescribeLogDirsResponse = await cluster.request(DescribeLogDirsRequest(topics=wanted), broker)
     check(f"broker {broker}", response.error_code)
     return response.results
+
+
+async def directory_problems(cluster: ClusterClient, broker: int) -> list[str]:
+    """Return what is wrong with the log directories of a broker: those that are full, or offline.
+
+    Raises:
+        NoConnection: the broker cannot be reached.
+        CommandFailed: no permission.
+    """
+    found = []
+    for row in await describe_log_dirs(cluster, broker, []):
+        if row.error_code:
+            found.append(f"log directory {row.log_dir} is offline")
+        elif 0 <= row.usable_bytes < FULL_BYTES:  # -1: not known
+            found.append(f"no space left in log directory {row.log_dir} ({row.usable_bytes} bytes free)")
+    return found
 
 
 async def alter_replica_log_dirs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.network.channel_protocol import ChannelClosed, RequestLost, SecurityRejected
+from ottla.server.network.channel_protocol import AnotherProtocol, ChannelClosed, RequestLost, SecurityRejected
 from ottla.server.network.peer_security import PeerSecurity
 
 NOTHING_THERE = "is a broker running there?"
@@ -14,6 +14,8 @@ def connection_hint(fault: ChannelClosed, security: PeerSecurity, answered: bool
     """Return the hint for a lost connection; `answered`: the broker has answered a request of this command before."""
     if isinstance(fault, SecurityRejected):
         return _rejected(str(fault))
+    if isinstance(fault, AnotherProtocol):
+        return "-b takes the address of a Kafka listener, not that of a proxy or of an admin listener"
     if answered or not isinstance(fault, RequestLost):
         return NOTHING_THERE
     closed = "it closed the connection at the first request, as a listener does that expects"

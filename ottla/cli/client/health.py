@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.cli.client.brokers import describe_log_dirs
+from ottla.cli.client.brokers import directory_problems
 from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import check
 from ottla.cli.client.quorum import describe_quorum
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
-#: A directory with less is full: a broker needs more for the next index of a segment, and says so at /readyz.
-FULL_BYTES = 1 << 20
 NO_LEADER = -1
 
 
@@ -34,18 +32,9 @@ async def _broker_problems(cluster: ClusterClient, broker_id: int) -> list[Probl
     """Returns what is wrong with a broker's log directories, or that it cannot be reached."""
     place = f"broker {broker_id}"
     try:
-        directories = await describe_log_dirs(cluster, broker_id, [])
+        return [Problem(place, problem) for problem in await directory_problems(cluster, broker_id)]
     except NoConnection as fault:
         return [Problem(place, fault.cause)]
-    found = []
-    for row in directories:
-        if row.error_code:
-            found.append(Problem(place, f"log directory {row.log_dir} is offline"))
-        elif 0 <= row.usable_bytes < FULL_BYTES:  # -1: not known
-            found.append(
-                Problem(place, f"no space left in log directory {row.log_dir} ({row.usable_bytes} bytes free)")
-            )
-    return found
 
 
 async def find_problems(cluster: ClusterClient) -> list[Problem]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ottla.cli.client.brokers import directory_problems
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
 from ottla.cli.client.failures import check, code_of, failure
 from ottla.cli.client.leaders import Leaders
@@ -65,7 +67,12 @@ class Producer:
         *,
         compression: int = NO_COMPRESSION,
         batch_bytes: int = BATCH_BYTES_MAX,
+        notify: Callable[[str], object] | None = None,
     ) -> None:
+        """Make a producer that has sent nothing.
+
+        `notify` is called with the reason as soon as a broker's disk refuses records. The batch is repeated nevertheless.
+        """
         self.cluster = cluster
         self.topic = topic
         self.compression = compression
@@ -82,6 +89,9 @@ class Producer:
         # What `flush` sends, in its order; a batch leaves it once it is acknowledged.
         self._unacknowledged: dict[int, deque[Batch]] = {}
         self._sticky = 0
+        self._notify = notify
+        # The brokers whose disks `notify` was called about.
+        self._failed_disks: set[int] = set()
 
     async def start(self) -> None:
         """Look the topic up and get a producer id. A topic that does not exist is created, if the broker creates topics by itself.
@@ -159,8 +169,25 @@ class Producer:
             self._leaders.forget(node)
             self.cluster.doing = f"producing to topic {self.topic} ({fault.cause})"
             return node
-        results = [self._acknowledged(result) for result in response.responses[0].partition_responses]
+        rows = response.responses[0].partition_responses
+        results = [self._acknowledged(result) for result in rows]
+        if any(row.error_code == ErrorCode.KAFKA_STORAGE_ERROR for row in rows):
+            await self._explain_disk(node)
         return None if all(results) else node
+
+    async def _explain_disk(self, node: int) -> None:
+        """Notify once for each broker: a disk stays full until there is room, which may be longer than the command waits."""
+        if self._notify is None or node in self._failed_disks:
+            return
+        self._failed_disks.add(node)
+        doing = self.cluster.doing
+        try:
+            problems = await directory_problems(self.cluster, node)
+        except CommandFailed:  # no permission, or the broker has ended
+            problems = []
+        self.cluster.doing = doing
+        reason = "; ".join(problems) or ErrorCode.KAFKA_STORAGE_ERROR.message
+        self._notify(f"broker {node} cannot write to topic {self.topic}: {reason}; trying again")
 
     async def _look_for_leaders(self, failed: int | None) -> None:
         doing = self.cluster.doing

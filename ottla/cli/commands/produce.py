@@ -65,7 +65,7 @@ async def produce(
 
     # The time limit is for the cluster (every request has it), not for the input of the lines.
     async with connect(connection, limited=False) as cluster:
-        producer = Producer(cluster, topic, compression=CODEC_IDS[compression])
+        producer = Producer(cluster, topic, compression=CODEC_IDS[compression], notify=note)
         async with cluster.limit():
             await producer.start()
         number = 0

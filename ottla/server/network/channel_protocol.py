@@ -14,6 +14,7 @@ from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.headers import decode_response_header, encode_request_header, response_header_version
 from ottla.protocol.primitives import Pieces
 from ottla.server.clock import TimerHandle
+from ottla.server.network.foreign_bytes import describe_foreign_response
 from ottla.server.network.frames import LARGE_FRAME_BYTES, Buffer, FrameProtocol, ReceiveBuffer, read_size
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ class RequestLost(ChannelClosed):
     """The connection was lost after the request had been sent: the peer may have carried it out, or may have ended by it."""
 
 
+class AnotherProtocol(ChannelClosed):
+    """The peer does not speak Kafka's protocol."""
+
+
 class SecurityRejected(ChannelClosed):
     """One side did not accept the other's TLS or login."""
 
@@ -47,6 +52,8 @@ class RequestTimeout(ChannelClosed):
     """The answer did not come in time. Answers come in order, so the connection was given up with it."""
 
 
+#: What a request in flight fails with as it is; other losses of its connection become `RequestLost`.
+KEPT = (RequestTimeout, AnotherProtocol)
 #: Called once with the answer, or with why there is none.
 Answered = Callable[[Any, ChannelClosed | None], None]
 #: Reads the usual form of a response: (correlation id, frame, position, end); None for any other form, which its decoder reads.
@@ -99,7 +106,7 @@ class ChannelProtocol(FrameProtocol):
                 if failure is None:
                     future.set_result(response)
                 else:
-                    future.set_exception(failure if type(failure) is RequestTimeout else RequestLost(*failure.args))
+                    future.set_exception(failure if type(failure) in KEPT else RequestLost(*failure.args))
 
         self.call(client_id, request, api, version, timeout_ms, answered)
         return future
@@ -148,7 +155,8 @@ class ChannelProtocol(FrameProtocol):
         while end - pos >= 4:
             (size,) = read_size(buf, pos)
             if not 0 <= size <= RESPONSE_BYTES_MAX:
-                self.close(ChannelClosed(f"{self.where} sent a frame of {size} bytes: is it a Kafka listener?"))
+                what = describe_foreign_response(bytes(buf[pos : min(end, pos + 16)]), size)
+                self.close(AnotherProtocol(f"{self.where} {what}"))
                 return end
             stop = pos + 4 + size
             if stop > end:

@@ -1,4 +1,4 @@
-"""Why a connection is closed for the first bytes of a frame: the protocol of a non-Kafka client, or a request that is too large."""
+"""Why a connection is closed for the first bytes of a frame: the protocol of a non-Kafka peer, or a request that is too large."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ def describe_foreign_bytes(first_bytes: bytes, size: int, limit: int) -> str:
     if size < 0:
         return f"Invalid receive (size = {size})"
     return f"Invalid receive (size = {size} larger than {limit})"
+
+
+def describe_foreign_response(first_bytes: bytes, size: int) -> str:
+    """Return what a peer has done whose frame is larger than any response: web servers and proxies answer Kafka's requests with HTTP."""
+    if first_bytes.startswith(b"HTTP/"):
+        return "answered with HTTP, so it is no Kafka listener"
+    return f"sent a frame of {size} bytes: is it a Kafka listener?"
 
 
 def why_too_large(beginning: Buffer, size: int) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 from ottla.node.formatting import NotFormatted, is_alone, prepare
 from ottla.server.config.load import NodeConfig
 from ottla.storage.directories.log_dirs import read_meta_properties
+from ottla.storage.errors import InconsistentLogDirectory
 from ottla.storage.files import OsFiles
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -101,3 +102,18 @@ def test_a_node_that_has_run_before_does_not_begin_a_new_metadata_log(tmp_path: 
     assert is_formatted(new), "a new disk for data"
     with pytest.raises(NotFormatted, match="is a disk not mounted"):
         start(STOCK, tmp_path / "third", new, ottla_format_empty_directories=flag)
+
+
+def test_the_directory_of_a_machine_with_processes_names_their_flag(tmp_path: Path) -> None:
+    for name in ("controller", "broker-1"):
+        start(STOCK, tmp_path / name)
+    with pytest.raises(
+        InconsistentLogDirectory, match=r"several nodes \(broker-1, controller\): start them with --processes"
+    ):
+        start(STOCK, tmp_path)
+
+
+def test_a_directory_with_other_files_is_not_to_be_emptied(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InconsistentLogDirectory, match=r"\(notes.txt\): it is no log directory; check log.dirs$"):
+        start(STOCK, tmp_path)

@@ -8,6 +8,7 @@ from ottla.server.network.foreign_bytes import (
     LARGE_REQUESTS,
     OTHER_REQUEST_BYTES_MAX,
     describe_foreign_bytes,
+    describe_foreign_response,
     why_too_large,
 )
 
@@ -27,6 +28,13 @@ LIMIT = 100 << 20
 )
 def test_a_protocol_that_is_known_by_its_first_bytes_is_named(first_bytes: bytes, what: str) -> None:
     assert what in describe_foreign_bytes(first_bytes, int.from_bytes(first_bytes[:4], "big"), LIMIT)
+
+
+def test_a_web_server_that_answers_a_client_is_named() -> None:
+    assert (
+        describe_foreign_response(b"HTTP/1.1 400 Bad", 0x48545450) == "answered with HTTP, so it is no Kafka listener"
+    )
+    assert "frame of 2147483647 bytes" in describe_foreign_response(b"\x7f\xff\xff\xff", 2**31 - 1)
 
 
 def test_any_other_size_out_of_bounds_reads_as_in_kafka() -> None:

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from ottla.cli.client.connection_hints import NOTHING_THERE, connection_hint
-from ottla.server.network.channel_protocol import ChannelClosed, RequestLost, SecurityRejected
+from ottla.server.network.channel_protocol import AnotherProtocol, ChannelClosed, RequestLost, SecurityRejected
 from ottla.server.network.peer_security import PLAINTEXT, ClientLogin, ClientTls, PeerSecurity
 
 TLS = cast(ClientTls, object())
@@ -24,6 +24,7 @@ REJECTED = "the login at b:1 failed: "
         (LOST, PLAINTEXT, False, "expects TLS or a login: --config FILE has security.protocol"),
         (LOST, PeerSecurity(None, LOGIN), False, "expects TLS: security.protocol=SASL_SSL"),
         (LOST, PeerSecurity(TLS, None), False, "expects a login: security.protocol=SASL_SSL"),
+        (AnotherProtocol("b:1 answered with HTTP"), PLAINTEXT, False, "address of a Kafka listener"),
         (SecurityRejected("SSL handshake failed: the peer closed the connection"), PLAINTEXT, False, "speak TLS?"),
         (SecurityRejected("SSL handshake failed: the peer's certificate is"), PLAINTEXT, False, "ssl.truststore"),
         (SecurityRejected(f"{REJECTED}ILLEGAL_SASL_STATE, it"), PLAINTEXT, False, "this listener has no login"),

@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.cli.client.brokers import FULL_BYTES
 from ottla.cli.client.cluster import ClusterClient, NoConnection
-from ottla.cli.client.health import FULL_BYTES, _broker_problems
+from ottla.cli.client.health import _broker_problems
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 

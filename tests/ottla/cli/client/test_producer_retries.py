@@ -13,6 +13,11 @@ from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.messages.produce import (
@@ -56,6 +61,8 @@ class Brokers:
     async def request(self, request: object, node: int | None = None, timeout_ms: int | None = None) -> object:
         if isinstance(request, InitProducerIdRequest):
             return InitProducerIdResponse(producer_id=77, producer_epoch=0)
+        if isinstance(request, DescribeLogDirsRequest):
+            return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir="/data", usable_bytes=4_096)])
         assert isinstance(request, ProduceRequest) and node is not None
         (batch,) = iter_batches(cast(bytes, request.topic_data[0].partition_data[0].records))
         self.received.append((node, batch))
@@ -66,8 +73,8 @@ class Brokers:
         return ProduceResponse(responses=[TopicProduceResponse(partition_responses=[part])])
 
 
-async def started(brokers: Brokers) -> Producer:
-    producer = Producer(cast(ClusterClient, brokers), "t")
+async def started(brokers: Brokers, notify: Callable[[str], object] | None = None) -> Producer:
+    producer = Producer(cast(ClusterClient, brokers), "t", notify=notify)
     await producer.start()
     return producer
 
@@ -136,3 +143,13 @@ async def test_a_disk_without_room_is_named_when_the_time_is_over() -> None:
             await send(producer, b"1")
     assert "t-0" in brokers.doing and "KAFKA_STORAGE_ERROR" in brokers.doing
     assert producer.unacknowledged == [1]
+
+
+async def test_a_full_disk_is_reported_at_once_and_once_and_the_batch_is_repeated() -> None:
+    notes: list[str] = []
+    producer = await started(Brokers(*[ErrorCode.KAFKA_STORAGE_ERROR] * 3), notes.append)
+    await send(producer, b"1")
+    assert notes == [
+        "broker 1 cannot write to topic t: no space left in log directory /data (4096 bytes free); trying again"
+    ]
+    assert producer.acknowledged == 1
