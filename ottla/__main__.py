@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from ottla import __version__
 from ottla.cli.command_table import COMMANDS, HIDDEN
 from ottla.cli.errors import INTERRUPTED, OK, USAGE, CommandFailed, did_you_mean
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_help())
         return OK if words else USAGE
     if words[0] in ("-V", "--version"):
-        print(_version())
+        print(f"ottla {__version__}")
         return OK
     command = COMMANDS.get(words[0]) or HIDDEN.get(words[0])
     if command is None:
@@ -51,15 +52,6 @@ def _help() -> str:
         f"Usage: ottla COMMAND ...\n\n{rows}\n\n"
         "`ottla COMMAND --help` says more. Most commands take -b HOST:PORT (or $OTTLA_BOOTSTRAP) and -o table|json."
     )
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"ottla {version('ottla')}"
-    except PackageNotFoundError:
-        return "ottla (not installed)"
 
 
 def _suggestion(word: str) -> str:

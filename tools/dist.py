@@ -19,12 +19,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+VERSION_FILE = "ottla/__init__.py"
 #: The time of everything in an archive: 2020-02-02, as hatchling's. The commit's own would be one more thing that can differ.
 EPOCH = 1_580_601_600
 #: What docker/Dockerfile copies, and the file itself.
@@ -36,8 +36,10 @@ _PIN = re.compile(
 
 
 def version() -> str:
-    """The version, which pyproject.toml alone has; the package asks its own metadata for it."""
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+    """The version of this tree, as pyproject.toml reads it; another one may be installed."""
+    found = re.search(r'^__version__ = "(.+)"$', (ROOT / VERSION_FILE).read_text(), re.M)
+    assert found is not None
+    return found[1]
 
 
 def build(folder: Path) -> list[Path]:
@@ -128,9 +130,9 @@ def main() -> int:
 
 def _is_release(tag: str) -> bool:
     if tag != f"v{version()}":
-        print(f"the tag is {tag}, and pyproject.toml has {version()}", file=sys.stderr)
+        print(f"the tag is {tag}, and {VERSION_FILE} has {version()}", file=sys.stderr)
         return False
-    if f"\n## {version()} " not in (ROOT / "CHANGELOG.md").read_text():
+    if not re.search(rf"^## {re.escape(version())} - \d{{4}}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.M):
         print(f"CHANGELOG.md has no section of {version()} with its date", file=sys.stderr)
         return False
     return True

@@ -7,12 +7,12 @@ The output was checked against the schemas of Kubernetes 1.30. It is made again 
 from __future__ import annotations
 
 import subprocess
-import tomllib
 from typing import Any
 
 import pytest
 import yaml
 
+from ottla import __version__
 from ottla.cli.certificates import Authority
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
@@ -102,5 +102,4 @@ def test_only_nodes_reach_controllers_and_only_brokers_are_found_by_clients() ->
 
 def test_the_chart_is_of_the_version_of_the_project() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert chart["version"] == chart["appVersion"] == version
+    assert chart["version"] == chart["appVersion"] == __version__

@@ -12,11 +12,11 @@ import tarfile
 import venv
 import zipfile
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+import ottla
 from tools import dist, platforms
 from tools.lowest import lowest
 
@@ -113,12 +113,18 @@ def test_the_bill_of_materials_names_what_the_image_installs(built: dict[str, Pa
     pinned = re.findall(r"(?m)^([a-z0-9][a-z0-9.-]*==\S+) ", (ROOT / "docker/requirements.txt").read_text())
     assert [f"{row['name']}=={row['version']}" for row in bill["components"]] == pinned
     assert all(row["externalReferences"][0]["hashes"] for row in bill["components"])
-    assert bill["metadata"]["component"]["version"] == dist.version() == metadata.version("ottla")
+    assert bill["metadata"]["component"]["version"] == dist.version() == ottla.__version__
+
+
+def test_the_first_section_of_the_changelog_is_the_version_with_its_date_or_unreleased() -> None:
+    first, *older = re.findall(r"(?m)^## (.+)$", (ROOT / "CHANGELOG.md").read_text())
+    assert re.fullmatch(rf"{re.escape(dist.version())} - (unreleased|\d{{4}}-\d\d-\d\d)", first), first
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", heading) for heading in older), older
 
 
 def test_a_tag_that_is_not_the_version_is_no_release(capsys: pytest.CaptureFixture[str]) -> None:
     assert not dist._is_release("v0.0.0")
-    assert f"pyproject.toml has {dist.version()}" in capsys.readouterr().err
+    assert f"ottla/__init__.py has {dist.version()}" in capsys.readouterr().err
 
 
 def test_each_requirement_has_a_lower_bound_that_can_be_installed_alone() -> None:

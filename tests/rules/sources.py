@@ -71,7 +71,9 @@ def short_path(path: str) -> str:
 
 
 def layer_of(module: str) -> str:
-    """`storage` for ottla.storage.log.log, `ottla` for ottla.node.node; empty for a module of others."""
+    """`storage` for ottla.storage.log.log, `ottla` for ottla.node.node; empty for a module of others, and for the version of all."""
+    if module == "ottla.__version__":
+        return ""
     top, _, rest = module.partition(".")
     inner = rest.partition(".")[0]
     return "" if top != "ottla" else inner if inner in LAYERS else "ottla"

@@ -12,6 +12,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla import __version__
 from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -35,7 +36,6 @@ CONNECT_TIMEOUT_MS = 10_000
 #: The part of a SASL session after which a channel logs in on a new connection. Java clients take 0.85 to 0.95.
 RENEWED_AFTER = 0.85
 SOFTWARE_NAME = "ottla"
-SOFTWARE_VERSION = "0.1.0"
 #: The version of the first ApiVersions request. An older peer answers with UNSUPPORTED_VERSION in v0.
 API_VERSIONS_VERSION = 3
 
@@ -185,7 +185,7 @@ class Channel:
 
     async def _negotiate(self, protocol: ChannelProtocol) -> None:
         api = APIS[ApiKey.API_VERSIONS]
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         response: ApiVersionsResponse = await protocol.send(
             self.client_id, request, api, API_VERSIONS_VERSION, CONNECT_TIMEOUT_MS
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla import __version__
 from ottla.controller.raft.batches import read_batches
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.messages import (
@@ -68,7 +69,7 @@ def request_to_wire(body: RequestBody) -> object:
         case RemoveVoter():
             return RemoveRaftVoterRequest(body.cluster_id, body.voter.id, body.voter.directory_id)
         case SupportedVersions():
-            return ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+            return ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
     raise AssertionError(f"no replica is asked {body}")
 
 
