@@ -50,7 +50,7 @@ def _help() -> str:
     return (
         "Ottla: a Kafka-protocol cluster in Python.\n\n"
         f"Usage: ottla COMMAND ...\n\n{rows}\n\n"
-        "`ottla COMMAND --help` says more. Most commands take -b HOST:PORT (or $OTTLA_BOOTSTRAP) and -o table|json."
+        "`ottla COMMAND --help` says more. Most commands take -b HOST:PORT (or $OTTLA_BOOTSTRAP) and -o table|json|yaml."
     )
 
 
@@ -59,7 +59,9 @@ def _suggestion(word: str) -> str:
 
 
 def _report(failure: CommandFailed) -> int:
-    print(failure.text(), file=sys.stderr)
+    from ottla.cli.output import printable  # only who has failed pays for it
+
+    print(printable(failure.text(), keep="\n"), file=sys.stderr)
     return failure.exit_code
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal, Never, TypeVar
@@ -42,12 +42,28 @@ class Connection:
 
 
 Output = Annotated[
-    Literal["table", "json"],
-    Parameter(name=["--output", "-o"], env_var="OTTLA_OUTPUT", help="A table, or one JSON object per line."),
+    Literal["table", "json", "yaml"],
+    Parameter(name=["--output", "-o"], env_var="OTTLA_OUTPUT", help="A table, one JSON object per line, or YAML."),
 ]
+DryRun = Annotated[bool, Parameter(negative="", help="Only show what would be changed.")]
 Yes = Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask at a terminal.")]
 
 CONNECTION = Connection()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Listing:
+    """The form of what a command lists, and whether it lists again and again."""
+
+    output: Output = "table"
+    watch: Annotated[
+        bool, Parameter(name=["--watch", "-w"], negative="", help="Show it again and again, until Ctrl-C.")
+    ] = False
+    every: Annotated[float, Parameter(name="--every", help="Seconds between two looks of --watch.")] = 2.0
+
+
+LISTING = Listing()
 
 
 def run(app: App, arguments: Sequence[str]) -> int:
@@ -63,12 +79,31 @@ def run(app: App, arguments: Sequence[str]) -> int:
     except CycloptsError as fault:
         verb = " ".join(["ottla", *(fault.command_chain or app.name)])
         raise CommandFailed(str(fault).strip(), f"`{verb} --help` shows the usage", USAGE) from None
-    result = command(*bound.args, **bound.kwargs)
-    if asyncio.iscoroutine(result):
-        result = _run_coroutine(result)
-    if verb_is_missing:
-        return USAGE
-    return result if isinstance(result, int) else OK
+
+    def once() -> int:
+        result = command(*bound.args, **bound.kwargs)
+        if asyncio.iscoroutine(result):
+            result = _run_coroutine(result)
+        return result if isinstance(result, int) else OK
+
+    listing = next((value for value in bound.arguments.values() if isinstance(value, Listing)), LISTING)
+    if listing.watch and asyncio.iscoroutinefunction(command):
+        _watch(once, listing.every)
+    code = once()
+    return USAGE if verb_is_missing else code
+
+
+def repeat(look: Callable[[], Coroutine[object, Never, None]], listing: Listing) -> None:
+    """Run `look` once, or again and again with --watch: for a command that keeps something from one look to the next."""
+    if listing.watch:
+        _watch(lambda: _run_coroutine(look()) or OK, listing.every)
+    _run_coroutine(look())
+
+
+def _watch(look: Callable[[], int], every_s: float) -> Never:
+    from ottla.cli.watching import watch  # only few commands of a day are watched
+
+    watch(look, every_s)
 
 
 @asynccontextmanager

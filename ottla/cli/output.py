@@ -1,22 +1,32 @@
-"""Prints rows: a table for people, JSON lines for programs. rich is imported only for a table on a terminal."""
+"""Prints rows: a table for people, JSON lines or YAML for programs. rich is imported only for a table on a terminal.
+
+Names and values come from the cluster, and with them whatever a producer has written: characters that steer a terminal are
+escaped in all three forms.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
-from ottla.cli.errors import CommandFailed
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.server.extras import missing
 
 Row = Mapping[str, object]
 
 
 def print_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None:
-    """Print rows: as JSON every field of each row, as a table the columns."""
+    """Print rows: as JSON or YAML every field of each row, as a table the columns."""
     if output == "json":
         for row in rows:
             print_json(row)
+        return
+    if output == "yaml":
+        _print_yaml(rows)
         return
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     if sys.stdout.isatty():
@@ -26,12 +36,47 @@ def print_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None
 
 
 def print_json(row: Row) -> None:
-    print(json.dumps(row, ensure_ascii=False, default=str))
+    print(escaped_json(json.dumps(row, ensure_ascii=False, default=str)))
+
+
+def escaped_json(line: str) -> str:
+    """Return a line of JSON in which no character steers a terminal: the encoder leaves DEL, C1 and directions of writing as they are."""
+    return line if line.isprintable() else "".join(map(_json_character, line))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return the text with `\\x1b` in place of an escape character, and likewise for all that is not printable and not in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text)
 
 
 def note(text: str) -> None:
     """Print a note to standard error, apart from the data."""
-    print(text, file=sys.stderr)
+    print(printable(text, keep="\n"), file=sys.stderr)
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Write a file as a whole or not at all: a full disk or Ctrl-C leaves the one that was there.
+
+    Raises:
+        CommandFailed: it cannot be written.
+    """
+    written = f"{path}.{os.getpid()}"
+    try:
+        with open(written, "wb") as file:
+            file.write(data)
+        os.replace(written, path)
+    except OSError as fault:
+        raise CommandFailed(f"{path} cannot be written: {fault.strerror}", "choose another file") from None
+    finally:
+        with suppress(OSError):
+            os.unlink(written)
+
+
+def would(what: str) -> None:
+    """Note what a command would have changed without --dry-run."""
+    note(f"would {what}; nothing was changed (--dry-run)")
 
 
 def _cell(value: object) -> str:
@@ -40,13 +85,26 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value)) or "-"
-    return str(value)
+        return printable(",".join(map(str, value))) or "-"
+    return printable(str(value))
+
+
+def _json_character(char: str) -> str:
+    return char if char.isprintable() else json.dumps(char)[1:-1]
+
+
+def _print_yaml(rows: Iterable[Row]) -> None:
+    if reason := missing("yaml", "-o yaml"):
+        raise CommandFailed(reason, "use -o json", USAGE)
+    import yaml
+
+    plain = [json.loads(json.dumps(row, default=str)) for row in rows]
+    print(yaml.safe_dump(plain, sort_keys=False, allow_unicode=False), end="")
 
 
 def _print_plain(cells: list[list[str]], columns: Sequence[str]) -> None:
     """Columns padded with blanks: what grep, awk and cut are used to."""
-    table = [[column.upper().replace("_", "-") for column in columns], *cells]
+    table = [[printable(column.upper().replace("_", "-")) for column in columns], *cells]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -81,6 +139,6 @@ def confirm(question: str, yes: bool) -> None:
     """
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandFailed("nothing was changed")

@@ -5,7 +5,8 @@ r"""The format strings of `ottla consume --format`, in the spellings of kcat and
     %k{hex}, %v{base64}: the bytes in another form   %d{%Y-%m-%d}, %T{...}: the timestamp by strftime, in UTC
     \n \t \r \0 \\ and \xHH
 
-A key or value that is null has no bytes. Headers are NAME=VALUE with commas between them, as kcat prints them.
+A key or value that is null has no bytes. Headers are NAME=VALUE with commas between them, as kcat prints them. On a terminal
+what a record contains is escaped (`terminal_bytes`), so that it cannot steer it; the format's own bytes are not.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from datetime import UTC, datetime
 from functools import partial
 
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import printable
 from ottla.protocol.records import Record
 
 #: The bytes that a record has in the output; it is called with topic, partition and record.
 Write = Callable[[str, int, Record], bytes]
 
+#: Makes bytes of a record ready for where they are written.
+Plain = Callable[[bytes], bytes]
+
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
-FORMS: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
+FORMS: dict[str, Plain] = {
     "hex": lambda data: data.hex().encode(),
     "base64": b64encode,
 }
@@ -45,7 +49,6 @@ FIELDS: dict[str, Write] = {
     "t": lambda topic, partition, record: topic.encode(),
     "p": lambda topic, partition, record: b"%d" % partition,
     "o": lambda topic, partition, record: b"%d" % record.offset,
-    "h": lambda topic, partition, record: _headers(record),
     "H": lambda topic, partition, record: b"%d" % len(record.headers),
     "K": lambda topic, partition, record: _size(record.key),
     "V": lambda topic, partition, record: _size(record.value),
@@ -60,13 +63,18 @@ DATA: dict[str, Callable[[Record], bytes | None]] = {
 TIMES = "dT"
 
 
-def compile_format(text: str) -> Write:
-    """Return the function that writes a record in this format.
+def terminal_bytes(data: bytes) -> bytes:
+    """Return the bytes with `\\x1b` in place of an escape character, and likewise for all that is not printable, but line ends and tabs."""
+    return printable(data.decode("utf-8", "backslashreplace"), keep="\n\t").encode()
+
+
+def compile_format(text: str, plain: Plain = bytes) -> Write:
+    """Return the function that writes a record in this format; `plain` is what it does to keys, values and headers without a form.
 
     Raises:
         CommandFailed: the format has a letter or a form that is not known.
     """
-    parts = list(_parts(text))
+    parts = list(_parts(text, plain))
 
     def write(topic: str, partition: int, record: Record) -> bytes:
         return b"".join(part if isinstance(part, bytes) else part(topic, partition, record) for part in parts)
@@ -74,7 +82,7 @@ def compile_format(text: str) -> Write:
     return write
 
 
-def _parts(text: str) -> Iterator[bytes | Write]:
+def _parts(text: str, plain: Plain) -> Iterator[bytes | Write]:
     position = 0
     while position < len(text):
         char = text[position]
@@ -96,7 +104,7 @@ def _parts(text: str) -> Iterator[bytes | Write]:
             if text[position : position + 1] == "{" and "}" in text[position:]:
                 form, _, _ = text[position + 1 :].partition("}")
                 position += len(form) + 2
-            yield _field(letter, form)
+            yield _field(letter, form, plain)
 
 
 def _byte(digits: str) -> bytes:
@@ -106,15 +114,17 @@ def _byte(digits: str) -> bytes:
         raise _wrong(f"\\x{digits}", "two hexadecimal digits follow \\x") from None
 
 
-def _field(letter: str, form: str) -> Write:
+def _field(letter: str, form: str, plain: Plain) -> Write:
     if letter in FIELDS and not form:
         return FIELDS[letter]
-    if letter in DATA and form in FORMS:
-        return partial(_data, DATA[letter], FORMS[form])
+    if letter == "h" and not form:
+        return lambda topic, partition, record: plain(_headers(record))
+    if letter in DATA and (not form or form in FORMS):
+        return partial(_data, DATA[letter], FORMS[form] if form else plain)
     if letter and letter in TIMES:
         return partial(_time, form)
     spelled = f"%{letter}{{{form}}}" if form else f"%{letter}"
-    letters = " ".join(f"%{known}" for known in (*FIELDS, *DATA, *TIMES))
+    letters = " ".join(f"%{known}" for known in (*FIELDS, "h", *DATA, *TIMES))
     raise _wrong(spelled, f"one of {letters}; key and value also as %k{{hex}} or %k{{base64}}, times as %d{{%H:%M:%S}}")
 
 

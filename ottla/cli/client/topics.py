@@ -35,9 +35,15 @@ BROKER_DEFAULT = -1
 
 
 async def create_topic(
-    cluster: ClusterClient, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    cluster: ClusterClient,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+    *,
+    validate_only: bool = False,
 ) -> CreatableTopicResult:
-    """The created topic's result; the failure has the broker's reason."""
+    """The created topic's result; the failure has the broker's reason. `validate_only`: it is only checked whether it could be."""
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -45,7 +51,7 @@ async def create_topic(
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     cluster.doing = f"creating topic {name}"
-    response = await cluster.request(CreateTopicsRequest(topics=[topic], timeout_ms=cluster.timeout_ms))
+    response = await cluster.request(CreateTopicsRequest([topic], cluster.timeout_ms, validate_only))
     result: CreatableTopicResult = response.topics[0]
     check(f"topic {name}", result.error_code, result.error_message)
     return result
@@ -65,7 +71,12 @@ async def delete_topics(cluster: ClusterClient, names: Iterable[str]) -> None:
 
 
 async def add_partitions(
-    cluster: ClusterClient, name: str, total: int, replicas: Sequence[Sequence[int]] | None = None
+    cluster: ClusterClient,
+    name: str,
+    total: int,
+    replicas: Sequence[Sequence[int]] | None = None,
+    *,
+    validate_only: bool = False,
 ) -> None:
     """Raise the number of partitions; `replicas` are those of each new one, which otherwise the controller chooses."""
     cluster.doing = f"adding partitions to topic {name}"
@@ -73,7 +84,7 @@ async def add_partitions(
     if replicas is not None:
         assignments = [CreatePartitionsAssignment(broker_ids=list(nodes)) for nodes in replicas]
     topic = CreatePartitionsTopic(name=name, count=total, assignments=assignments)
-    request = CreatePartitionsRequest(topics=[topic], timeout_ms=cluster.timeout_ms)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=cluster.timeout_ms, validate_only=validate_only)
     result = (await cluster.request(request)).results[0]
     check(f"topic {name}", result.error_code, result.error_message)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, connect, run
 from ottla.cli.client.acls import (
     AclFilter,
     applying_to,
@@ -22,7 +22,7 @@ from ottla.cli.client.acls import (
     read_resource,
 )
 from ottla.cli.errors import FAILED, CommandFailed
-from ottla.cli.output import note, print_rows
+from ottla.cli.output import note, print_rows, would
 from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision
 from ottla.server.authorization.authorizer import FileRules, Judgement
 from ottla.server.authorization.operations import (
@@ -81,7 +81,7 @@ async def list_(
     /,
     *,
     user: Annotated[str | None, Parameter(help="Only entries of this user.")] = None,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """Show entries: all, or those that count for RESOURCE."""
@@ -90,7 +90,7 @@ async def list_(
         wanted = wanted._replace(principal=read_principal(user))
     async with connect(connection) as cluster:
         entries = await describe_acls(cluster, wanted)
-    print_rows(map(_row, entries), COLUMNS, output)
+    print_rows(map(_row, entries), COLUMNS, listing.output)
 
 
 @app.command
@@ -101,6 +101,7 @@ async def add(
     /,
     *,
     form: Form = FORM,
+    dry_run: DryRun = False,
     connection: Connection = CONNECTION,
 ) -> None:
     """Allow (or deny) USER the OPERATION on RESOURCE."""
@@ -108,6 +109,10 @@ async def add(
     principal, code = read_principal(user), read_operation(operation)
     entry = AccessControlEntry(kind, name, form.pattern, principal, form.host, code, form.permission)
     async with connect(connection) as cluster:
+        if dry_run:
+            present = entry in await describe_acls(cluster, AclFilter(kind, name, form.pattern))
+            would(f"change nothing: {text_of(entry)} is there" if present else f"add: {text_of(entry)}")
+            return
         await create_acl(cluster, entry)
     note(f"added: {text_of(entry)}")
 
@@ -120,6 +125,7 @@ async def remove(
     /,
     *,
     form: Form = FORM,
+    dry_run: DryRun = False,
     connection: Connection = CONNECTION,
 ) -> None:
     """Remove the entry that `ottla acl add` with the same words has added; `any` as OPERATION means all of them."""
@@ -127,10 +133,14 @@ async def remove(
     code = ANY if operation.lower() == "any" else read_operation(operation)
     wanted = AclFilter(kind, name, form.pattern, read_principal(user), form.host, code, form.permission)
     async with connect(connection) as cluster:
-        removed = await delete_acls(cluster, wanted)
+        found = await describe_acls(cluster, wanted) if dry_run else []
+        removed = len(found) if dry_run else await delete_acls(cluster, wanted)
     if not removed:
         raise CommandFailed("there is no such entry", f"`ottla acl list {resource}` shows what counts for it")
-    note(f"{removed} removed")
+    if dry_run:
+        would(f"remove: {'; '.join(map(text_of, found))}")
+    else:
+        note(f"{removed} removed")
 
 
 @app.command

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
 from ottla.cli.client.brokers import describe_log_dirs, unregister_broker
 from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.failures import code_of
@@ -18,7 +18,7 @@ from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.client.reassignments import alter_reassignments, list_reassignments
 from ottla.cli.drain import plan_drain
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed
-from ottla.cli.output import confirm, note, print_rows
+from ottla.cli.output import confirm, note, print_rows, would
 
 app = App(name="broker", version_flags=[], help="Brokers: list, log directories, drain, remove.")
 
@@ -33,7 +33,7 @@ main = partial(run, app)
 
 
 @app.command(name="list")
-async def list_(*, output: Output = "table", connection: Connection = CONNECTION) -> None:
+async def list_(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
     """Show the brokers: where they are, and what they lead and hold."""
     async with connect(connection) as cluster:
         described = await describe_cluster(cluster)
@@ -55,7 +55,7 @@ async def list_(*, output: Output = "table", connection: Connection = CONNECTION
         }
         for row in sorted(described.brokers, key=lambda row: row.broker_id)
     ]
-    print_rows(rows, LIST_COLUMNS, output)
+    print_rows(rows, LIST_COLUMNS, listing.output)
 
 
 @app.command(name="log-dirs")
@@ -63,7 +63,7 @@ async def log_dirs(
     brokers: Annotated[list[int] | None, Parameter(consume_multiple=True, help="Default: all.")] = None,
     /,
     *,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> int:
     """Show the log directories of brokers: what is in them, and what room is left. Exit code 1: one cannot be used."""
@@ -92,7 +92,7 @@ async def log_dirs(
                         "problem": code_of(directory.error_code).name if directory.error_code else None,
                     }
                 )
-    print_rows(rows, DIRECTORY_COLUMNS, output)
+    print_rows(rows, DIRECTORY_COLUMNS, listing.output)
     return FAILED if any(row["problem"] for row in rows) else OK
 
 
@@ -101,7 +101,7 @@ async def drain(
     broker: int,
     /,
     *,
-    dry_run: Annotated[bool, Parameter(negative="", help="Only show what would move where.")] = False,
+    dry_run: DryRun = False,
     wait: Annotated[bool, Parameter(negative="--no-wait", help="Wait until everything has moved.")] = True,
     output: Output = "table",
     connection: Connection = CONNECTION,
@@ -142,7 +142,9 @@ async def drain(
 
 
 @app.command
-async def remove(broker: int, /, *, yes: Yes = False, connection: Connection = CONNECTION) -> None:
+async def remove(
+    broker: int, /, *, dry_run: DryRun = False, yes: Yes = False, connection: Connection = CONNECTION
+) -> None:
     """Remove the registration of a broker that has stopped for good. It must hold no replicas: `ottla broker drain` moves them."""
     async with connect(connection) as cluster:
         found = {row.broker_id: row for row in (await describe_cluster(cluster)).brokers}
@@ -156,6 +158,9 @@ async def remove(broker: int, /, *, yes: Yes = False, connection: Connection = C
             )
         if not found[broker].is_fenced:
             raise CommandFailed(f"broker {broker} is running", "stop it first: it would register again")
+        if dry_run:
+            would(f"remove broker {broker}")
+            return
         confirm(f"remove broker {broker} from the cluster?", yes)
         await unregister_broker(cluster, broker)
     note(f"removed broker {broker}")

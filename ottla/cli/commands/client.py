@@ -11,7 +11,7 @@ from urllib.request import urlopen
 from cyclopts import App, Parameter
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, connect, run
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import describe_configs
 from ottla.cli.errors import USAGE, CommandFailed
@@ -38,7 +38,7 @@ async def list_(
     ] = None,
     /,
     *,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """Show the clients that have pushed metrics, as the admin listeners (ottla.admin.listener) show them."""
@@ -47,7 +47,9 @@ async def list_(
             admin = await _admin_listeners(cluster)
     texts = await asyncio.gather(*(asyncio.to_thread(_scrape, address) for address in admin))
     print_rows(
-        [row for address, text in zip(admin, texts, strict=True) for row in clients(address, text)], COLUMNS, output
+        [row for address, text in zip(admin, texts, strict=True) for row in clients(address, text)],
+        COLUMNS,
+        listing.output,
     )
 
 

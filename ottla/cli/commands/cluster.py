@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Output, connect, run
 from ottla.cli.client import health
 from ottla.cli.client.cluster import ClusterClient, NoConnection
 from ottla.cli.client.connection import read_client_properties
@@ -30,7 +30,7 @@ main = partial(run, app)
 
 
 @app.command
-async def info(*, output: Output = "table", connection: Connection = CONNECTION) -> None:
+async def info(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
     """Show the brokers and the quorum."""
     async with connect(connection) as cluster:
         described = await health.describe_cluster(cluster)
@@ -47,18 +47,18 @@ async def info(*, output: Output = "table", connection: Connection = CONNECTION)
         }
         for row in sorted(described.brokers, key=lambda row: row.broker_id)
     ]
-    if output == "table":
+    if listing.output == "table":
         note(f"cluster {described.cluster_id}, quorum leader {quorum.leader_id} in epoch {quorum.leader_epoch}")
-    print_rows(rows, INFO_COLUMNS, output)
+    print_rows(rows, INFO_COLUMNS, listing.output)
 
 
 @app.command(name="health")
-async def show_health(*, output: Output = "table", connection: Connection = CONNECTION) -> int:
+async def show_health(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> int:
     """Check the cluster; the exit code is 3 if a check fails."""
     async with connect(connection) as cluster:
         problems = await health.find_problems(cluster)
     if problems:
-        print_rows([problem._asdict() for problem in problems], health.Problem._fields, output)
+        print_rows([problem._asdict() for problem in problems], health.Problem._fields, listing.output)
         return UNHEALTHY
     note("healthy")
     return OK

@@ -51,7 +51,7 @@ PLACES: dict[tuple[str, str | None], str] = {
     ("consume", None): TOPIC,
     **{("topic", verb): TOPIC for verb in ("list", "describe", "delete", "diff", "add-partitions", "delete-records")},
     **{("partition", verb): TOPIC for verb in ("move", "cancel", "elect")},
-    **{("group", verb): GROUP for verb in ("describe", "reset", "delete")},
+    **{("group", verb): GROUP for verb in ("describe", "lag", "reset", "delete")},
     **{("user", verb): USER for verb in ("list", "passwd", "delete")},
     **{("broker", verb): BROKER for verb in ("log-dirs", "drain", "remove")},
     **{("txn", verb): TRANSACTION for verb in ("describe", "abort", "forget")},

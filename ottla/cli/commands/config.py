@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Output, connect, run
 from ottla.cli.client import configs
 from ottla.cli.client.cluster import RETRY_BACKOFF_MS, ClusterClient
 from ottla.cli.commands.topic import split_setting
@@ -38,7 +38,7 @@ async def get(
     *,
     changed: Annotated[bool, Parameter(negative="", help="Only settings that are not at their default.")] = False,
     docs: Annotated[bool, Parameter(negative="", help="With the documentation of each setting.")] = False,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """Show settings. `all` as the name of a broker means the defaults of the cluster, for all brokers."""
@@ -47,7 +47,7 @@ async def get(
         if keys and (missing := set(keys) - {entry.name for entry in entries}):
             await _refuse_unknown(cluster, kind, name, sorted(missing)[0])
     rows = [_row(entry, docs) for entry in entries if not (changed and entry.config_source == configs.DEFAULT_SOURCE)]
-    print_rows(rows, (*GET_COLUMNS, "documentation") if docs else GET_COLUMNS, output)
+    print_rows(rows, (*GET_COLUMNS, "documentation") if docs else GET_COLUMNS, listing.output)
 
 
 @app.command(name="set")

@@ -17,9 +17,9 @@ from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed
 from ottla.cli.client.group_consumer import GroupConsumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.output import note
+from ottla.cli.output import escaped_json, note
 from ottla.cli.record_filter import Matches, record_filter
-from ottla.cli.record_format import Write, compile_format
+from ottla.cli.record_format import Plain, Write, compile_format, terminal_bytes
 from ottla.cli.record_json import to_line
 from ottla.protocol.records import Record
 
@@ -91,7 +91,8 @@ async def consume(
             USAGE,
         )
     level = READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED
-    write = WRITERS[output]() if form is None else compile_format(form)
+    plain = terminal_bytes if sys.stdout.isatty() else bytes
+    write = WRITERS[output](plain) if form is None else compile_format(form, plain)
     matches = record_filter(key, value, header or [])
     # The time limit is for the time without records, not for the size of the topic.
     async with connect(connection, limited=False) as cluster, AsyncExitStack() as stack:
@@ -151,20 +152,20 @@ async def _print(
     return None
 
 
-def _text_writer() -> Write:
+def _text_writer(plain: Plain) -> Write:
     """Key, tab, value. While no key has been seen, the value alone."""
     keys = False
 
     def write(topic: str, partition: int, record: Record) -> bytes:
         nonlocal keys
         keys = keys or record.key is not None
-        return ((record.key or b"") + b"\t" if keys else b"") + (record.value or b"") + b"\n"
+        return (plain(record.key or b"") + b"\t" if keys else b"") + plain(record.value or b"") + b"\n"
 
     return write
 
 
-def _value(topic: str, partition: int, record: Record) -> bytes:
-    return (record.value or b"") + b"\n"
+def _value_writer(plain: Plain) -> Write:
+    return lambda topic, partition, record: plain(record.value or b"") + b"\n"
 
 
 def _hex(topic: str, partition: int, record: Record) -> bytes:
@@ -173,12 +174,12 @@ def _hex(topic: str, partition: int, record: Record) -> bytes:
 
 
 def _json(topic: str, partition: int, record: Record) -> bytes:
-    return to_line(topic, partition, record).encode("utf-8", "surrogatepass") + b"\n"
+    return escaped_json(to_line(topic, partition, record)).encode("utf-8", "surrogatepass") + b"\n"
 
 
-WRITERS: dict[str, Callable[[], Write]] = {
+WRITERS: dict[str, Callable[[Plain], Write]] = {
     "text": _text_writer,
-    "json": lambda: _json,
-    "value": lambda: _value,
-    "hex": lambda: _hex,
+    "json": lambda _: _json,
+    "value": _value_writer,
+    "hex": lambda _: _hex,
 }

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, Yes, connect, run
 from ottla.cli.client.features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
@@ -34,7 +34,7 @@ main = partial(run, app)
 
 
 @app.command(name="list")
-async def list_(*, output: Output = "table", connection: Connection = CONNECTION) -> None:
+async def list_(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
     """Show the features: the level that the cluster uses, and those that the broker supports."""
     async with connect(connection) as cluster:
         found = await describe_features(cluster)
@@ -48,7 +48,7 @@ async def list_(*, output: Output = "table", connection: Connection = CONNECTION
         }
         for name, levels in found.levels.items()
     ]
-    print_rows(rows, COLUMNS, output)
+    print_rows(rows, COLUMNS, listing.output)
 
 
 @app.command

@@ -1,4 +1,4 @@
-"""The commands of `ottla group`: list, describe, reset, delete."""
+"""The commands of `ottla group`: list, describe, lag, reset, delete."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
 from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import failure
+from ottla.cli.client.group_lag import group_lag
 from ottla.cli.client.groups import GroupDescription
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.commands.partition import places_of
-from ottla.cli.output import note, print_rows
+from ottla.cli.lag_history import LagHistory
+from ottla.cli.output import note, print_rows, replace_file, would
+from ottla.protocol.errors import ErrorCode
 
-app = App(name="group", version_flags=[], help="Consumer groups: list, describe, reset, delete.")
+app = App(name="group", version_flags=[], help="Consumer groups: list, describe, lag, reset, delete.")
 
 LIST_COLUMNS = ("group", "type", "state", "protocol")
 MEMBER_COLUMNS = ("group", "state", "topic", "partition", "committed", "end", "lag", "member", "client_id", "host")
+LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "consumed_per_s")
 RESET_COLUMNS = ("group", "topic", "partition", "committed", "new", "records_skipped")
 
 main = partial(run, app)
 
 
 @app.command(name="list")
-async def list_groups(*, output: Output = "table", connection: Connection = CONNECTION) -> None:
+async def list_groups(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
     """List groups of all kinds."""
     async with connect(connection) as cluster:
         found = await groups.list_groups(cluster)
@@ -39,11 +44,11 @@ async def list_groups(*, output: Output = "table", connection: Connection = CONN
         }
         for group in found
     ]
-    print_rows(rows, LIST_COLUMNS, output)
+    print_rows(rows, LIST_COLUMNS, listing.output)
 
 
 @app.command
-async def describe(group: str, /, *, output: Output = "table", connection: Connection = CONNECTION) -> None:
+async def describe(group: str, /, *, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
     """Show a group: its members, what they are assigned, and how far behind each partition is."""
     async with connect(connection) as cluster:
         description = await groups.describe_group(cluster, group)
@@ -51,10 +56,49 @@ async def describe(group: str, /, *, output: Output = "table", connection: Conne
         assigned = {place for member in description.members for place in member.assigned}
         ends = await topics.end_offsets(cluster, committed.keys() | assigned)
     rows = _member_rows(description, committed, ends)
-    if output == "table":
+    if listing.output == "table":
         members = len(description.members)
         note(f"group {group}: {description.state}, {description.type}, {members} member{'s' * (members != 1)}")
-    print_rows(rows, MEMBER_COLUMNS, output)
+    print_rows(rows, MEMBER_COLUMNS, listing.output)
+
+
+@app.command
+def lag(
+    group: str,
+    /,
+    *,
+    plot: Annotated[
+        str | None, Parameter(help="Draw it as SVG into this file; with --watch the lag over time, at each look.")
+    ] = None,
+    listing: Listing = LISTING,
+    connection: Connection = CONNECTION,
+) -> None:
+    """Show how far behind a group is: records that are not consumed yet, of each partition. Groups of all kinds have a lag."""
+    history = LagHistory()
+
+    async def look() -> None:
+        async with connect(connection) as cluster:
+            rows = await group_lag(cluster, group)
+            history.add(cluster.world.clock.wall_ms(), rows)
+        if listing.output == "table":
+            total = sum(row.lag or 0 for row in rows)
+            note(f"group {group}: {total} record{'s' * (total != 1)} behind in {len(rows)} partition(s)")
+        print_rows(
+            [
+                {
+                    "group": group,
+                    **row._asdict(),
+                    "consumed_per_s": history.consumed_per_s((row.topic, row.partition)),
+                }
+                for row in rows
+            ],
+            LAG_COLUMNS if listing.watch else LAG_COLUMNS[:-1],
+            listing.output,
+        )
+        if plot is not None:
+            replace_file(plot, history.svg(group).encode())
+
+    repeat(look, listing)
 
 
 @app.command
@@ -69,7 +113,7 @@ async def reset(
             help="earliest, latest, an offset, +N or -N from the committed one, or a time.", allow_leading_hyphen=True
         ),
     ],
-    dry_run: Annotated[bool, Parameter(negative="", help="Only show what would be set.")] = False,
+    dry_run: DryRun = False,
     output: Output = "table",
     connection: Connection = CONNECTION,
 ) -> None:
@@ -98,10 +142,21 @@ async def reset(
 
 @app.command
 async def delete(
-    names: Annotated[list[str], Parameter(consume_multiple=True)], /, *, connection: Connection = CONNECTION
+    names: Annotated[list[str], Parameter(consume_multiple=True)],
+    /,
+    *,
+    dry_run: DryRun = False,
+    connection: Connection = CONNECTION,
 ) -> None:
     """Delete groups that have no members, with their committed offsets."""
     async with connect(connection) as cluster:
+        if dry_run:
+            for name in names:
+                found = await groups.describe_group(cluster, name)
+                if found.members:
+                    raise failure(f"group {name}", ErrorCode.NON_EMPTY_GROUP)
+            would(f"delete {', '.join(names)}")
+            return
         await groups.delete_groups(cluster, names)
     note(f"deleted {', '.join(names)}")
 

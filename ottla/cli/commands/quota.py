@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, connect, run
 from ottla.cli.client.quotas import alter_quotas, describe_quotas
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
@@ -30,7 +30,7 @@ async def list_(
     user: Name = None,
     client_id: Name = None,
     ip: Name = None,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """Show quotas: all, or those of the named entities."""
@@ -40,7 +40,7 @@ async def list_(
     for entry in entries:
         names = {part.entity_type.replace("-", "_"): part.entity_name or DEFAULT for part in entry.entity}
         rows += [{**names, "quota": value.key, "value": _shown(value.value)} for value in entry.values]
-    print_rows(sorted(rows, key=lambda row: [str(row.get(column, "")) for column in COLUMNS]), COLUMNS, output)
+    print_rows(sorted(rows, key=lambda row: [str(row.get(column, "")) for column in COLUMNS]), COLUMNS, listing.output)
 
 
 @app.command(name="set")

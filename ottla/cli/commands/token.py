@@ -9,10 +9,11 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, run
+from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.tokens import BROKER_DEFAULT_MS, create_token, describe_tokens, expire_token, renew_token
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.output import note, print_rows, time_text
+from ottla.cli.output import note, print_rows, time_text, would
 from ottla.protocol.messages.shared_structs import TokenPrincipal
 
 app = App(
@@ -33,7 +34,7 @@ main = partial(run, app)
 async def list_(
     *,
     owner: Annotated[list[str] | None, Parameter(help="Only tokens of these users.", negative="")] = None,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """Show the tokens that you own or may renew; those of others need a permission. HMACs are not shown."""
@@ -50,7 +51,7 @@ async def list_(
         }
         for token in sorted(tokens, key=lambda token: token.token_id)
     ]
-    print_rows(rows, COLUMNS, output)
+    print_rows(rows, COLUMNS, listing.output)
 
 
 @app.command
@@ -59,12 +60,18 @@ async def create(
     owner: Annotated[str | None, Parameter(help="Another user, who then owns the token.")] = None,
     renewer: Annotated[list[str] | None, Parameter(help="Who may renew it besides.", negative="")] = None,
     hours: Hours = None,
+    dry_run: DryRun = False,
     output: Output = "table",
     connection: Connection = CONNECTION,
 ) -> None:
     """Create a token. A client logs in by SCRAM with its id as the name, its HMAC as the password and tokenauth=true."""
+    lifetime_ms = _ms(hours)
     async with connect(connection) as cluster:
-        made = await create_token(cluster, owner, renewer or [], _ms(hours))
+        if dry_run:
+            await describe_tokens(cluster)  # what it would be refused for: no login, no delegation.token.secret.key
+            would(f"create a token of {owner or 'this user'}")
+            return
+        made = await create_token(cluster, owner, renewer or [], lifetime_ms)
     row = {
         "token_id": made.token_id,
         "hmac": b64encode(made.hmac).decode(),
@@ -76,9 +83,14 @@ async def create(
 
 
 @app.command
-async def renew(hmac: str, /, *, hours: Hours = None, connection: Connection = CONNECTION) -> None:
+async def renew(
+    hmac: str, /, *, hours: Hours = None, dry_run: DryRun = False, connection: Connection = CONNECTION
+) -> None:
     """Let a token live longer, up to the end that it was created with."""
     async with connect(connection) as cluster:
+        if dry_run:
+            would(f"renew the token {await _token_id(cluster, hmac)}")
+            return
         expires = await renew_token(cluster, _secret(hmac), _ms(hours))
     note(f"the token expires at {time_text(expires)}")
 
@@ -89,12 +101,29 @@ async def expire(
     /,
     *,
     hours: Annotated[float | None, Parameter(help="Default: at once.")] = None,
+    dry_run: DryRun = False,
     connection: Connection = CONNECTION,
 ) -> None:
     """End a token."""
     async with connect(connection) as cluster:
+        if dry_run:
+            would(f"end the token {await _token_id(cluster, hmac)}")
+            return
         expires = await expire_token(cluster, _secret(hmac), _ms(hours))
     note(f"the token ends at {time_text(expires)}" if hours else "the token has ended")
+
+
+async def _token_id(cluster: ClusterClient, hmac: str) -> str:
+    """Return the id of the token that has this HMAC.
+
+    Raises:
+        CommandFailed: there is none, or this user may not see it.
+    """
+    secret = _secret(hmac)
+    for token in await describe_tokens(cluster):
+        if token.hmac == secret:
+            return token.token_id
+    raise CommandFailed("no token of those that you may see has this HMAC", "`ottla token list` shows them")
 
 
 def _ms(hours: float | None) -> int:

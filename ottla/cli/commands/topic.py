@@ -9,12 +9,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import describe_configs, differing
+from ottla.cli.client.failures import failure
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
-from ottla.cli.output import Row, confirm, note, print_rows
+from ottla.cli.output import Row, confirm, note, print_rows, would
+from ottla.cli.progress import Progress
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
@@ -24,6 +26,10 @@ app = App(
 
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
 PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "first_offset", "next_offset", "records")
+DELETE_COLUMNS = ("topic", "partition", "first_offset", "records")
+#: In one round of requests to the leaders: a topic of thousands shows how far it is.
+PARTITIONS_AT_ONCE = 100
+INT64_MAX = 2**63 - 1
 
 main = partial(run, app)
 
@@ -36,7 +42,7 @@ async def list_topics(
     /,
     *,
     internal: Annotated[bool, Parameter(negative="", help="Internal topics too, such as __consumer_offsets.")] = False,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """List topics."""
@@ -54,7 +60,7 @@ async def list_topics(
         for topic in sorted(found, key=lambda topic: topic.name or "")
         if (internal or not topic.is_internal) and _matches(topic.name or "", patterns)
     ]
-    print_rows(rows, LIST_COLUMNS, output)
+    print_rows(rows, LIST_COLUMNS, listing.output)
 
 
 @app.command
@@ -68,6 +74,7 @@ async def create(
     ] = -1,
     config: Annotated[list[str] | None, Parameter(name=["--set", "-c"], help="KEY=VALUE.", negative="")] = None,
     if_not_exists: Annotated[bool, Parameter(negative="", help="Be content with a topic that is there.")] = False,
+    dry_run: DryRun = False,
     output: Output = "table",
     connection: Connection = CONNECTION,
 ) -> None:
@@ -75,7 +82,9 @@ async def create(
     configs = dict(split_setting(item) for item in config or [])
     async with connect(connection) as cluster:
         try:
-            created = await topics.create_topic(cluster, name, partitions, replication_factor, configs)
+            created = await topics.create_topic(
+                cluster, name, partitions, replication_factor, configs, validate_only=dry_run
+            )
         except CommandFailed as failure:
             if failure.code == ErrorCode.INVALID_CONFIG:
                 failure.hint = _near_setting(configs) or failure.hint
@@ -87,13 +96,15 @@ async def create(
         "topic": name,
         "partitions": created.num_partitions,
         "replication_factor": created.replication_factor,
-        "topic_id": uuid_to_str(created.topic_id),
+        "topic_id": None if dry_run else uuid_to_str(created.topic_id),
     }
     print_rows([row], LIST_COLUMNS, output)
+    if dry_run:
+        would(f"create topic {name}")
 
 
 @app.command
-async def describe(name: str, /, *, output: Output = "table", connection: Connection = CONNECTION) -> None:
+async def describe(name: str, /, *, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
     """Show the partitions of a topic: leader, replicas, in-sync replicas, offsets."""
     async with connect(connection) as cluster:
         topic = await cluster.topic(name)
@@ -113,7 +124,7 @@ async def describe(name: str, /, *, output: Output = "table", connection: Connec
         }
         for part in sorted(topic.partitions, key=lambda part: part.partition_index)
     ]
-    print_rows(rows, PARTITION_COLUMNS, output)
+    print_rows(rows, PARTITION_COLUMNS, listing.output)
 
 
 @app.command
@@ -121,7 +132,7 @@ async def delete(
     names: Annotated[list[str], Parameter(consume_multiple=True, help="Names or patterns such as 'test-*'.")],
     /,
     *,
-    dry_run: Annotated[bool, Parameter(negative="", help="Only show what would be deleted.")] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     connection: Connection = CONNECTION,
 ) -> None:
@@ -130,7 +141,7 @@ async def delete(
         async with cluster.limit():
             wanted = await _expand(cluster, names)
         if dry_run:
-            note(f"would delete {', '.join(wanted)}; nothing was changed (--dry-run)")
+            would(f"delete {', '.join(wanted)}")
             return
         confirm(f"delete {', '.join(wanted)} with all records?", yes)
         async with cluster.limit():
@@ -164,12 +175,16 @@ async def add_partitions(
     /,
     *,
     to: Annotated[int, Parameter(help="How many partitions the topic shall have.")],
+    dry_run: DryRun = False,
     connection: Connection = CONNECTION,
 ) -> None:
     """Give a topic more partitions. Keys may then go to other partitions than before."""
     async with connect(connection) as cluster:
-        await topics.add_partitions(cluster, name, to)
-    note(f"topic {name} has {to} partitions")
+        await topics.add_partitions(cluster, name, to, validate_only=dry_run)
+    if dry_run:
+        would(f"give topic {name} {to} partitions")
+    else:
+        note(f"topic {name} has {to} partitions")
 
 
 @app.command(name="delete-records")
@@ -181,18 +196,45 @@ async def delete_records(
     partition: Annotated[
         list[int] | None, Parameter(name=["--partition", "-p"], help="Default: all.", negative="")
     ] = None,
+    dry_run: DryRun = False,
     output: Output = "table",
     connection: Connection = CONNECTION,
 ) -> None:
-    """Delete the oldest records of partitions, up to an offset."""
+    """Delete the oldest records of partitions, up to an offset. After Ctrl-C the partitions that are left have theirs."""
     if before != "latest" and not before.isdecimal():
         raise CommandFailed(f"--before {before!r} is neither an offset nor `latest`", None, USAGE)
-    offset = topics.HIGH_WATERMARK if before == "latest" else int(before)
-    async with connect(connection) as cluster:
-        indexes = partition or await cluster.partitions(name)
-        first = await topics.delete_records(cluster, name, dict.fromkeys(indexes, offset))
+    if (offset := topics.HIGH_WATERMARK if before == "latest" else int(before)) > INT64_MAX:
+        raise CommandFailed(f"--before {before} is larger than any offset", None, USAGE)
+    async with connect(connection, limited=False) as cluster:
+        async with cluster.limit():
+            indexes = partition or await cluster.partitions(name)
+            if dry_run:
+                print_rows(await _to_delete(cluster, name, indexes, offset), DELETE_COLUMNS, output)
+                would(f"delete records of {name}")
+                return
+        first: dict[int, int] = {}
+        clock = cluster.world.clock
+        with Progress(f"deleting records of {name}", len(indexes), "partitions", clock.mono_ms()) as progress:
+            for begin in range(0, len(indexes), PARTITIONS_AT_ONCE):
+                part = indexes[begin : begin + PARTITIONS_AT_ONCE]
+                async with cluster.limit():
+                    first |= await topics.delete_records(cluster, name, dict.fromkeys(part, offset))
+                progress.update(len(first), clock.mono_ms())
     rows = [{"topic": name, "partition": index, "first_offset": first[index]} for index in sorted(first)]
-    print_rows(rows, ("topic", "partition", "first_offset"), output)
+    print_rows(rows, DELETE_COLUMNS[:-1], output)
+
+
+async def _to_delete(cluster: ClusterClient, name: str, indexes: Sequence[int], offset: int) -> list[Row]:
+    """Return the first offset that each partition would have, and how many records it would lose."""
+    first = await topics.list_offsets(cluster, name, topics.EARLIEST, indexes)
+    ends = await topics.list_offsets(cluster, name, topics.LATEST, indexes)
+    rows: list[Row] = []
+    for index, end in ends.items():
+        if offset > end:
+            raise failure(f"partition {name}-{index}", ErrorCode.OFFSET_OUT_OF_RANGE)
+        target = max(first[index], end if offset == topics.HIGH_WATERMARK else offset)
+        rows.append({"topic": name, "partition": index, "first_offset": target, "records": target - first[index]})
+    return rows
 
 
 def _matches(name: str, patterns: Sequence[str] | None) -> bool:

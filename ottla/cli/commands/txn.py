@@ -8,12 +8,12 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.broker.coordinator.partitions import partition_for
-from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Producer
 from ottla.cli.client.transactions import abort_transaction, describe_transaction, list_transactions
 from ottla.cli.errors import CommandFailed
-from ottla.cli.output import confirm, note, print_rows, time_text
+from ottla.cli.output import confirm, note, print_rows, time_text, would
 from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.coordinator_records import encode_key
@@ -40,7 +40,7 @@ async def list_(
     ] = None,
     producer_id: Annotated[list[int] | None, Parameter(help="Only of these producers.", negative="")] = None,
     open_seconds: Annotated[float | None, Parameter(name="--open-for", help="Only open for this many seconds.")] = None,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """Show the transactional ids and the states of their transactions."""
@@ -49,11 +49,11 @@ async def list_(
         found = await list_transactions(
             cluster, states=state or (), producer_ids=producer_id or (), open_ms_min=open_ms
         )
-    print_rows([row._asdict() for row in found], LIST_COLUMNS, output)
+    print_rows([row._asdict() for row in found], LIST_COLUMNS, listing.output)
 
 
 @app.command
-async def describe(ids: Ids, /, *, output: Output = "table", connection: Connection = CONNECTION) -> None:
+async def describe(ids: Ids, /, *, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
     """Show transactions: since when they are open, and the partitions in them."""
     rows = []
     async with connect(connection) as cluster:
@@ -72,22 +72,25 @@ async def describe(ids: Ids, /, *, output: Output = "table", connection: Connect
                     "partitions": places,
                 }
             )
-    print_rows(rows, DESCRIBE_COLUMNS, output)
+    print_rows(rows, DESCRIBE_COLUMNS, listing.output)
 
 
 @app.command
-async def abort(ids: Ids, /, *, yes: Yes = False, connection: Connection = CONNECTION) -> None:
+async def abort(ids: Ids, /, *, dry_run: DryRun = False, yes: Yes = False, connection: Connection = CONNECTION) -> None:
     """Abort the open transactions of these ids. Their producers are fenced: a running application ends with an error."""
     async with connect(connection) as cluster:
         for transactional_id in ids:
             _, found = await describe_transaction(cluster, transactional_id)
+            if dry_run:
+                would(f"abort the transaction of {transactional_id} ({found.transaction_state})")
+                continue
             confirm(f"abort the transaction of {transactional_id} ({found.transaction_state})?", yes)
             await abort_transaction(cluster, transactional_id)
             note(f"aborted {transactional_id}")
 
 
 @app.command
-async def forget(ids: Ids, /, *, connection: Connection = CONNECTION) -> None:
+async def forget(ids: Ids, /, *, dry_run: DryRun = False, connection: Connection = CONNECTION) -> None:
     """Forget transactional ids that get UNKNOWN_SERVER_ERROR because their newest record cannot be read.
 
     A newer version may be able to read it: then start that one. If the record is of a transaction that was committed, markers
@@ -100,6 +103,9 @@ async def forget(ids: Ids, /, *, connection: Connection = CONNECTION) -> None:
                     f"the records of transactional id {transactional_id} can be read",
                     "`ottla txn describe` shows its state, and `ottla txn abort` ends its transaction",
                 )
+        if dry_run:
+            would(f"forget {', '.join(ids)}")
+            return
         producer = Producer(cluster, TRANSACTION_STATE_TOPIC)
         await producer.start()
         for transactional_id in ids:

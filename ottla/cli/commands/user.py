@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, Output, Yes, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
 from ottla.cli.client.users import NewPassword, alter_scram_user, describe_scram_users
 from ottla.cli.errors import FAILED, USAGE, CommandFailed, did_you_mean
-from ottla.cli.output import confirm, note, print_rows
+from ottla.cli.output import confirm, note, print_rows, would
 from ottla.server.sasl.scram_messages import ITERATIONS_MIN
 
 app = App(
@@ -37,7 +37,7 @@ async def list_(
     names: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     /,
     *,
-    output: Output = "table",
+    listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """Show the users that have SCRAM credentials. Passwords are not kept anywhere, only their salted hashes."""
@@ -50,7 +50,7 @@ async def list_(
         for user, credentials in sorted(found.items())
         for mechanism, iterations in sorted(credentials.items())
     ]
-    print_rows(rows, COLUMNS, output)
+    print_rows(rows, COLUMNS, listing.output)
 
 
 @app.command
@@ -61,6 +61,7 @@ async def create(
     mechanism: Mechanism = "SCRAM-SHA-512",
     iterations: Iterations = ITERATIONS_MIN,
     generate: Generate = False,
+    dry_run: DryRun = False,
     connection: Connection = CONNECTION,
 ) -> None:
     """Create a user. What it may do is for `ottla acl add`."""
@@ -68,6 +69,9 @@ async def create(
         async with cluster.limit():
             if mechanism in (await describe_scram_users(cluster, [name])).get(name, {}):
                 raise CommandFailed(f"user {name} exists already", f"`ottla user passwd {name}` changes the password")
+        if dry_run:
+            would(f"create user {name} with {mechanism}")
+            return
         password = _password(generate)
         async with cluster.limit():
             await alter_scram_user(cluster, name, {mechanism: NewPassword(password, iterations)})
@@ -84,6 +88,7 @@ async def passwd(
         Parameter(name=["--mechanism", "-m"], help="Default: all that the user has."),
     ] = None,
     generate: Generate = False,
+    dry_run: DryRun = False,
     connection: Connection = CONNECTION,
 ) -> None:
     """Change the password of a user. Connections that are open stay; the next login needs the new one."""
@@ -93,6 +98,9 @@ async def passwd(
             known = present.keys() if mechanism is None else present.keys() & {mechanism}
             if not known:
                 await _refuse(name, list(await describe_scram_users(cluster)))
+        if dry_run:
+            would(f"change the password of user {name} for {', '.join(sorted(known))}")
+            return
         password = _password(generate)
         # One by one: Kafka rejects a request that alters a user twice.
         for each in sorted(known):
@@ -102,12 +110,17 @@ async def passwd(
 
 
 @app.command
-async def delete(name: str, /, *, yes: Yes = False, connection: Connection = CONNECTION) -> None:
+async def delete(
+    name: str, /, *, dry_run: DryRun = False, yes: Yes = False, connection: Connection = CONNECTION
+) -> None:
     """Delete all SCRAM credentials of a user. Its ACLs stay: `ottla acl list --user` shows them."""
     async with connect(connection) as cluster:
         users = await describe_scram_users(cluster)
         if name not in users:
             await _refuse(name, list(users))
+        if dry_run:
+            would(f"delete user {name} ({', '.join(sorted(users[name]))})")
+            return
         confirm(f"delete user {name}?", yes)
         for each in sorted(users[name]):
             await alter_scram_user(cluster, name, {}, [each])
