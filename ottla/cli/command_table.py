@@ -14,11 +14,12 @@ COMMANDS = {
     "start": Command("ottla.cli.commands.start", "run one node from a server.properties file"),
     "dev": Command("ottla.cli.commands.dev", "run a throw-away cluster in the foreground"),
     "topic": Command(
-        "ottla.cli.commands.topic", "list, create, describe, delete, compare topics; add partitions, delete records"
+        "ottla.cli.commands.topic",
+        "list, create, describe, copy, delete, compare topics; add partitions, delete records",
     ),
     "produce": Command("ottla.cli.commands.produce", "write records from standard input"),
     "consume": Command("ottla.cli.commands.consume", "read records to standard output"),
-    "group": Command("ottla.cli.commands.group", "list, describe, reset, delete consumer groups"),
+    "group": Command("ottla.cli.commands.group", "list, describe, reset, delete consumer groups; their lag"),
     "txn": Command("ottla.cli.commands.txn", "list, describe, abort transactions"),
     "config": Command("ottla.cli.commands.config", "get, set, unset settings of topics, brokers and groups"),
     "acl": Command("ottla.cli.commands.acl", "who may do what: list, add, remove entries, and why a request is denied"),
@@ -28,6 +29,10 @@ COMMANDS = {
     "client": Command("ottla.cli.commands.client", "which clients push metrics"),
     "broker": Command("ottla.cli.commands.broker", "list brokers and their log directories; drain, remove them"),
     "partition": Command("ottla.cli.commands.partition", "move replicas, elect leaders"),
+    "reassign": Command(
+        "ottla.cli.commands.reassign", "move replicas by plans, with throttle, progress and a way back"
+    ),
+    "rebalance": Command("ottla.cli.commands.rebalance", "even replicas, bytes and leaders over brokers and racks"),
     "feature": Command("ottla.cli.commands.feature", "list, upgrade, downgrade features of the cluster"),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
@@ -37,7 +42,7 @@ COMMANDS = {
     "completion": Command("ottla.cli.commands.completion", "print the completion script of a shell"),
     "context": Command("ottla.cli.commands.context", "name clusters, and choose the one that commands go to"),
     "secure": Command("ottla.cli.commands.secure", "make keys, certificates, users and client files for TLS and SASL"),
-    "bench": Command("ottla.cli.commands.bench", "measure produce, consume and delay against a cluster"),
+    "perf": Command("ottla.cli.commands.perf", "measure produce, consume and latency of a cluster, with percentiles"),
     "inspect": Command("ottla.cli.commands.inspect", "print the records of log files, without a broker"),
     "shims": Command("ottla.cli.commands.shims", "write launchers of Kafka's own tools into a directory"),
     "container": Command("ottla.cli.commands.container", "entry point of the container image"),

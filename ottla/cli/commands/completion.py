@@ -49,7 +49,13 @@ TOPIC, GROUP, USER, BROKER, TRANSACTION, CONTEXT = "topic", "group", "user", "br
 PLACES: dict[tuple[str, str | None], str] = {
     ("produce", None): TOPIC,
     ("consume", None): TOPIC,
-    **{("topic", verb): TOPIC for verb in ("list", "describe", "delete", "diff", "add-partitions", "delete-records")},
+    **{
+        ("topic", verb): TOPIC
+        for verb in ("list", "describe", "copy", "delete", "diff", "add-partitions", "delete-records")
+    },
+    ("rebalance", None): TOPIC,
+    **{("perf", verb): TOPIC for verb in ("produce", "consume", "latency")},
+    **{("reassign", verb): TOPIC for verb in ("plan", "cancel")},
     **{("partition", verb): TOPIC for verb in ("move", "cancel", "elect")},
     **{("group", verb): GROUP for verb in ("describe", "lag", "reset", "delete")},
     **{("user", verb): USER for verb in ("list", "passwd", "delete")},
@@ -58,7 +64,16 @@ PLACES: dict[tuple[str, str | None], str] = {
     **{("context", verb): CONTEXT for verb in ("use", "delete", "set")},
 }
 #: The values of options.
-OPTION_VALUES = {"--group": GROUP, "-g": GROUP, "--topic": TOPIC, "-t": TOPIC, "--context": CONTEXT, "--user": USER}
+OPTION_VALUES = {
+    "--group": GROUP,
+    "-g": GROUP,
+    "--topic": TOPIC,
+    "-t": TOPIC,
+    "--context": CONTEXT,
+    "--user": USER,
+    "--to-context": CONTEXT,
+    "--drain": BROKER,
+}
 CONNECTION_OPTIONS = {"-b": "bootstrap", "--bootstrap": "bootstrap", "--config": "config", "--context": "context"}
 
 completion_app = App(name="completion", version_flags=[], help="Print the completion script of a shell.")

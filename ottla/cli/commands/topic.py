@@ -1,4 +1,4 @@
-"""The commands of `ottla topic`: list, create, describe, delete, diff, add-partitions, delete-records."""
+"""The commands of `ottla topic`: list, create, describe, copy, delete, diff, add-partitions, delete-records."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import describe_configs, differing
 from ottla.cli.client.failures import failure
+from ottla.cli.commands.topic_copy import copy
 from ottla.cli.errors import FAILED, OK, USAGE, CommandFailed, did_you_mean
 from ottla.cli.output import Row, confirm, note, print_rows, would
 from ottla.cli.progress import Progress
@@ -21,7 +22,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import uuid_to_str
 
 app = App(
-    name="topic", version_flags=[], help="Topics: list, create, describe, delete, diff; add partitions, delete records."
+    name="topic",
+    version_flags=[],
+    help="Topics: list, create, describe, copy, delete, diff; add partitions, delete records.",
 )
 
 LIST_COLUMNS = ("topic", "partitions", "replication_factor", "topic_id")
@@ -32,6 +35,8 @@ PARTITIONS_AT_ONCE = 100
 INT64_MAX = 2**63 - 1
 
 main = partial(run, app)
+
+app.command(copy)
 
 
 @app.command(name="list")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.__main__ import main
+from ottla.cli.client.admin_listener import samples_of
 from ottla.cli.commands.client import clients
 
 SCRAPE = """# TYPE kafka_client_a gauge
@@ -17,7 +18,7 @@ kafka_server_b{client_id="q"} 1
 
 def test_each_client_is_a_row_with_the_number_of_its_series() -> None:
     columns = ("broker", "client_id", "client_instance_id", "software", "series")
-    assert [tuple(row[name] for name in columns) for row in clients("b:1", SCRAPE)] == [
+    assert [tuple(row[name] for name in columns) for row in clients("b:1", samples_of(SCRAPE))] == [
         ("b:1", "a", "j", "c", 1),
         ("b:1", "x", "i", "java", 2),
     ]

@@ -1,0 +1,162 @@
+"""The commands of `ottla perf`: produce, consume, latency. Each measures a cluster from here, with percentiles.
+
+The client is Python too and is soon the slower half: `make bench` compares servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from ottla.cli.application import CONNECTION, Connection, Output, connect, run
+from ottla.cli.client import load, topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.consumer import places_of
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import note, print_rows
+from ottla.cli.progress import Progress
+from ottla.protocol.primitives import new_uuid, uuid_to_str
+from ottla.protocol.records.compression import CODEC_IDS
+
+COLUMNS = (
+    "what", "records", "seconds", "records_per_s", "mb_per_s",
+    "mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms",
+)  # fmt: skip
+PREFIX = "ottla-perf-"
+#: A record and its batch must stay below the brokers' message.max.bytes, 1 MB by default.
+SIZE_BYTES_MAX = 1_000_000
+
+app = App(
+    name="perf", version_flags=[], help="Measure a cluster from here: produce, consume, latency; with percentiles."
+)
+
+main = partial(run, app)
+
+Topic = Annotated[str | None, Parameter(help="Default: a topic of its own, which is deleted at the end.")]
+Records = Annotated[int, Parameter(name=["--records", "-n"], help="How many.")]
+Size = Annotated[int, Parameter(name=["--size", "-s"], help="Bytes of each value.")]
+Partitions = Annotated[int, Parameter(name=["--partitions", "-p"], help="Partitions of the topic of its own.")]
+Replicas = Annotated[int, Parameter(name=["--replication-factor", "-r"], help="Replicas of the topic of its own.")]
+Compression = Annotated[Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])]
+
+
+@app.command
+async def produce(
+    topic: Topic = None,
+    /,
+    *,
+    records: Records = 100_000,
+    size: Size = 1000,
+    rate: Annotated[float, Parameter(help="Records a second; 0: as many as go.")] = 0.0,
+    linger: Annotated[float, Parameter(help="With --rate: milliseconds until a batch is sent.")] = 5.0,
+    compression: Compression = "none",
+    partitions: Partitions = 6,
+    replication_factor: Replicas = -1,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Write records with acks=all. The milliseconds are from a record, with --rate from when it was due, to its acknowledgement."""
+    wanted = _load(records, size, rate, compression, linger)
+    async with (
+        connect(connection, limited=False) as cluster,
+        _topic(cluster, topic, partitions, replication_factor) as name,
+    ):
+        found = await load.produce(cluster, name, wanted, _progress(cluster, f"producing to {name}", records))
+    print_rows([found.row()], COLUMNS, output)
+
+
+@app.command
+async def consume(
+    topic: Topic = None,
+    /,
+    *,
+    records: Annotated[
+        int, Parameter(name=["--records", "-n"], help="Of a topic of its own; a topic that is named is read as it is.")
+    ] = 100_000,
+    size: Size = 1000,
+    partitions: Partitions = 6,
+    replication_factor: Replicas = -1,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Read a topic from its beginning to its end. The milliseconds are those between two responses with records."""
+    wanted = _load(records, size)
+    async with (
+        connect(connection, limited=False) as cluster,
+        _topic(cluster, topic, partitions, replication_factor) as name,
+    ):
+        if topic is None:
+            await load.produce(cluster, name, wanted, _progress(cluster, f"producing to {name}", records))
+        async with cluster.limit():
+            first = await topics.list_offsets(cluster, name, topics.EARLIEST)
+            ends = await topics.list_offsets(cluster, name, topics.LATEST)
+        total = sum(ends.values()) - sum(first.values())
+        found = await load.consume(
+            cluster, places_of(name, first), places_of(name, ends), _progress(cluster, f"consuming {name}", total)
+        )
+    print_rows([found.row()], COLUMNS, output)
+
+
+@app.command
+async def latency(
+    topic: Topic = None,
+    /,
+    *,
+    records: Records = 1000,
+    size: Size = 100,
+    rate: Annotated[float, Parameter(help="Records a second; 0: each as soon as the one before was received.")] = 0.0,
+    partitions: Partitions = 1,
+    replication_factor: Replicas = -1,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Write one record after another while a consumer waits for each: until the acknowledgement (acks=all), and end to end."""
+    wanted = _load(records, size, rate)
+    async with (
+        connect(connection, limited=False) as cluster,
+        _topic(cluster, topic, partitions, replication_factor) as name,
+    ):
+        async with cluster.limit():
+            ends = await topics.list_offsets(cluster, name, topics.LATEST)
+        progress = _progress(cluster, f"sending to {name}", records)
+        found = await load.latency(cluster, name, places_of(name, ends), wanted, progress)
+    print_rows([each.row() for each in found], COLUMNS, output)
+
+
+@asynccontextmanager
+async def _topic(
+    cluster: ClusterClient, name: str | None, partitions: int, replication_factor: int
+) -> AsyncIterator[str]:
+    """The topic of a run; one of its own is deleted at the end, also after Ctrl-C."""
+    if name is not None:
+        async with cluster.limit():
+            await cluster.topic(name)
+        yield name
+        return
+    topic = f"{PREFIX}{uuid_to_str(new_uuid(cluster.world.rng))}"
+    async with cluster.limit():
+        await topics.create_topic(cluster, topic, partitions, replication_factor, {})
+    note(f"topic {topic} (deleted at the end)")
+    try:
+        yield topic
+    finally:
+        async with cluster.limit():
+            await topics.delete_topics(cluster, [topic])
+
+
+def _load(records: int, size: int, rate: float = 0.0, compression: str = "none", linger: float = 5.0) -> load.Load:
+    if records < 1:
+        raise CommandFailed(f"--records {records} is not above 0", None, USAGE)
+    if not 0 <= size <= SIZE_BYTES_MAX:
+        raise CommandFailed(f"--size {size} is not from 0 to {SIZE_BYTES_MAX}", None, USAGE)
+    if not 0 <= rate < 1e9 or not 0 <= linger < 1e6:
+        raise CommandFailed("--rate and --linger are not below 0, and finite", None, USAGE)
+    return load.Load(records, size, rate, CODEC_IDS[compression], linger)
+
+
+def _progress(cluster: ClusterClient, what: str, records: int) -> Progress:
+    return Progress(what, records, "records", cluster.world.clock.mono_ms())

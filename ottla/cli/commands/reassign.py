@@ -1,0 +1,252 @@
+"""The commands of `ottla reassign`: plan, run, list, watch, cancel, unthrottle. `ottla rebalance` makes plans for whole clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, Yes, connect, run
+from ottla.cli.balance import plan_balance
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import code_of
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.client.move_file import Move, moves_between, read_moves, write_moves
+from ottla.cli.client.moving import (
+    finish_moves,
+    left_to_move,
+    partition_sizes,
+    racks_of_brokers,
+    replica_sizes,
+    replicas_of_all,
+    start_moves,
+    take_throttle_off,
+    watch_moves,
+)
+from ottla.cli.client.reassignments import alter_reassignments, list_reassignments
+from ottla.cli.client.throttles import throttled_topics
+from ottla.cli.commands.partition import places_of
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import confirm, note, print_rows, replace_file, would
+from ottla.cli.progress import Progress, size_text
+
+app = App(
+    name="reassign",
+    version_flags=[],
+    help="Move replicas by plans: plan, run, list, watch, cancel, take throttles off.",
+)
+
+MOVE_COLUMNS = ("topic", "partition", "replicas", "new_replicas", "bytes")
+LIST_COLUMNS = ("topic", "partition", "replicas", "adding", "removing", "bytes_moved", "bytes")
+#: A slower one never ends: the brokers take whole fetches of up to a megabyte.
+THROTTLE_MIN = 1_000
+
+main = partial(run, app)
+
+Throttle = Annotated[
+    int | None,
+    Parameter(help="Bytes a second that each broker may send and fetch for the moves; taken off at the end."),
+]
+Wait = Annotated[bool, Parameter(negative="--no-wait", help="Wait until everything has moved.")]
+Save = Annotated[str | None, Parameter(help="Write the plan into this file, for `ottla reassign run`.")]
+
+
+@app.command
+async def plan(
+    places: Annotated[list[str], Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...")],
+    /,
+    *,
+    brokers: Annotated[str, Parameter(help="The brokers that shall have them: 1,2,3.")],
+    save: Save = None,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Plan to have partitions on some brokers only, evenly and over their racks. It shows the bytes that would move."""
+    wanted = _numbers("--brokers", brokers)
+    async with connect(connection) as cluster:
+        found = await places_of(cluster, places)
+        racks = await racks_of_brokers(cluster)
+        if missing := sorted(set(wanted) - racks.keys()):
+            raise CommandFailed(f"broker {missing[0]} takes no part", "`ottla broker list` shows those that do", USAGE)
+        before = await replicas_of_all(cluster)
+        sizes = partition_sizes(await replica_sizes(cluster, racks))
+    balance = plan_balance({place: before[place] for place in found}, sizes, {node: racks[node] for node in wanted})
+    refuse_stuck(balance.stuck)
+    show_plan(moves_between(before, balance.replicas, sizes), output, save)
+
+
+@app.command(name="run")
+async def run_(
+    file: Annotated[str, Parameter(help="A plan, also one of kafka-reassign-partitions.")],
+    /,
+    *,
+    throttle: Throttle = None,
+    wait: Wait = True,
+    rollback: Annotated[str | None, Parameter(help="Write the replicas as they are now into this file.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Carry a plan out, and wait until everything has moved. Ctrl-C leaves the moves to the brokers, and says what there is to do."""
+    target = read_moves(file)
+    check_throttle(throttle)
+    async with connect(connection, limited=False) as cluster:
+        async with cluster.limit():
+            before = await replicas_of_all(cluster)
+            if unknown := sorted(target.keys() - before.keys()):
+                name, index = unknown[0]
+                raise CommandFailed(f"{file}: there is no partition {name}-{index}", "`ottla topic list`", USAGE)
+            racks = await racks_of_brokers(cluster)
+            if gone := sorted({node for nodes in target.values() for node in nodes} - racks.keys()):
+                raise CommandFailed(f"{file}: broker {gone[0]} takes no part", "`ottla broker list`", USAGE)
+            nodes = {node for place in target for node in before[place]}
+            sizes = partition_sizes(await replica_sizes(cluster, nodes, target))
+        moves = moves_between(before, target, sizes)
+        show_plan(moves, output, None)
+        if rollback is not None and not dry_run:
+            replace_file(rollback, write_moves({move.place: move.before for move in moves}))
+        await carry_out(cluster, moves, throttle, wait=wait, dry_run=dry_run, yes=yes)
+
+
+@app.command(name="list")
+async def list_(*, listing: Listing = LISTING, connection: Connection = CONNECTION) -> None:
+    """Show the moves that go on, and how much of each has moved."""
+    async with connect(connection) as cluster:
+        ongoing = await list_reassignments(cluster)
+        left = await left_to_move(cluster, ongoing) if ongoing else {}
+    rows = [
+        {
+            "topic": name,
+            "partition": index,
+            "replicas": part.replicas,
+            "adding": part.adding_replicas,
+            "removing": part.removing_replicas,
+            "bytes_moved": left[name, index][0],
+            "bytes": left[name, index][1],
+        }
+        for (name, index), part in sorted(ongoing.items())
+    ]
+    print_rows(rows, LIST_COLUMNS, listing.output)
+
+
+@app.command
+async def watch(*, connection: Connection = CONNECTION) -> None:
+    """Wait for all moves that go on, with rate and remaining time."""
+    async with connect(connection, limited=False) as cluster:
+        async with cluster.limit():
+            ongoing = await list_reassignments(cluster)
+            left = await left_to_move(cluster, ongoing) if ongoing else {}
+        await _watched(cluster, {place: total for place, (_, total) in left.items()})
+    note("nothing moves")
+
+
+@app.command
+async def cancel(
+    places: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, help="TOPIC or TOPIC:PARTITION ...; default: all.")
+    ] = None,
+    /,
+    *,
+    dry_run: DryRun = False,
+    connection: Connection = CONNECTION,
+) -> None:
+    """Cancel moves: the partitions stay where they were. Throttles are taken off."""
+    async with connect(connection) as cluster:
+        named = None if places is None else await places_of(cluster, places)
+        ongoing = await list_reassignments(cluster, named)
+        if not ongoing:
+            raise CommandFailed("none of these partitions is moving", "`ottla reassign list` shows what goes on")
+        shown = ", ".join(f"{name}-{index}" for name, index in sorted(ongoing))
+        if dry_run:
+            would(f"cancel the moves of {shown}")
+            return
+        results = await alter_reassignments(cluster, dict.fromkeys(ongoing))
+        for (name, index), (code, message) in results.items():
+            if code:
+                raise CommandFailed(f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})")
+        if not await list_reassignments(cluster):
+            await take_throttle_off(cluster, await throttled_topics(cluster))
+    note(f"cancelled the moves of {shown}")
+
+
+@app.command
+async def unthrottle(*, dry_run: DryRun = False, connection: Connection = CONNECTION) -> None:
+    """Take the throttles of all brokers and topics off, which a move that was left alone has kept."""
+    async with connect(connection) as cluster:
+        topics = await throttled_topics(cluster)
+        if dry_run:
+            would(f"take throttles off all brokers and of {', '.join(topics) or 'no topic'}")
+            return
+        await take_throttle_off(cluster, topics)
+    note(f"no broker is throttled{', nor ' + ', '.join(topics) if topics else ''}")
+
+
+# -- Plans of both commands, `reassign` and `rebalance` -----------------------------------------------------------------
+
+
+def refuse_stuck(stuck: list[TopicPartition]) -> None:
+    """Reject a plan with partitions for which there are too few brokers."""
+    if stuck:
+        name, index = stuck[0]
+        raise CommandFailed(
+            f"{len(stuck)} partition(s), such as {name}-{index}, have more replicas than there would be brokers",
+            "start another broker, or lower their replication factor with `ottla partition move`",
+        )
+
+
+def show_plan(moves: list[Move], output: str, save: str | None) -> None:
+    """Print a plan, and write it into a file."""
+    print_rows([move.row() for move in moves], MOVE_COLUMNS, output)
+    note(f"{len(moves)} partition(s) change, {size_text(sum(move.bytes for move in moves))} move")
+    if save is not None:
+        replace_file(save, write_moves({move.place: move.after for move in moves}))
+
+
+async def carry_out(
+    cluster: ClusterClient, moves: list[Move], throttle: int | None, *, wait: bool, dry_run: bool, yes: bool
+) -> None:
+    """Start the moves of a plan that was shown, and wait for them."""
+    if dry_run or not moves:
+        note("nothing was changed (--dry-run)" if dry_run else "there is nothing to move")
+        return
+    confirm(f"move {len(moves)} partition(s)?", yes)
+    await start_moves(cluster, moves, throttle)
+    if not wait:
+        note("`ottla reassign watch` shows how far they are" + _throttle_stays(throttle))
+        return
+    try:
+        await _watched(cluster, {move.place: move.bytes for move in moves})
+    except (asyncio.CancelledError, CommandFailed):
+        note(
+            "the moves go on at the brokers: `ottla reassign watch` shows them, `ottla reassign cancel` ends them"
+            + _throttle_stays(throttle)
+        )
+        raise
+    await finish_moves(cluster, moves, throttle is not None)
+    note(f"{len(moves)} partition(s) have moved")
+
+
+def check_throttle(throttle: int | None) -> None:
+    """Reject a rate at which nothing would ever move."""
+    if throttle is not None and not THROTTLE_MIN <= throttle < 2**63:
+        raise CommandFailed(f"--throttle {throttle} is not from {THROTTLE_MIN} bytes a second", None, USAGE)
+
+
+async def _watched(cluster: ClusterClient, totals: dict[TopicPartition, int]) -> None:
+    clock = cluster.world.clock
+    with Progress("moving", sum(totals.values()), "bytes", clock.mono_ms()) as progress:
+        await watch_moves(cluster, sorted(totals), totals, lambda done: progress.update(done, clock.mono_ms()))
+
+
+def _throttle_stays(throttle: int | None) -> str:
+    return "" if throttle is None else "; the throttle stays until `ottla reassign unthrottle`"
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
+        raise CommandFailed(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", USAGE)
+    return sorted({int(part) for part in parts})

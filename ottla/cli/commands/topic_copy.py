@@ -1,0 +1,78 @@
+"""The command `ottla topic copy`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from ottla.cli.application import CONNECTION, Connection, DryRun, connect
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.topic_copy import TopicCopy
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import note, would
+from ottla.cli.progress import Progress, duration_text
+
+
+async def copy(
+    source: str,
+    target: str,
+    /,
+    *,
+    to: Annotated[str | None, Parameter(help="Brokers of the target's cluster; default: the same cluster.")] = None,
+    to_config: Annotated[str | None, Parameter(help="Client properties for the target's cluster.")] = None,
+    to_context: Annotated[str | None, Parameter(help="The target's cluster, as `ottla context set` named it.")] = None,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], negative="", help="Go on with what comes later, until Ctrl-C.")
+    ] = False,
+    replication_factor: Annotated[
+        int, Parameter(name=["--replication-factor", "-r"], help="Of a target that is created; -1: the brokers'.")
+    ] = -1,
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])
+    ] = "none",
+    dry_run: DryRun = False,
+    connection: Connection = CONNECTION,
+) -> None:
+    """Copy a topic to another one, which is created if it is missing: partitions, offsets, timestamps, keys, values, headers.
+
+    A copy that was stopped goes on where it was. Records of transactions that are open or were aborted are not copied.
+    """
+    elsewhere = any(option is not None for option in (to, to_config, to_context))
+    if source == target and not elsewhere:
+        raise CommandFailed(f"{source} cannot be copied to itself", "--to names another cluster", USAGE)
+    destination = connection
+    if elsewhere:
+        destination = Connection(to, to_config, to_context, connection.timeout)
+    async with connect(connection, limited=False) as one, connect(destination, limited=False) as other:
+        copying = TopicCopy(one, source, other, target, compression=compression)
+        await copying.look()
+        if dry_run:
+            async with other.limit():
+                missing = await copying.create_target(replication_factor, validate_only=True)
+            if not missing:
+                await copying.start()
+            would(f"{'create' if missing else 'go on with'} {target} and copy {copying.left} records")
+            return
+        async with other.limit():
+            if await copying.create_target(replication_factor, validate_only=False):
+                note(f"created topic {target}")
+        await copying.start()
+        await _run(copying, other, follow)
+
+
+async def _run(copying: TopicCopy, cluster: ClusterClient, follow: bool) -> None:
+    clock = cluster.world.clock
+    began_ms, left = clock.mono_ms(), copying.left
+    what = f"copying {copying.source_topic} to {copying.target_topic}"
+    try:
+        with Progress(what, None if follow else left, "records", began_ms) as progress:
+            await copying.run(lambda copied: progress.update(copied, clock.mono_ms()), follow=follow)
+    except asyncio.CancelledError:
+        note(f"stopped after {copying.copied} records; the same command goes on there")
+        raise
+    took = duration_text((clock.mono_ms() - began_ms) / 1000)
+    note(
+        f"{copying.copied} records copied in {took}; {copying.target_topic} has all {sum(copying.next.values())} offsets"
+    )

@@ -1,0 +1,127 @@
+"""`ottla reassign` and `ottla rebalance` on three nodes: plans, runs with a throttle, cancelling, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.client.throttles import LEADERS, RATES
+from ottla.cli.errors import FAILED, INTERRUPTED, USAGE
+from ottla.testing import Cluster
+from tests.ottla.conftest import Cli, command
+
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """Three nodes, empty: the moves of all partitions are looked at."""
+    if given := os.environ.get("OTTLA_TEST_BOOTSTRAP_OF_THREE"):
+        yield Cli(given)
+        return
+    with Cluster(3) as cluster:
+        yield Cli(cluster.bootstrap)
+
+
+def topic_of_one(cli: Cli, partitions: int = 1) -> str:
+    """A new topic whose partitions have one replica each."""
+    name = f"{cli.topic()}-of-one"
+    cli.ok("topic", "create", name, "-p", str(partitions), "-r", "1")
+    return name
+
+
+def replicas(cli: Cli, topic: str) -> list[list[int]]:
+    lines = cli.ok("topic", "describe", topic, "-o", "json").splitlines()
+    return [json.loads(line)["replicas"] for line in lines]
+
+
+def brokers(cli: Cli) -> list[int]:
+    return [int(str(row["broker"])) for row in cli.rows("broker", "list")]
+
+
+def throttles(cli: Cli, topic: str) -> set[object]:
+    """Return the throttles of a topic and of the brokers, which are None when there are none."""
+    found = {row["value"] for row in cli.rows("config", "get", "topic", topic, LEADERS)}
+    for broker in brokers(cli):
+        found |= {row["value"] for row in cli.rows("config", "get", "broker", str(broker)) if row["name"] in RATES}
+    return found
+
+
+def test_a_plan_is_made_run_with_a_throttle_and_taken_back(three: Cli, tmp_path: Path) -> None:
+    _, two, _ = brokers(three)
+    topic, plan, back = topic_of_one(three, 2), str(tmp_path / "plan.json"), str(tmp_path / "back.json")
+    three.ok("produce", topic, stdin=("x" * 1000 + "\n") * 500)
+    before = replicas(three, topic)
+    rows = three.rows("reassign", "plan", topic, "--brokers", f"{two}", "--save", plan)
+    assert sum(int(str(row["bytes"])) for row in rows) > 0
+    assert "nothing was changed" in three("reassign", "run", plan, "--dry-run").err
+    done = three("reassign", "run", plan, "--throttle", str(100 * MB), "--rollback", back)
+    assert done.code == 0, done.err
+    assert replicas(three, topic) == [[two], [two]]
+    assert throttles(three, topic) <= {None, "", str(2**63 - 1)}
+    assert three("reassign", "run", back, "--yes").code == 0
+    assert replicas(three, topic) == before
+    assert len(three.ok("consume", topic, "-o", "hex").splitlines()) == 500
+
+
+def test_a_run_that_is_interrupted_says_what_goes_on_and_is_cancelled(three: Cli, tmp_path: Path) -> None:
+    one, two, _ = brokers(three)
+    topic, plan = topic_of_one(three), tmp_path / "plan.json"
+    three.ok("partition", "move", topic, "--to", f"{one}")
+    three.ok("produce", topic, stdin=("x" * 100_000 + "\n") * 50)
+    plan.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "replicas": [two]}]}))
+    arguments = command("reassign", "run", str(plan), "--throttle", "10000", "-b", three.bootstrap)
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline() == "1 partition(s) change, 5.0 MB move\n"
+        progress = json.loads(running.stderr.readline())
+        assert (progress["unit"], progress["done"] < progress["total"]) == ("bytes", True)
+        running.send_signal(signal.SIGINT)
+        assert running.wait() == INTERRUPTED
+        assert "ottla reassign cancel" in running.stderr.read().splitlines()[-1]
+    (row,) = three.rows("reassign", "list")
+    assert (row["topic"], row["adding"], int(str(row["bytes"])) > 5 * MB) == (topic, [two], True)
+    assert three("rebalance").code == FAILED
+    assert "would cancel" in three("reassign", "cancel", "--dry-run").err
+    three.ok("reassign", "cancel", topic)
+    assert replicas(three, topic) == [[one]] and three.rows("reassign", "list") == []
+    assert throttles(three, topic) <= {None, "", str(2**63 - 1)}
+    assert three("reassign", "cancel").code == FAILED
+    assert "no broker is throttled" in three("reassign", "unthrottle").err
+
+
+def test_an_uneven_cluster_is_planned_evened_and_drained(three: Cli) -> None:
+    one, two, three_ = brokers(three)
+    topic = topic_of_one(three, 6)
+    three.ok("partition", "move", topic, "--to", f"{one}")
+    done = three("rebalance", topic)
+    assert "nothing was changed; --run carries it out" in done.err and "NEW-LEADERS" in done.out
+    assert replicas(three, topic) == [[one]] * 6
+    assert three("rebalance", topic, "--run").code == 0
+    held = [nodes[0] for nodes in replicas(three, topic)]
+    assert len(set(held)) > 1
+    assert three("rebalance", topic, "--drain", f"{two}", "--drain", f"{one}", "--run").code == 0
+    assert replicas(three, topic) == [[three_]] * 6
+    assert three("rebalance", topic, "--drain", f"{one}", "--drain", f"{two}", "--drain", f"{three_}").code == FAILED
+
+
+def test_wrong_plans_are_refused_and_nothing_moves(three: Cli, tmp_path: Path) -> None:
+    topic, plan = topic_of_one(three), tmp_path / "plan.json"
+    for text, says in [
+        ("{", "no JSON"),
+        ('{"partitions": [{"topic": "no-such", "partition": 0, "replicas": [1]}]}', "no partition no-such-0"),
+        (f'{{"partitions": [{{"topic": "{topic}", "partition": 0, "replicas": [99]}}]}}', "broker 99 takes no part"),
+    ]:
+        plan.write_text(text)
+        done = three("reassign", "run", str(plan))
+        assert done.code == USAGE and says in done.err, text
+    assert three("reassign", "run", str(plan), "--throttle", "1").code == USAGE
+    assert three("reassign", "plan", topic, "--brokers", "one").code == USAGE
+    assert three("reassign", "plan", topic + "x", "--brokers", "1").code == FAILED
+    assert three.rows("reassign", "list") == []
