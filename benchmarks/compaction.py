@@ -13,7 +13,7 @@ import tempfile
 import time
 
 from ottla.protocol.records.builder import build_batch
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.server.workers import ThreadWorkers
 from ottla.storage.cleaner.cleaner import Advance, Begin, clean, plan_for
 from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
@@ -66,7 +66,7 @@ async def one_pass(log: Log, records: int) -> None:
                 answer = await worker.call("advance", first_base)
                 assert isinstance(answer, Progress)
                 pieces += 1
-            case Errand(_, function):
+            case DiskJob(_, function):
                 await threads.run(function)
     seconds = time.perf_counter() - began
     cpu = sum(map(int, read(f"/proc/{worker.pid}/stat").rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")

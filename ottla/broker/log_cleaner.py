@@ -11,7 +11,7 @@ import logging
 
 from ottla.broker.clock_jumps import ClockJumps
 from ottla.broker.configs import BrokerConfigs
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
 from ottla.server.turns import run_in_turns
@@ -93,7 +93,7 @@ class LogCleaner:
                     raise PassEnded(str(error)) from error
             case Advance(first_base):
                 return await self._advance(first_base)
-            case Errand(directory, function):
+            case DiskJob(directory, function):
                 await self._world.workers.on_disk(directory, Priority.CHECKPOINT, function)
         return None
 

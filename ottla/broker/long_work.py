@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.work import RELEASE, Errand, Turn, Work
+from ottla.protocol.work import RELEASE, DiskJob, Turn, Work
 from ottla.server.clock import pause
 from ottla.server.disk_queue import Priority
 from ottla.server.network.context import RequestContext
@@ -80,7 +80,7 @@ class LongWork:
                     if holds:
                         holds = False
                         self._large.release()
-                elif isinstance(asked, Errand):
+                elif isinstance(asked, DiskJob):
                     await self._world.workers.on_disk(asked.directory, Priority.ROLL, asked.run)
                 else:
                     if not holds:

@@ -19,7 +19,7 @@ from ottla.broker.configs import BrokerConfigs
 from ottla.broker.full_disks import LOOK_MS, FullDisks
 from ottla.broker.replication.group_flush import flush_log
 from ottla.broker.replication.replicas import Replicas
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.server.clock import TimerHandle
 from ottla.server.disk_queue import Priority
 from ottla.server.turns import run_in_turns
@@ -160,8 +160,8 @@ class ScheduledTasks:
         work = retaining(self._logs, directory, self._clock_jumps.expiry_ms())
         workers = self._world.workers
 
-        def run(errand: Errand) -> Awaitable[object]:
-            return workers.on_disk(errand.directory, Priority.RETENTION, errand.run)
+        def run(job: DiskJob) -> Awaitable[object]:
+            return workers.on_disk(job.directory, Priority.RETENTION, job.run)
 
         for changed in await run_in_turns(self._world.clock, work, do=run):
             partition = self._replicas.get(changed.topic, changed.partition)

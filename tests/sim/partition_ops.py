@@ -165,7 +165,7 @@ class Operations:
         stored = self._placed(batch, model.end, partition.epoch)
         model.tail = [stored]
         origin = Origin.COORDINATOR if is_marker else Origin.CLIENT
-        self._errand(log, len(batch))
+        self._disk_job(log, len(batch))
         appended = append_as(origin, log, batch, partition.epoch, self.now_ms)
         model.settle()
         assert not appended.duplicate
@@ -189,17 +189,17 @@ class Operations:
         if rng.random() < 0.3:
             sent += self._placed(self._next_batch(ahead)[0], ahead.end, partition.epoch).data[: rng.randint(1, 60)]
         model.tail = list(new)
-        self._errand(log, len(sent))
+        self._disk_job(log, len(sent))
         append_trusted(log, sent, leader_epoch=partition.epoch, now_ms=self.now_ms, origin=Origin.REPLICATION)
         model.settle()
         for batch in new:
             model.append(batch)
 
-    def _errand(self, log: Log, size: int) -> None:
+    def _disk_job(self, log: Log, size: int) -> None:
         """A worker makes files and syncs directories for most appends; for a coordinator's own the append does it."""
-        errand = log.room.errand(size, log.log_end_offset, self.now_ms, self.now_ms)
-        if errand is not None and self.rng.random() < 0.7:
-            errand()
+        job = log.room.disk_job(size, log.log_end_offset, self.now_ms, self.now_ms)
+        if job is not None and self.rng.random() < 0.7:
+            job()
 
     def repeat(self, partition: Partition) -> None:
         """A producer sends one of its last batches again: never a second time in the log (26)."""

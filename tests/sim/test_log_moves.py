@@ -102,11 +102,11 @@ def almost_all(
     bytes_max: int,
     now_ms: int,
     *,
-    errand_done: bool = False,
+    disk_job_done: bool = False,
     copy: Callable[..., object] = future_copy.copy_some,
 ) -> object:
     missing = current.log_end_offset - future.log_end_offset
-    return 0 if missing <= 3 and future.size else copy(current, future, bytes_max, now_ms, errand_done=errand_done)
+    return 0 if missing <= 3 and future.size else copy(current, future, bytes_max, now_ms, disk_job_done=disk_job_done)
 
 
 def forgotten(futures: FutureLogs, future: Log, now_ms: int) -> None:

@@ -35,7 +35,7 @@ from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.server.clock import TimerHandle
 from ottla.server.disk_queue import Priority
 from ottla.server.network.channel_protocol import ChannelClosed, ChannelProtocol
@@ -43,7 +43,7 @@ from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.errors import StorageFailure, UnexpectedAppendOffset
 from ottla.storage.log.log import Log
-from ottla.storage.log.truncate import truncation_errand
+from ottla.storage.log.truncate import truncation_job
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ IN_FLIGHT_MAX = 2
 #: Time slice per Fetch response before the fetcher yields: a response can have the first records of a thousand partitions, each of which creates files.
 TURN_MS = 20
 #: The limit of partitions whose files are created together, before the first append of a response.
-ERRANDS_AT_ONCE = 32
+DISK_JOBS_AT_ONCE = 32
 #: Debounce: partition changes within this time share one Fetch.
 NEWS_DELAY_MS = 1
 #: KIP-903: the follower's id and broker epoch. Older leaders cannot distinguish a restarted follower from the former one.
@@ -266,7 +266,7 @@ class LeaderFetcher:
     ) -> None:
         """Handles the response to request `number` in turns; the next request follows after the last turn.
 
-        The logs' errands of the first `ready` partitions have been run (`Room.errand`): creation of files, and rolls.
+        The disk jobs of the logs of the first `ready` partitions have been run (`Room.disk_job`): creation of files, and rolls.
         """
         if protocol is not self._protocol:
             return  # lost since the turn before
@@ -278,9 +278,9 @@ class LeaderFetcher:
                     # Not `server.turns`: most responses are handled in one turn, and a generator would be made for each.
                     self._world.clock.call_later(0, partial(self._handle, protocol, number, left, ready - i))
                     return
-                if i >= ready and data.records and self._errand(number, topic_id, data) is not None:
+                if i >= ready and data.records and self._disk_job(number, topic_id, data) is not None:
                     left = [(topic_id, kept(data)) for topic_id, data in responses[i:]]
-                    self._world.spawn(self._run_errands(protocol, number, left), f"logs for {self.leader_id}")
+                    self._world.spawn(self._run_disk_jobs(protocol, number, left), f"logs for {self.leader_id}")
                     return
                 key = (topic_id, data.partition_index)
                 followed = self.session.asked(key, number)
@@ -294,7 +294,7 @@ class LeaderFetcher:
         self._in_flight -= 1
         self._turn()
 
-    def _errand(self, number: int, topic_id: bytes, data: PartitionData) -> Errand | None:
+    def _disk_job(self, number: int, topic_id: bytes, data: PartitionData) -> DiskJob | None:
         followed = self.session.asked((topic_id, data.partition_index), number)
         own_log = None if followed is None else followed.partition.log
         if own_log is None:
@@ -302,16 +302,16 @@ class LeaderFetcher:
         records = cast("bytes | memoryview", data.records or b"")
         # The first batch's: it decides whether the append begins with a roll by time.
         max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
-        return own_log.room.errand(len(records), own_log.log_end_offset, max_timestamp, self._world.clock.wall_ms())
+        return own_log.room.disk_job(len(records), own_log.log_end_offset, max_timestamp, self._world.clock.wall_ms())
 
-    async def _run_errands(
+    async def _run_disk_jobs(
         self, protocol: ChannelProtocol, number: int, responses: Sequence[tuple[bytes, PartitionData]]
     ) -> None:
         """Run on several threads: while one waits for the file system, the others proceed."""
-        ready = min(len(responses), ERRANDS_AT_ONCE)
-        errands = [errand for each in responses[:ready] if (errand := self._errand(number, *each)) is not None]
+        ready = min(len(responses), DISK_JOBS_AT_ONCE)
+        jobs = [job for each in responses[:ready] if (job := self._disk_job(number, *each)) is not None]
         on_disk = self._world.workers.on_disk
-        await asyncio.gather(*(on_disk(errand.directory, Priority.ROLL, errand.run) for errand in errands))
+        await asyncio.gather(*(on_disk(job.directory, Priority.ROLL, job.run) for job in jobs))
         self._handle(protocol, number, responses, ready)
 
     def _handle_partition(self, key: Key, followed: Followed, data: PartitionData) -> None:
@@ -397,15 +397,15 @@ class LeaderFetcher:
 
     def _truncate(self, key: Key, partition: Partition, own_log: Log, leader: EndOfEpoch) -> None:
         offset = agreed_end(own_log, leader)
-        errand = truncation_errand(own_log, offset)
-        if errand is None:
+        job = truncation_job(own_log, offset)
+        if job is None:
             partition.truncate_as_follower(offset)
             if not self._flush_first(partition):
                 self.session.changed(key)
             return
         # The partition is not fetched until then, so nothing is appended.
         self._delay(key, self._settings.timeout_ms)
-        truncation = truncate_after(self._world, errand, partition, own_log, leader, partition.leader_epoch)
+        truncation = truncate_after(self._world, job, partition, own_log, leader, partition.leader_epoch)
         task = self._run_truncation(key, partition, truncation)
         self._world.spawn(task, f"truncate {partition}")
 

@@ -70,7 +70,7 @@ class Move:
     asked: bool = False
     #: `Durability.truncations` of the current log when the two logs were made to agree.
     aligned: int = -1
-    errand_done: bool = False
+    disk_job_done: bool = False
     read_ahead_to: int = 0
     start_written: int = -1
     flushes: int = 0
@@ -236,10 +236,10 @@ class LogMoves:
         copied, until_ns, bytes_max = 0, self._world.clock.mono_ns() + SLICE_NS, min(SLICE_BYTES, self._configs[RATE])
         while copied < bytes_max and self._world.clock.mono_ns() < until_ns:
             size = min(PIECE_BYTES, bytes_max)
-            some = future_copy.copy_some(current, future, size, now_ms, errand_done=move.errand_done)
-            move.errand_done = False
+            some = future_copy.copy_some(current, future, size, now_ms, disk_job_done=move.disk_job_done)
+            move.disk_job_done = False
             if not isinstance(some, int):
-                move.errand_done = True
+                move.disk_job_done = True
                 return self._on_disk(some.directory, Priority.ROLL, some.run)
             if not some:
                 return self._caught_up(move, current, now_ms)

@@ -474,7 +474,7 @@ class Partition:
             self.watchers.watermark_raised()
 
     def truncate_as_follower(self, offset: int, decoded: Decoded | None = None) -> None:
-        """Truncates to the leader's log; `decoded` is what `truncation_errand` gave."""
+        """Truncates to the leader's log; `decoded` is what `truncation_job` gave."""
         log = self.log
         assert log is not None and not self.is_leader
         if offset < log.log_end_offset:

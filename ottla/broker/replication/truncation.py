@@ -28,7 +28,7 @@ from ottla.server.disk_queue import Priority
 from ottla.server.network.client import Channel
 from ottla.server.world import World
 from ottla.storage.log.log import Log
-from ottla.storage.log.truncate import truncate_fully_and_start_at, truncation_errand
+from ottla.storage.log.truncate import truncate_fully_and_start_at, truncation_job
 from ottla.storage.producers.producer_snapshots import Decoded
 
 log = logging.getLogger(__name__)
@@ -59,14 +59,14 @@ def agreed_end(own_log: Log, leader: EndOfEpoch) -> int:
 
 async def truncate_after(
     world: World,
-    errand: Callable[[], Decoded | None],
+    job: Callable[[], Decoded | None],
     partition: Partition,
     own_log: Log,
     leader: EndOfEpoch,
     leader_epoch: int,
 ) -> None:
-    """Truncates the log when a worker has run `errand` (`truncation_errand`), unless the partition has another leader then."""
-    decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, errand)
+    """Truncates the log when a worker has run `job` (`truncation_job`), unless the partition has another leader then."""
+    decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, job)
     if _still_follows(partition, own_log, leader_epoch):
         partition.truncate_as_follower(agreed_end(own_log, leader), decoded)
 
@@ -77,10 +77,10 @@ async def go_to_leaders_range(world: World, channel: Channel, timeout_ms: int, p
     end = await _leader_offset(channel, timeout_ms, partition, leader_epoch, LATEST)
     start = await _leader_offset(channel, timeout_ms, partition, leader_epoch, EARLIEST)
     own_log = partition.log
-    errand = None if own_log is None else truncation_errand(own_log, end)
+    job = None if own_log is None else truncation_job(own_log, end)
     decoded = None
-    if own_log is not None and errand is not None:
-        decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, errand)
+    if own_log is not None and job is not None:
+        decoded = await world.workers.on_disk(own_log.partition_dir.log_dir, Priority.ROLL, job)
     if own_log is None or not _still_follows(partition, own_log, leader_epoch):
         return
     if end < own_log.log_end_offset:

@@ -21,7 +21,7 @@ from collections.abc import Generator, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner_filter import last_of_producers
 from ottla.storage.cleaner.cleaner_pass import Job, Progress, Source
 from ottla.storage.cleaner.cleaner_plan import Plan, SegmentFacts, make_plan
@@ -62,8 +62,8 @@ class Advance(NamedTuple):
     first_base: int
 
 
-# An errand waits for the disk, on any thread; None ends the turn of the event loop.
-Step: TypeAlias = Begin | Advance | Errand | None
+# A disk job waits for the disk, on any thread; None ends the turn of the event loop.
+Step: TypeAlias = Begin | Advance | DiskJob | None
 Steps: TypeAlias = Generator[Step, Progress | None, bool]
 
 
@@ -118,7 +118,7 @@ class Cleaner:
             size,
             100 * (1 - size / max(1, size_before)),
         )
-        yield Errand(
+        yield DiskJob(
             log.partition_dir.log_dir, partial(self._logs.checkpoints.write_cleaned, self._logs.open.directory_of(log))
         )
         return True
@@ -222,7 +222,7 @@ def clean(
             if progress.written and _put_in_place(
                 log, [segments.pop(base) for base in progress.written], progress.size
             ):
-                yield Errand(log.partition_dir.log_dir, partial(log.files.sync_dir, log.directory))
+                yield DiskJob(log.partition_dir.log_dir, partial(log.files.sync_dir, log.directory))
     except BaseException:  # also when the driver gives up: GeneratorExit
         _remove_unfinished(log)
         raise
@@ -232,7 +232,7 @@ def _flushed(log: Log, offset: int, now_ms: int) -> Generator[Step, Progress | N
     if log.recovery_point < offset:
         job = log.begin_flush()
         if job is not None:
-            yield Errand(log.partition_dir.log_dir, job.run)
+            yield DiskJob(log.partition_dir.log_dir, job.run)
             log.end_flush(job, now_ms)
         if log.recovery_point < offset:
             raise LogChanged("truncated or closed during the flush before compaction")

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.storage.epochs import NO_EPOCH
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.retention import apply_retention
@@ -64,8 +64,8 @@ def follow_start(current: Log, future: Log, now_ms: int) -> None:
         apply_retention(future, now_ms)
 
 
-def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, errand_done: bool = False) -> int | Errand:
-    """Copies some batches; returns their size, 0 if the future log has all of them, or an errand (`Room.errand`) that it needs first.
+def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, disk_job_done: bool = False) -> int | DiskJob:
+    """Copies some batches; returns their size, 0 if the future log has all of them, or a disk job (`Room.disk_job`) that it needs first.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE: the current log is damaged there.
@@ -75,9 +75,9 @@ def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, errand_
     size = len(records)
     if not size:
         return 0
-    errand = future.room.errand(size, future.log_end_offset, NO_TIMESTAMP, now_ms)
-    if errand is not None and not errand_done:
-        return errand
+    job = future.room.disk_job(size, future.log_end_offset, NO_TIMESTAMP, now_ms)
+    if job is not None and not disk_job_done:
+        return job
     append_trusted(future, records, leader_epoch=current.epochs.latest, now_ms=now_ms, origin=Origin.REPLICATION)
     future.advance_high_watermark(current.high_watermark)
     return size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from ottla.protocol.work import Errand, Turn, Work
+from ottla.protocol.work import DiskJob, Turn, Work
 from ottla.storage.directories.log_dirs import LogDir
 from ottla.storage.directories.logs import Logs
 from ottla.storage.errors import StorageFailure
@@ -38,18 +38,18 @@ def retaining(logs: Logs, directory: LogDir, now_ms: int) -> Work[list[Log]]:
             logger.exception("retention of %s", log)
     if changed:
         # One sync for all logs: removed segments must not come back after a crash.
-        yield Errand(directory.path, partial(logs.checkpoints.write_log_starts, directory))
+        yield DiskJob(directory.path, partial(logs.checkpoints.write_log_starts, directory))
     return changed
 
 
 def _retain(log: Log, now_ms: int, turn: Turn) -> Work[int]:
-    count, errand_done = 0, False
-    while (job := begin_retention(log, now_ms, errand_done=errand_done)) is not None:
-        if isinstance(job, Errand):
+    count, disk_job_done = 0, False
+    while (job := begin_retention(log, now_ms, disk_job_done=disk_job_done)) is not None:
+        if isinstance(job, DiskJob):
             yield job
-            errand_done = True
+            disk_job_done = True
             continue
-        yield Errand(log.partition_dir.log_dir, job.run)
+        yield DiskJob(log.partition_dir.log_dir, job.run)
         job.end()
         count += job.segments
         if job.segments < SEGMENTS_AT_ONCE:

@@ -225,7 +225,7 @@ class Log:
 
         Raises:
             KafkaError: the batch is invalid; nothing has changed.
-            TooLong: the batch must be prepared first, or there is an `errand`; nothing has changed.
+            TooLong: the batch must be prepared first, or there is a `disk_job`; nothing has changed.
             StorageFailure: the disk failed (`DiskFull`: a later append may succeed); nothing has changed.
             UnexpectedAppendOffset: the replicated batches do not continue this log.
         """
@@ -257,7 +257,7 @@ class Log:
         room = self.room
         if not room.has_room(size, last, max_timestamp, now_ms):
             room.check_size(size)
-            if type(prepared) is Turn and room.errand(size, last, max_timestamp, now_ms) is not None:
+            if type(prepared) is Turn and room.disk_job(size, last, max_timestamp, now_ms) is not None:
                 raise TooLong
             segment = room.make_room(size, first, last, max_timestamp, now_ms, first)
         if leader_epoch != self.epochs.assigned and leader_epoch >= 0:
@@ -287,13 +287,13 @@ class Log:
             header = validate_header(records, 0, len(records), preparation.rules, now_ms, turn)
         except KafkaError:
             return None  # `append` raises the same error
-        errand = self.room.errand(
+        job = self.room.disk_job(
             len(records), self.log_end_offset + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], now_ms
         )
-        if errand is not None:
-            yield errand
+        if job is not None:
+            yield job
         if not preparation.asks(header[ATTRIBUTES] & CODEC_MASK):
-            return None if errand is None else Prepared(preparation, None)
+            return None if job is None else Prepared(preparation, None)
         try:
             return Prepared(preparation, (yield from prepare(BatchView(records), preparation, now_ms, turn)))
         except KafkaError as error:

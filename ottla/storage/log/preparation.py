@@ -48,7 +48,7 @@ class Preparation(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The batch to append, or the error; None: the batch is appended unchanged, and its errand has been run."""
+    """The batch to append, or the error; None: the batch is appended unchanged, and its disk job has been run."""
 
     preparation: Preparation
     outcome: memoryview | KafkaError | None

@@ -26,7 +26,7 @@ from functools import partial
 from threading import Lock
 from typing import NamedTuple
 
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.log.log import Log
@@ -156,10 +156,10 @@ def finish(log: Log) -> None:
         log.partition_dir.retiring.end()
 
 
-def begin_retention(log: Log, now_ms: int, *, errand_done: bool = True) -> Retiring | Errand | None:
+def begin_retention(log: Log, now_ms: int, *, disk_job_done: bool = True) -> Retiring | DiskJob | None:
     """Takes the expired segments out of the log. Returns None if there are none, and an earlier job that has not ended again.
 
-    Without `errand_done` it returns the sync that it needs first, if it has to roll because even the active segment has expired.
+    Without `disk_job_done` it returns the sync that it needs first, if it has to roll because even the active segment has expired.
 
     Raises:
         StorageFailure: the disk failed at the roll that it may take.
@@ -173,8 +173,8 @@ def begin_retention(log: Log, now_ms: int, *, errand_done: bool = True) -> Retir
     if not count:
         return None
     active = log.segments.active
-    if count == len(facts) and not errand_done and active.file.size and not active.file.length_synced:
-        return Errand(log.partition_dir.log_dir, partial(log.room.run_errand, log.room.sync_lengths))
+    if count == len(facts) and not disk_job_done and active.file.size and not active.file.length_synced:
+        return DiskJob(log.partition_dir.log_dir, partial(log.room.run_disk_job, log.room.sync_lengths))
     whys = reasons(facts, count, log.config, log.log_start_offset, now_ms)
     try:
         if count == len(facts):

@@ -2,7 +2,7 @@
 
 The files of a log are created before its first append, then segment by segment, and are renamed when a segment is deleted.
 
-The parts of this that wait for the disk can run before the append, on another thread (`errand`).
+The parts of this that wait for the disk can run before the append, on another thread (`disk_job`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.storage.config import LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import DiskFull, StorageFailure
@@ -171,7 +171,7 @@ class Room:
         self.on_new_active()
         return new
 
-    def errand(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Errand | None:
+    def disk_job(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> DiskJob | None:
         """Returns the file system calls that the next roll needs for a worker thread: the event loop must not wait for them.
 
         They do not raise: if it fails, the append tries again and raises the error.
@@ -180,12 +180,12 @@ class Room:
         if self.has_room(size, last_offset, max_timestamp, now_ms) or self._dir.failure is not None:
             return None
         if not self._dir.exists:
-            return Errand(self._dir.log_dir, self._create_files_ahead)
+            return DiskJob(self._dir.log_dir, self._create_files_ahead)
         if segment.file.length_synced or not segment.file.size:
             return None
         if not roll_reason(segment, self._config, size, last_offset, max_timestamp, now_ms, self._jitter_ms()):
             return None
-        return Errand(self._dir.log_dir, partial(self.run_errand, self.sync_lengths))
+        return DiskJob(self._dir.log_dir, partial(self.run_disk_job, self.sync_lengths))
 
     def _create_files_ahead(self) -> None:
         """Creates the files of this log, and of some other logs of the topic in the same log directory.
@@ -193,17 +193,17 @@ class Room:
         A client that writes to one partition of a new topic soon writes to the next ones. Without that each first record waits for a thread:
         10,000 of them took 6.9 s, and a third of the CPU time was for handing over.
         """
-        self.run_errand(self.create_files)
+        self.run_disk_job(self.create_files)
         ahead = self.without_files
         for _ in range(min(len(ahead), FILES_AHEAD)):
             with suppress(IndexError):  # another thread has taken the last one
                 other = ahead.popleft()
-                other.run_errand(other.create_files)
+                other.run_disk_job(other.create_files)
 
-    def run_errand(self, errand: Callable[[], None]) -> None:
-        """Runs an errand on any thread. If it fails, the next append fails again, or finds the log directory offline."""
+    def run_disk_job(self, job: Callable[[], None]) -> None:
+        """Runs a disk job on any thread. If it fails, the next append fails again, or finds the log directory offline."""
         try:
-            errand()
+            job()
         except (StorageFailure, FileNotFoundError) as error:
             if self._dir.closed:
                 return  # deleted meanwhile

@@ -52,7 +52,7 @@ def truncate_to(log: Log, offset: int, decoded: Decoded | None = None) -> bool:
     return True
 
 
-def truncation_errand(log: Log, offset: int) -> Callable[[], Decoded | None] | None:
+def truncation_job(log: Log, offset: int) -> Callable[[], Decoded | None] | None:
     """Returns a function that reads what the truncation needs of the producer states, for a worker thread.
 
     It changes nothing. What it gives is for `truncate_to`, which reads again if the log was truncated meanwhile.

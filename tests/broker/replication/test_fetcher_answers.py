@@ -296,7 +296,7 @@ def _noting(reads: list[str], follower: Follower) -> Callable[[OsFiles, str], by
     return noting
 
 
-def test_a_log_that_follows_in_another_epoch_by_the_end_of_the_errand_is_not_truncated(
+def test_a_log_that_follows_in_another_epoch_by_the_end_of_the_disk_job_is_not_truncated(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     follower = with_many_producers(log, monkeypatch)

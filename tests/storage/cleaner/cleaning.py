@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner import Advance, Begin, Step
 from ottla.storage.cleaner.cleaner_pass import CleaningPass, Progress
 from ottla.storage.files import Files
@@ -29,7 +29,7 @@ def steps_done(steps: Generator[Step, Progress | None, object], files: Files) ->
                     case Advance(first_base):
                         assert work is not None
                         answer = work.advance(first_base)
-                    case Errand(_, function):
+                    case DiskJob(_, function):
                         function()
             except BaseException as error:
                 failure = error

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.storage.cleaner.cleaner import Advance, Cleaner
 from ottla.storage.config import LogConfig
 from ottla.storage.directories import future_copy
@@ -131,7 +131,7 @@ def test_a_log_is_not_compacted_while_it_moves_and_a_pass_ends(two: Logs) -> Non
     steps = Cleaner(two).run(NOW_MS)
     step = next(steps)
     while not isinstance(step, Advance):
-        if isinstance(step, Errand):
+        if isinstance(step, DiskJob):
             step.run()
         step = steps.send(None)
     future = two.futures.create(log, two.directories[1], NOW_MS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.work import RECORDS_A_TURN, Errand
+from ottla.protocol.work import RECORDS_A_TURN, DiskJob
 from ottla.storage.config import LogConfig
 from ottla.storage.directories import retaining as retaining_module
 from ottla.storage.directories.logs import Logs
@@ -62,7 +62,7 @@ def test_one_write_of_the_log_starts_serves_all_logs(tmp_path: Path) -> None:
         changed.extend((yield from retaining(logs, logs.directories[0], LATER_MS)))
 
     for asked in all_of_it():
-        if isinstance(asked, Errand):
+        if isinstance(asked, DiskJob):
             before = (tmp_path / "log-start-offset-checkpoint").stat().st_mtime_ns if writes else 0
             asked.run()
             if "orders 0 1" in _checkpoint(tmp_path):
@@ -95,7 +95,7 @@ def test_a_log_that_is_deleted_in_between_is_left_alone(tmp_path: Path) -> None:
     asked = next(work)
     logs.delete(A, 1)
     logs.create("orders", 1, B, CONFIG)
-    while asked is None or isinstance(asked, Errand):
+    while asked is None or isinstance(asked, DiskJob):
         if asked is not None:
             asked.run()
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.work import Errand
+from ottla.protocol.work import DiskJob
 from ottla.storage.errors import DiskFull, StorageFailure
 from ottla.storage.files import OsFiles
 from ottla.storage.log.retention import SEGMENTS_AT_ONCE, RetentionJob, apply_retention, begin_retention
@@ -128,14 +128,14 @@ def test_the_segments_of_one_job_are_bounded_and_the_rest_follows(tmp_path: Path
 
 def test_a_log_that_has_to_roll_asks_for_its_sync_first(tmp_path: Path) -> None:
     log = filled(tmp_path, 30)
-    assert begin_retention(log, NOW_MS, errand_done=False) is None, "nothing has expired"
-    errand = begin_retention(log, LATER_MS, errand_done=False)
-    assert isinstance(errand, Errand) and errand.directory == log.partition_dir.log_dir
+    assert begin_retention(log, NOW_MS, disk_job_done=False) is None, "nothing has expired"
+    job = begin_retention(log, LATER_MS, disk_job_done=False)
+    assert isinstance(job, DiskJob) and job.directory == log.partition_dir.log_dir
     synced: list[str] = []
     sync_dir = log.files.sync_dir
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OsFiles, "sync_dir", lambda files, path: (synced.append(path), sync_dir(path))[1])
-        errand.run()
+        job.run()
         assert len(synced) == 1
-        assert isinstance(begin_retention(log, LATER_MS, errand_done=False), RetentionJob), "it is done"
+        assert isinstance(begin_retention(log, LATER_MS, disk_job_done=False), RetentionJob), "it is done"
         assert len(synced) == 1, "the roll waits for no disk"

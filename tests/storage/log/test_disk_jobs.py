@@ -15,7 +15,7 @@ from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.preparation import Prepared
 from ottla.storage.log.room import FILES_AHEAD
-from ottla.storage.log.truncate import truncate_to, truncation_errand
+from ottla.storage.log.truncate import truncate_to, truncation_job
 from ottla.storage.producers.producer_snapshots import decode
 from tests.storage.directories.test_logs import FILES, A, B, formatted, opened
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, open_at, read_all
@@ -55,7 +55,7 @@ def from_a_client(log: Log, records: bytes, prepared: Prepared | Turn) -> int:
     return log.append(records, leader_epoch=0, now_ms=NOW_MS, prepared=prepared).first_offset
 
 
-def prepared_by_errand(log: Log, records: bytes) -> Prepared:
+def prepared_by_disk_job(log: Log, records: bytes) -> Prepared:
     """As `broker.long_work` does, which calls what is asked for on a worker."""
     work = log.prepare(memoryview(records), NOW_MS, Turn())
     try:
@@ -76,7 +76,7 @@ def test_a_clients_first_record_makes_no_file_on_the_loop(tmp_path: Path) -> Non
     with pytest.raises(TooLong):
         from_a_client(log, batch(), Turn())
     assert not files.created and not log.partition_dir.exists
-    done = prepared_by_errand(log, batch())
+    done = prepared_by_disk_job(log, batch())
     assert log.partition_dir.exists
     files.created.clear()
     assert from_a_client(log, batch(), done) == 0
@@ -91,11 +91,11 @@ def test_the_first_record_of_a_topic_makes_the_files_of_its_next_partitions_too(
     other = logs.create("other", 0, B, LogConfig())
     gone = of_topic[1]
     logs.delete(A, 1)
-    prepared_by_errand(of_topic[0], batch())
+    prepared_by_disk_job(of_topic[0], batch())
     assert [log.partition for log in logs.open if log.partition_dir.exists] == [0, *range(2, FILES_AHEAD)]
     assert not (tmp_path / "orders-1").exists() and not gone.partition_dir.exists and not other.partition_dir.exists
     assert from_a_client(of_topic[2], batch(), Turn()) == 0, "its first record takes no detour"
-    prepared_by_errand(of_topic[-1], batch())
+    prepared_by_disk_job(of_topic[-1], batch())
     assert all(log.partition_dir.exists for log in logs.open if log is not other)
 
 
@@ -104,10 +104,10 @@ def test_a_full_disk_beside_the_first_record_of_a_topic_is_no_failure_of_that_re
     logs = opened(tmp_path)
     log, full = (logs.create("orders", index, A, LogConfig()) for index in range(2))
     full.partition_dir.files = Full()
-    assert from_a_client(log, batch(), prepared_by_errand(log, batch())) == 0
+    assert from_a_client(log, batch(), prepared_by_disk_job(log, batch())) == 0
     assert not full.partition_dir.exists and full.failure is None
     full.partition_dir.files = log.files
-    assert from_a_client(full, batch(), prepared_by_errand(full, batch())) == 0
+    assert from_a_client(full, batch(), prepared_by_disk_job(full, batch())) == 0
 
 
 def test_a_clients_roll_syncs_nothing_on_the_loop_and_the_next_flush_syncs_its_name(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_clients_roll_syncs_nothing_on_the_loop_and_the_next_flush_syncs_its_n
             from_a_client(log, records, Turn())
         except TooLong:
             asked += 1
-            done = prepared_by_errand(log, records)
+            done = prepared_by_disk_job(log, records)
             assert files.directories == before + 1
             from_a_client(log, records, done)
             before += 1
@@ -141,7 +141,7 @@ def test_a_clients_roll_by_time_syncs_nothing_on_the_loop_either(tmp_path: Path)
     late, before = batch(timestamp=NOW_MS + 120_000), files.directories
     with pytest.raises(TooLong):
         from_a_client(log, late, Turn())
-    done = prepared_by_errand(log, late)
+    done = prepared_by_disk_job(log, late)
     assert files.directories == before + 1
     assert from_a_client(log, late, done) == 1
     assert (len(log.segments), files.directories) == (2, before + 1)
@@ -176,7 +176,7 @@ def test_a_reopened_segment_has_no_length_that_was_synced(tmp_path: Path) -> Non
     assert not log.segments.active.file.length_synced
 
 
-def test_an_errand_that_fails_leaves_the_refusal_to_the_append(tmp_path: Path) -> None:
+def test_a_disk_job_that_fails_leaves_the_refusal_to_the_append(tmp_path: Path) -> None:
     formatted(tmp_path / "data")
     logs = opened(tmp_path / "data")
     log = logs.create("orders", 0, A, LogConfig())
@@ -186,20 +186,20 @@ def test_an_errand_that_fails_leaves_the_refusal_to_the_append(tmp_path: Path) -
             raise StorageFailure(path, "it cannot")
 
     log.partition_dir.files = Failing()
-    done = prepared_by_errand(log, batch())
+    done = prepared_by_disk_job(log, batch())
     with pytest.raises(StorageFailure):
         from_a_client(log, batch(), done)
     assert log.failure is not None
 
 
-def test_a_log_deleted_before_its_errand_gets_no_files(tmp_path: Path) -> None:
+def test_a_log_deleted_before_its_disk_job_gets_no_files(tmp_path: Path) -> None:
     formatted(tmp_path)
     logs = opened(tmp_path)
     log = logs.create("orders", 0, A, LogConfig())
-    errand = log.room.errand(100, 0, NO_TIMESTAMP, NOW_MS)
-    assert errand is not None
+    job = log.room.disk_job(100, 0, NO_TIMESTAMP, NOW_MS)
+    assert job is not None
     logs.delete(A, 0, NOW_MS)
-    errand()
+    job()
     assert not log.partition_dir.exists and not FILES.exists(log.directory)
 
 
@@ -269,15 +269,15 @@ def of_many_producers(directory: Path) -> tuple[Log, SnapshotReads]:
     return log, files
 
 
-def test_a_truncation_takes_over_the_producers_that_its_errand_has_read(
+def test_a_truncation_takes_over_the_producers_that_its_disk_job_has_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
     log, files = of_many_producers(tmp_path)
-    errand = truncation_errand(log, 15)
-    assert errand is not None
+    job = truncation_job(log, 15)
+    assert job is not None
     before = (log.log_end_offset, copy.deepcopy(list(log.producers)))
-    decoded = errand()
+    decoded = job()
     assert (log.log_end_offset, list(log.producers)) == before, "it only reads"
     files.snapshots = 0
     assert truncate_to(log, 15, decoded)
@@ -286,15 +286,15 @@ def test_a_truncation_takes_over_the_producers_that_its_errand_has_read(
     assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
 
 
-def test_what_an_errand_has_read_does_not_count_behind_another_truncation(
+def test_what_a_disk_job_has_read_does_not_count_behind_another_truncation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another snapshot of that offset may have been written since."""
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
     log, _ = of_many_producers(tmp_path)
-    errand = truncation_errand(log, 15)
-    assert errand is not None
-    stale = errand()
+    job = truncation_job(log, 15)
+    assert job is not None
+    stale = job()
     truncate_to(log, 11)
     append(log, of_producer(99))
     log.snapshot_producers()
@@ -305,19 +305,19 @@ def test_what_an_errand_has_read_does_not_count_behind_another_truncation(
     assert {state.producer_id for state in log.producers} == {*range(11), 99}
 
 
-def test_a_damaged_snapshot_is_found_by_the_truncation_that_follows_its_errand(
+def test_a_damaged_snapshot_is_found_by_the_truncation_that_follows_its_disk_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 10)
     log, _ = of_many_producers(tmp_path)
     (tmp_path / f"{12:020d}.snapshot").write_bytes(b"damaged")
-    errand = truncation_errand(log, 15)
-    assert errand is not None
-    truncate_to(log, 15, errand())
+    job = truncation_job(log, 15)
+    assert job is not None
+    truncate_to(log, 15, job())
     assert [state.last_sequence for state in log.producers] == [1, 1, 1, *[0] * 9]
     assert 12 not in log.snapshots.offsets
 
 
 def test_few_producers_are_read_by_the_truncation_itself(tmp_path: Path) -> None:
     log, _ = of_many_producers(tmp_path)
-    assert truncation_errand(log, 15) is None
+    assert truncation_job(log, 15) is None
