@@ -18,7 +18,6 @@ from ottla.broker.api import (
     add_partitions_to_txn,
     alter_replica_log_dirs,
     alter_share_group_offsets,
-    consumer_group_describe,
     delete_records,
     delete_share_group_offsets,
     describe_client_quotas,
@@ -48,14 +47,13 @@ from ottla.broker.api import (
     push_telemetry,
     share_acknowledge,
     share_fetch,
-    share_group_describe,
     streams_group_describe,
     streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.api._groups import check_consumer_groups, check_share_groups, client_of
+from ottla.broker.api._groups import check_consumer_groups, check_share_groups, client_of, describe_modern_groups
 from ottla.broker.api._own_configs import forward_checked
 from ottla.broker.authorization.guard import (
     Each,
@@ -80,6 +78,7 @@ from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.fetch import handler as fetch
 from ottla.broker.fetch.repeated import RepeatedFetches
+from ottla.broker.groups.describe import CONSUMER_GROUPS, SHARE_GROUPS
 from ottla.broker.many_names import (
     COMMITS_AT_ONCE,
     RESOURCES_AT_ONCE,
@@ -94,11 +93,13 @@ from ottla.controller.metadata.describe_configs import describe_configs
 from ottla.controller.metadata.scram import describe_scram_credentials
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.protocol.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateResponse,
@@ -170,6 +171,22 @@ def _share_heartbeat(
     return broker.share_groups.heartbeat(request, client_of(broker, context))
 
 
+def _consumer_groups(
+    broker: BrokerComponents, request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> Answer[ConsumerGroupDescribeResponse]:
+    check_consumer_groups(broker)
+    described = describe_modern_groups(broker, context, request, CONSUMER_GROUPS)
+    return then(described, lambda groups: ConsumerGroupDescribeResponse(groups=groups))
+
+
+def _share_groups(
+    broker: BrokerComponents, request: ShareGroupDescribeRequest, context: RequestContext
+) -> Answer[ShareGroupDescribeResponse]:
+    check_share_groups(broker)
+    described = describe_modern_groups(broker, context, request, SHARE_GROUPS)
+    return then(described, lambda groups: ShareGroupDescribeResponse(groups=groups))
+
+
 def _delete_groups(
     broker: BrokerComponents, request: DeleteGroupsRequest, context: RequestContext
 ) -> Answer[DeleteGroupsResponse]:
@@ -235,9 +252,10 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.LIST_GROUPS, list_groups.handle, IN_HANDLER),
     # v1 regular expressions, and member ids made by clients (KIP-1082)
     Answered(ApiKey.CONSUMER_GROUP_HEARTBEAT, _consumer_heartbeat, _SUBSCRIBER),
+    # v1 types of members (KIP-1099)
     Answered(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
-        consumer_group_describe.handle,
+        _consumer_groups,
         (Each("group_ids", "groups", on_each_group(DESCRIBE)), InHandler()),
         names=ManyNames("group_ids", "groups"),
     ),
@@ -354,7 +372,7 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
     Answered(ApiKey.SHARE_GROUP_HEARTBEAT, _share_heartbeat, _SUBSCRIBER),
     Answered(
         ApiKey.SHARE_GROUP_DESCRIBE,
-        share_group_describe.handle,
+        _share_groups,
         (Each("group_ids", "groups", on_each_group(DESCRIBE)), InHandler()),
         names=ManyNames("group_ids", "groups"),
     ),

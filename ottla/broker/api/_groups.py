@@ -6,7 +6,7 @@ Errors:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from ipaddress import IPv6Address
 from typing import Protocol, TypeVar
@@ -20,8 +20,6 @@ from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSIO
 from ottla.server.authorization.operations import DESCRIBE, GROUP, TOPIC
 from ottla.server.network.context import RequestContext
 from ottla.server.network.reply import Answer, then
-
-HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
 
 
 class DescribeRequest(Protocol):
@@ -82,8 +80,6 @@ def describe_modern_groups(
     context: RequestContext,
     request: DescribeRequest,
     description: Description[G, GroupT],
-    topics: Callable[[GroupT], Iterable[str]],
-    hidden: str = HIDDEN,
 ) -> Answer[list[GroupT]]:
     """Describe groups of a kind that has an API of its own; one with a topic that the client may not DESCRIBE is a row with an error."""
 
@@ -92,7 +88,9 @@ def describe_modern_groups(
             allows = partial(broker.authorizer.allows, context, DESCRIBE, TOPIC)
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             groups = [
-                group if all(map(allows, topics(group))) else description.failed(error, hidden, group.group_id)
+                group
+                if all(map(allows, description.topics(group)))
+                else description.failed(error, description.hidden, group.group_id)
                 for group in groups
             ]
         if request.include_authorized_operations:

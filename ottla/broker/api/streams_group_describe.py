@@ -5,8 +5,6 @@ v1 the assignor's name, and descriptions of topologies (KIP-1331), which are not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ottla.broker.api._groups import check_streams_groups, describe_modern_groups
 from ottla.broker.components import BrokerComponents
 from ottla.broker.groups.describe import STREAMS_GROUPS
@@ -20,7 +18,6 @@ from ottla.server.network.reply import Answer, then
 
 #: Of the field topology_description_status.
 NOT_STORED = 1
-HIDDEN = "The described group uses topics that the client is not authorized to describe."
 
 
 def handle(
@@ -35,12 +32,4 @@ def handle(
                     group.topology_description_status = NOT_STORED
         return StreamsGroupDescribeResponse(groups=groups)
 
-    return then(describe_modern_groups(broker, context, request, STREAMS_GROUPS, _topics, HIDDEN), shape)
-
-
-def _topics(group: DescribedGroup) -> Iterator[str]:
-    for subtopology in () if group.topology is None else group.topology.subtopologies or ():
-        yield from subtopology.source_topics
-        yield from subtopology.repartition_sink_topics
-        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
-            yield topic.name
+    return then(describe_modern_groups(broker, context, request, STREAMS_GROUPS), shape)

@@ -1,10 +1,19 @@
-"""The interface of the runtime to a shard, which is the state that one partition of an internal topic describes."""
+"""The interface of the runtime to a shard, which is the state that one partition of an internal topic describes, and to its records."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Unasked
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.internal_topics.coordinator_records import (
+    RecordTypes,
+    UnknownRecord,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 
 
 class UnreadableValue(Exception):
@@ -43,12 +52,30 @@ class Shard(Protocol):
         ...
 
 
-class RecordCodec(Protocol):
-    """Bytes of a shard's records; decoding gives None for a record type this version does not know.
+class RecordCodec:
+    """Bytes of a shard's records. Unknown record types are skipped when loading, so that a newer broker's survive (KIP-915)."""
 
-    Decoding raises `UnreadableValue` for a value that is malformed or of an unknown version.
-    """
+    #: The types that the shard replays.
+    types: ClassVar[RecordTypes]
 
-    def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]: ...
+    def version_of(self, value: Any) -> int:
+        """The version in which the value is written."""
+        return 0
 
-    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None: ...
+    def current(self, key: Any, value: Any) -> CoordinatorRecord:
+        """The record as the shard replays it, where an older format has another one."""
+        return key, value
+
+    def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:
+        return encode_key(key), None if value is None else encode_value(value, self.version_of(value))
+
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None:
+        """None for a record of an unknown type; `UnreadableValue` for a value that is malformed or of an unknown version."""
+        try:
+            known_key = decode_key(self.types, key)
+        except UnknownRecord:
+            return None
+        try:
+            return self.current(known_key, None if value is None else decode_value(self.types, known_key, value))
+        except ProtocolError as error:
+            raise UnreadableValue(self.current(known_key, None)[0], error) from error

@@ -58,6 +58,9 @@ class Description(Generic[G, T]):
     kind: type[G]
     described: Callable[[GroupMetadataManager, G], T]
     failed: Callable[[int, str | None, str], T]
+    #: The topics that a description shows, and the message in place of one that shows a topic which the client may not DESCRIBE.
+    topics: Callable[[T], Iterable[str]]
+    hidden: str = "The group has described topic(s) that the client is not authorized to describe."
 
     def of(self, shard: GroupMetadataManager, group_ids: Sequence[str]) -> list[T]:
         """Describe groups; those that are not readable, or not of the kind, have an error."""
@@ -163,6 +166,19 @@ def _by_name(assignment: Assignment, topics: TopicsImage) -> TopicAssignment:
     )
 
 
+def _consumer_topics(group: consumer.DescribedGroup) -> set[str]:
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
+
+
+def _share_topics(group: share.DescribedGroup) -> set[str]:
+    return {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}
+
+
 def _share_group(shard: GroupMetadataManager, group: ShareGroup) -> share.DescribedGroup:
     topics = shard.cluster.topics()
     return share.DescribedGroup(
@@ -254,6 +270,20 @@ def _tasks(tasks: Tasks) -> streams.Assignment:
     return streams.Assignment(*(structs_of(each, TaskIds) for each in tasks))
 
 
-CONSUMER_GROUPS = Description(ConsumerGroup, _consumer_group, consumer.DescribedGroup)
-SHARE_GROUPS = Description(ShareGroup, _share_group, share.DescribedGroup)
-STREAMS_GROUPS = Description(StreamsGroup, _streams_group, streams.DescribedGroup)
+def _streams_topics(group: streams.DescribedGroup) -> Iterator[str]:
+    for subtopology in () if group.topology is None else group.topology.subtopologies or ():
+        yield from subtopology.source_topics
+        yield from subtopology.repartition_sink_topics
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+            yield topic.name
+
+
+CONSUMER_GROUPS = Description(ConsumerGroup, _consumer_group, consumer.DescribedGroup, _consumer_topics)
+SHARE_GROUPS = Description(ShareGroup, _share_group, share.DescribedGroup, _share_topics)
+STREAMS_GROUPS = Description(
+    StreamsGroup,
+    _streams_group,
+    streams.DescribedGroup,
+    _streams_topics,
+    hidden="The described group uses topics that the client is not authorized to describe.",
+)

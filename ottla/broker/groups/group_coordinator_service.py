@@ -202,7 +202,7 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
         """The empty group id is a group like others here and below, as very old consumers used it."""
 
         def on_error(error: KafkaError) -> OffsetCommitResponse:
-            return commit_error(request, error.code)
+            return _commit_error(request, error.code)
 
         return self.write(request.group_id, offsets.commit, on_error, request, api_version)
 
@@ -268,31 +268,27 @@ class GroupCoordinatorService(Coordinator[GroupCoordinatorShard]):
 
 
 def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    """Return a response with the same error for every partition."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [PartitionErrorCode(partition.partition_index, error) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    return TxnOffsetCommitResponse(topics=_with_error(request, TxnOffsetCommitResponseTopic, error))
 
 
-def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Return a response with the same error for every partition."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [PartitionErrorCode(partition.partition_index, error) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+def _commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(topics=_with_error(request, OffsetCommitResponseTopic, error))
+
+
+def _with_error(
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+    topic_response: Callable[[str, bytes, builtins.list[PartitionErrorCode]], T],
+    error: ErrorCode,
+) -> builtins.list[T]:
+    """Return the topics of a response with the same error for every partition."""
+    return [
+        topic_response(
+            topic.name,
+            topic.topic_id,
+            [PartitionErrorCode(partition.partition_index, error) for partition in topic.partitions],
+        )
+        for topic in request.topics
+    ]
 
 
 def _join_error(error: KafkaError) -> JoinGroupResponse:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.partition_log import TopicPartition
-from ottla.broker.coordinator.shard import UnreadableValue
+from ottla.broker.coordinator.shard import RecordCodec
 from ottla.broker.transactions.state import (
     EPOCH_BUMP_SINCE,
     EPOCH_EXHAUSTED,
@@ -17,15 +17,7 @@ from ottla.broker.transactions.state import (
     TRANSITIONS,
     State,
 )
-from ottla.protocol.errors import ProtocolError
 from ottla.protocol.features import transaction_log_value_version
-from ottla.protocol.internal_topics.coordinator_records import (
-    UnknownRecord,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-)
 from ottla.protocol.internal_topics.transaction_records import (
     TRANSACTION_RECORDS,
     PartitionsSchema,
@@ -141,32 +133,23 @@ def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transacti
     )
 
 
-class TransactionRecordCodec:
+class TransactionRecordCodec(RecordCodec):
     """Codec of the transactions' records: value v1 since transaction.version 1, which adds tagged fields (KIP-890).
 
     `transaction_version()` is the cluster's finalized level.
     """
 
+    types = TRANSACTION_RECORDS
+
     def __init__(self, transaction_version: Callable[[], int]) -> None:
         self._transaction_version = transaction_version
 
+    def version_of(self, value: object) -> int:
+        return transaction_log_value_version(self._transaction_version())
+
     def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:
-        if value is None:
-            return encode_key(key), None
-        version = transaction_log_value_version(self._transaction_version())
-        if version == 0:
-            assert isinstance(value, TransactionLogValue)
+        if isinstance(value, TransactionLogValue) and self.version_of(value) == 0:
             # Fields that the older format lacks are dropped from memory too, so that the state equals the replay of the log.
             value.previous_producer_id = value.next_producer_id = -1
             value.client_transaction_version = 0
-        return encode_key(key), encode_value(value, version)
-
-    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None:
-        try:
-            known_key = decode_key(TRANSACTION_RECORDS, key)
-        except UnknownRecord:
-            return None
-        try:
-            return known_key, None if value is None else decode_value(TRANSACTION_RECORDS, known_key, value)
-        except ProtocolError as error:
-            raise UnreadableValue(known_key, error) from error
+        return super().encode(key, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ottla.controller.metadata.shared_map import Map
+from ottla.controller.metadata.shared_map import Map, changed, remove_others
 from ottla.protocol.internal_topics.metadata_records import ClientQuotaRecord, MetadataRecord
 from ottla.protocol.messages.shared_structs import EntityData
 
@@ -51,23 +51,7 @@ class ClientQuotasDelta:
         self.changes.setdefault(entity, {})[record.key] = None if record.remove else record.value
 
     def finish_snapshot(self) -> None:
-        for entity, before in self.image.entities.items():
-            changes = self.changes.setdefault(entity, {})
-            for key in before:
-                changes.setdefault(key, None)
+        remove_others(self.image.entities, self.changes)
 
     def apply(self) -> ClientQuotasImage:
-        entities = self.image.entities.mutate()
-        for entity, changes in self.changes.items():
-            quotas = self.image.quotas(entity).mutate()
-            for key, value in changes.items():
-                if value is None:
-                    quotas.pop(key, None)
-                else:
-                    quotas[key] = value
-            finished = quotas.finish()
-            if finished:
-                entities[entity] = finished
-            else:
-                entities.pop(entity, None)
-        return ClientQuotasImage(entities.finish())
+        return ClientQuotasImage(changed(self.image.entities, self.changes))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from ottla.controller.metadata.shared_map import Map
+from ottla.controller.metadata.shared_map import Map, changed, remove_others
 from ottla.protocol.internal_topics.metadata_records import ConfigRecord, MetadataRecord
 
 
@@ -81,23 +81,7 @@ class ConfigsDelta:
             self.changes.pop(resource, None)
 
     def finish_snapshot(self) -> None:
-        for resource, before in self.image.resources.items():
-            changes = self.changes.setdefault(resource, {})
-            for name in before:
-                changes.setdefault(name, None)
+        remove_others(self.image.resources, self.changes)
 
     def apply(self) -> ConfigsImage:
-        resources = self.image.resources.mutate()
-        for resource, changes in self.changes.items():
-            configs = self.image.resources.get(resource, _NONE).mutate()
-            for name, value in changes.items():
-                if value is None:
-                    configs.pop(name, None)
-                else:
-                    configs[name] = value
-            finished = configs.finish()
-            if finished:
-                resources[resource] = finished
-            else:
-                resources.pop(resource, None)
-        return ConfigsImage(resources.finish())
+        return ConfigsImage(changed(self.image.resources, self.changes))

@@ -153,3 +153,32 @@ def _divided(shards: list[dict[K, V]], entries: int) -> tuple[dict[K, V], ...]:
         for key, value in shard.items():
             divided[hash(key) & (wanted - 1)][key] = value
     return divided
+
+
+# Maps of maps, as of configs by resource: None in `changes` removes the value, and a map without values is removed.
+
+
+def changed(maps: Map[D, Map[K, V]], changes: Mapping[D, Mapping[K, V | None]]) -> Map[D, Map[K, V]]:
+    """Returns the maps with the changes."""
+    result = maps.mutate()
+    for owner, of_owner in changes.items():
+        before = maps.get(owner)
+        values = (Map[K, V]() if before is None else before).mutate()
+        for name, value in of_owner.items():
+            if value is None:
+                values.pop(name, None)
+            else:
+                values[name] = value
+        if finished := values.finish():
+            result[owner] = finished
+        else:
+            result.pop(owner, None)
+    return result.finish()
+
+
+def remove_others(maps: Map[D, Map[K, V]], changes: dict[D, dict[K, V | None]]) -> None:
+    """Adds the removal of all values that `changes` does not name."""
+    for owner, before in maps.items():
+        of_owner = changes.setdefault(owner, {})
+        for name in before:
+            of_owner.setdefault(name, None)

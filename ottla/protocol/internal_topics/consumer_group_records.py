@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.protocol.internal_topics.coordinator_records import RecordTypes
 from ottla.protocol.messages.shared_structs import ClassicProtocol, TopicIdPartitions
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int8, int32, int64, message, struct, uuid, v
@@ -122,3 +123,14 @@ class ConsumerGroupRegularExpressionValue:
     topics: list[str] = v(default=[])
     version: int64 = 0
     timestamp: int64 = 0
+
+
+CONSUMER_GROUP_RECORDS: RecordTypes = {
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}

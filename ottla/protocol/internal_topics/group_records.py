@@ -1,56 +1,15 @@
 """Keys and values of the records in `__consumer_offsets`: committed offsets and classic groups, and the table of all types.
 
 See coordinator_records.py for the frame. OffsetCommit v3 adds the leader epoch and v4 is flexible, with a tagged topic
-id; GroupMetadata v3 adds instance ids, v4 is flexible. The other types of groups have a file each.
+id; GroupMetadata v3 adds instance ids, v4 is flexible. The other types of groups have a file and a table each.
 """
 
 from __future__ import annotations
 
-from ottla.protocol.internal_topics.consumer_group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupPartitionMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-)
+from ottla.protocol.internal_topics.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes
-from ottla.protocol.internal_topics.share_group_records import (
-    ShareGroupCurrentMemberAssignmentKey,
-    ShareGroupCurrentMemberAssignmentValue,
-    ShareGroupMemberMetadataKey,
-    ShareGroupMemberMetadataValue,
-    ShareGroupMetadataKey,
-    ShareGroupMetadataValue,
-    ShareGroupStatePartitionMetadataKey,
-    ShareGroupStatePartitionMetadataValue,
-    ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMemberValue,
-    ShareGroupTargetAssignmentMetadataKey,
-    ShareGroupTargetAssignmentMetadataValue,
-)
-from ottla.protocol.internal_topics.streams_group_records import (
-    StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupCurrentMemberAssignmentValue,
-    StreamsGroupMemberMetadataKey,
-    StreamsGroupMemberMetadataValue,
-    StreamsGroupMetadataKey,
-    StreamsGroupMetadataValue,
-    StreamsGroupTargetAssignmentMemberKey,
-    StreamsGroupTargetAssignmentMemberValue,
-    StreamsGroupTargetAssignmentMetadataKey,
-    StreamsGroupTargetAssignmentMetadataValue,
-    StreamsGroupTopologyKey,
-    StreamsGroupTopologyValue,
-)
+from ottla.protocol.internal_topics.share_group_records import SHARE_GROUP_RECORDS
+from ottla.protocol.internal_topics.streams_group_records import STREAMS_GROUP_RECORDS
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int32, int64, message, struct, uuid, v
 
@@ -117,23 +76,7 @@ GROUP_RECORDS: RecordTypes = {
     0: (LegacyOffsetCommitKey, LegacyOffsetCommitValue),
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
-    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-    10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
-    11: (ShareGroupMetadataKey, ShareGroupMetadataValue),
-    12: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
-    13: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
-    14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
-    15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
-    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
-    17: (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
-    19: (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
-    20: (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
-    21: (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
-    22: (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
-    23: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
+    **CONSUMER_GROUP_RECORDS,
+    **SHARE_GROUP_RECORDS,
+    **STREAMS_GROUP_RECORDS,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.protocol.internal_topics.coordinator_records import RecordTypes
 from ottla.protocol.messages.shared_structs import TopicIdPartitions, TopicPartitions
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import int8, int32, int64, message, struct, uuid, v
@@ -84,3 +85,13 @@ class ShareGroupStatePartitionMetadataValue:
     initializing_topics: list[TopicPartitions] = v(default=[])
     initialized_topics: list[TopicPartitions] = v(default=[])
     deleting_topics: list[ShareTopicInfo] = v(default=[])
+
+
+SHARE_GROUP_RECORDS: RecordTypes = {
+    10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+    11: (ShareGroupMetadataKey, ShareGroupMetadataValue),
+    12: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+    13: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+    14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+    15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
+}

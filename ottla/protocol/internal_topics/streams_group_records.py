@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.protocol.internal_topics.coordinator_records import RecordTypes
 from ottla.protocol.messages.shared_structs import Endpoint, KeyValue, Subtopology, TaskIds
 from ottla.protocol.schema import int8, int32, int64, message, struct, v
 
@@ -99,3 +100,13 @@ class StreamsGroupTopologyKey:
 class StreamsGroupTopologyValue:
     epoch: int32 = 0
     subtopologies: list[Subtopology] = v(default=[])
+
+
+STREAMS_GROUP_RECORDS: RecordTypes = {
+    17: (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+    19: (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+    20: (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
+    21: (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+    22: (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
+    23: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
+}

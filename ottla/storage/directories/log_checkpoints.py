@@ -63,7 +63,9 @@ class LogCheckpoints:
         for directory in self._logs.directories:
             if only in (None, directory):
                 self._logs.sync_names(directory)
-        return self._write(checkpoint.LOG_START, lambda log: log.log_start_to_write or None, only)
+        return self._write(
+            checkpoint.LOG_START, lambda log: log.durability.log_start_to_write(log.log_start_offset) or None, only
+        )
 
     def write_high_watermarks(self, only: LogDir | None = None) -> None:
         self._write(

@@ -110,10 +110,6 @@ class Log:
         return self.durability.recovery_point_to_write(self.log_end_offset)
 
     @property
-    def log_start_to_write(self) -> int:
-        return self.durability.log_start_to_write(self.log_start_offset)
-
-    @property
     def last_stable_offset(self) -> int:
         """The last stable offset: no transaction below it is open, or ended by a marker that is not yet replicated."""
         if not self.producers.in_transaction:

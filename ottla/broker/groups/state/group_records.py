@@ -1,24 +1,16 @@
 """Records of `__consumer_offsets`: which of them groups understand, and in which version they are written.
 
 Kafka 4.3 writes GroupMetadata in v3, offsets in v4, and in v1 when a client still asks for a retention time of its own
-(OffsetCommit v2-4). Unknown key types are skipped when loading, so that a newer broker's records survive (KIP-915);
-a value of an unknown version makes its group unavailable.
+(OffsetCommit v2-4). A value of an unknown version makes its group unavailable.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.coordinator.shard import UnreadableValue
-from ottla.protocol.errors import ProtocolError
-from ottla.protocol.internal_topics.coordinator_records import (
-    UnknownRecord,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-)
+from ottla.broker.coordinator.shard import RecordCodec
+from ottla.protocol.internal_topics.coordinator_records import RecordTypes
 from ottla.protocol.internal_topics.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
@@ -36,11 +28,7 @@ GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_EXPIRING_VERSION = 1
 MODERN_GROUP_VERSION = 0
-
-# The types that the shard replays. The types of the other group protocols will be added here.
-RECORDS = {
-    kind: GROUP_RECORDS[kind] for kind in (0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23)
-}
+CONSUMER_GROUP_PARTITION_METADATA = 4
 
 
 def group_of(key: GroupKey) -> str:
@@ -60,38 +48,24 @@ def offset_commit_record(
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition), value
 
 
-class GroupRecordCodec:
-    """Encodes and decodes the records."""
+class GroupRecordCodec(RecordCodec):
+    #: Without the partitions' metadata of consumer groups, in whose place Kafka 4.1 has a hash (KIP-1101).
+    types: ClassVar[RecordTypes] = {
+        kind: classes for kind, classes in GROUP_RECORDS.items() if kind != CONSUMER_GROUP_PARTITION_METADATA
+    }
 
-    def encode(self, key: object, value: object) -> tuple[bytes, bytes | None]:
-        return encode_key(key), None if value is None else encode_value(value, value_version(value))
+    def version_of(self, value: object) -> int:
+        if isinstance(value, OffsetCommitValue):
+            return OFFSET_COMMIT_VERSION if value.expire_timestamp == -1 else OFFSET_COMMIT_EXPIRING_VERSION
+        return GROUP_METADATA_VERSION if isinstance(value, GroupMetadataValue) else MODERN_GROUP_VERSION
 
-    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord | None:
-        try:
-            known_key = decode_key(RECORDS, key)
-        except UnknownRecord:
-            return None
-        try:
-            known_value = None if value is None else decode_value(RECORDS, known_key, value)
-        except ProtocolError as error:
-            raise UnreadableValue(_modern(known_key, None)[0], error) from error
-        return _modern(known_key, known_value)
-
-
-def value_version(value: object) -> int:
-    """The version a value is written in."""
-    if isinstance(value, OffsetCommitValue):
-        return OFFSET_COMMIT_VERSION if value.expire_timestamp == -1 else OFFSET_COMMIT_EXPIRING_VERSION
-    return GROUP_METADATA_VERSION if isinstance(value, GroupMetadataValue) else MODERN_GROUP_VERSION
-
-
-def _modern(key: object, value: Any) -> CoordinatorRecord:
-    """Return an offset of the oldest format in the present one, and any other record unchanged."""
-    if not isinstance(key, LegacyOffsetCommitKey):
-        return key, value
-    modern = None
-    if value is not None:
-        modern = OffsetCommitValue(
-            offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
-        )
-    return OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition), modern
+    def current(self, key: object, value: Any) -> CoordinatorRecord:
+        """Return an offset of the oldest format in the present one, and any other record unchanged."""
+        if not isinstance(key, LegacyOffsetCommitKey):
+            return key, value
+        offset = None
+        if value is not None:
+            offset = OffsetCommitValue(
+                offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+            )
+        return OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition), offset

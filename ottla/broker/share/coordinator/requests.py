@@ -14,11 +14,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ottla.broker.coordinator.outcome import Outcome
-from ottla.broker.share.coordinator.records import snapshot_record, update_record
-from ottla.broker.share.coordinator.shard import NO_STATE, PartitionState, ShareShard
+from ottla.broker.share.coordinator.shard import NO_STATE, PartitionState, ShareShard, snapshot_record
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.share_records import ShareUpdateValue
+from ottla.protocol.internal_topics.share_records import ShareUpdateKey, ShareUpdateValue
 from ottla.protocol.messages import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -149,7 +148,7 @@ def _changed(
 ) -> Outcome[T]:
     """An update, or a snapshot if there were enough of them: a coordinator that loads replays all since the oldest snapshot."""
     if state.updates < shard.config.updates_per_snapshot:
-        return Outcome([update_record(key, update)], result)
+        return Outcome([(ShareUpdateKey(*key), update)], result)
     return Outcome([snapshot_record(key, state.updated(update)._replace(created_ms=now_ms).snapshot(now_ms))], result)
 
 

@@ -16,8 +16,7 @@ from ottla.broker.coordinator.partition_log import PartitionLog
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.turns import ShardTurns
 from ottla.broker.share.coordinator import requests, shard
-from ottla.broker.share.coordinator.records import ShareRecordCodec
-from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig, ShareShard
+from ottla.broker.share.coordinator.shard import ShareCoordinatorConfig, ShareRecordCodec, ShareShard
 from ottla.broker.share.state import SharePartitionKey
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage

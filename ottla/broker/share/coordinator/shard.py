@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Outcome, Unasked
+from ottla.broker.coordinator.shard import RecordCodec
 from ottla.broker.coordinator.timers import Timers, sweep_soon
 from ottla.broker.share.coordinator.combine import combine
-from ottla.broker.share.coordinator.records import ShareKey, partition_of, snapshot_record
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartitionKey, StateBatch
 from ottla.controller.metadata.topics import TopicsImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.internal_topics.share_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.internal_topics.share_records import (
+    SHARE_RECORDS,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
 from ottla.protocol.messages import shared_structs
 from ottla.server.config.settings import setting
 
@@ -30,9 +36,24 @@ class ShareCoordinatorConfig:
     cold_snapshot_interval_ms: int = setting("share.coordinator.cold.partition.snapshot.interval.ms")
 
 
+ShareKey: TypeAlias = ShareSnapshotKey | ShareUpdateKey
+
 UNKNOWN_LEADER_EPOCH = -1
 #: A sweep looks at its items until its time is over; writing a record counts as this many looks.
 RECORD_LOOKS = 10
+
+
+class ShareRecordCodec(RecordCodec):
+    types = SHARE_RECORDS
+
+
+def partition_of(key: ShareKey) -> SharePartitionKey:
+    return SharePartitionKey(key.group_id, key.topic_id, key.partition)
+
+
+def snapshot_record(key: SharePartitionKey, value: ShareSnapshotValue | None) -> CoordinatorRecord:
+    """The snapshot record of a share partition; its tombstone if there is no value."""
+    return ShareSnapshotKey(*key), value
 
 
 class PartitionState(NamedTuple):

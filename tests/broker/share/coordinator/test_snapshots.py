@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.share.coordinator.records import snapshot_record
+from ottla.broker.share.coordinator.shard import snapshot_record
 from ottla.broker.share.state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.internal_topics.share_records import ShareSnapshotValue
