@@ -38,6 +38,20 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(text_of(file))
 
 
+@cache
+def nodes_of(tree: ast.Module) -> list[ast.AST]:
+    """All nodes of a tree, which is walked once for a dozen rules. What a name is used for is a field (`ctx`), and no node here."""
+    found: list[ast.AST] = [tree]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
+                found += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and name != "ctx":
+                found.append(value)
+    return found
+
+
 def folder_of(layer: str) -> str:
     return layer if layer == "ottla" else f"ottla/{layer}"
 
@@ -79,10 +93,10 @@ def layer_of(module: str) -> str:
     return "" if top != "ottla" else inner if inner in LAYERS else "ottla"
 
 
-def imported_modules(tree: ast.AST) -> list[tuple[int, str]]:
+def imported_modules(tree: ast.Module) -> list[tuple[int, str]]:
     """Line and full name of everything imported, also late and for type checkers only."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

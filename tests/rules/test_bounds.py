@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.rules.sources import ROOT, dotted, imported_modules, sources, text_of, tree_of
+from tests.rules.sources import ROOT, dotted, imported_modules, nodes_of, sources, text_of, tree_of
 
 PACKAGES = ("protocol", "storage", "server", "controller", "broker")
 BOUND = re.compile(r"\w*(?:_MAX|_PER_TURN|_PER_STEP|_A_TURN)|TURN_\w+|(?:POOLED|KEPT_PER)_\w+")
@@ -63,13 +63,13 @@ def named_in(file: str) -> frozenset[str]:
     alias = {name.rpartition(".")[2]: name for name in imported}
     alias |= {
         each.asname: f"{node.module}.{each.name}"
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.ImportFrom)
         for each in node.names
         if each.asname
     }
     found = set(imported)
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.Attribute():
                 module, _, name = dotted(node).rpartition(".")

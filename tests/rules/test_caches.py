@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.rules.sources import sources
+from tests.rules.sources import nodes_of, sources
 
 #: The functions that are decorated, and who chooses their arguments.
 CACHED = {
@@ -19,7 +19,7 @@ def test_what_is_remembered_by_arguments_is_not_named_by_clients() -> None:
     found = {
         f"{source.path} {node.name}"
         for source in sources()
-        for node in ast.walk(source.tree)
+        for node in nodes_of(source.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for decorator in node.decorator_list
         if ast.unparse(decorator).split("(")[0].rpartition(".")[2] in ("cache", "lru_cache")
@@ -52,7 +52,7 @@ def is_container(value: ast.expr | None) -> bool:
 def grown_in(tree: ast.Module) -> set[str]:
     """Names that something is put into: name[...] = ..., name.add(...)."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
                 found.add(name)

@@ -11,7 +11,7 @@ from ottla.server.config.broker import BROKER_CONFIGS, DYNAMIC_ONLY
 from ottla.server.config.effects import FAMILIES, NO_EFFECT, READ_OF_FAMILIES, REJECTED, Effect, effect_of
 from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from ottla.storage.config import LogConfig
-from tests.rules.sources import sources
+from tests.rules.sources import nodes_of, sources
 
 #: Tables that name a property without reading it, and tools that write or check a node's file.
 NOT_READERS = (
@@ -43,7 +43,7 @@ def texts() -> tuple[frozenset[str], frozenset[str]]:
     for source in sources():
         if source.path.startswith(NOT_READERS) and source.path not in READERS:
             continue
-        for node in ast.walk(source.tree):
+        for node in nodes_of(source.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 strings.add(node.value)
             elif isinstance(node, ast.Attribute):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cache
 
-from tests.rules.sources import ROOT, Source, dotted, sources
+from tests.rules.sources import ROOT, Source, dotted, nodes_of, sources
 
 #: Messages are declared because Kafka has them, and are looked up by name; their set is compared with Kafka's own.
 DECLARATIONS = ("message", "struct")
@@ -31,7 +31,7 @@ def used_names() -> frozenset[str]:
     """Names and attributes that are read anywhere in the packages. (An import alone is no use of a name.)"""
     found = set()
     for source in sources():
-        for node in ast.walk(source.tree):
+        for node in nodes_of(source.tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 found.add(node.id)
             elif isinstance(node, ast.Attribute):
@@ -70,7 +70,7 @@ def test_every_module_is_imported_by_another_one_or_run_as_a_program() -> None:
     named = (ROOT / "pyproject.toml").read_text()
     imported = set()
     for source in sources():
-        for node in ast.walk(source.tree):
+        for node in nodes_of(source.tree):
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:

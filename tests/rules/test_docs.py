@@ -5,17 +5,17 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.rules.generated import PAGES
 from tests.rules.prose import filled
-from tests.rules.sources import ROOT, short_path, sources, text_of, tree_of
+from tests.rules.sources import ROOT, nodes_of, short_path, sources, text_of, tree_of
 
 #: Folders that the repository does not have, or that are others' (what was built, installed, or cached).
 NOT_OURS = re.compile(r"build|dist|.*\.egg-info|__pycache__|\.(?!github).*")
@@ -80,8 +80,9 @@ def known_names() -> frozenset[str]:
     found: set[str] = set()
     for file in modules():
         found.update(Path(file).with_suffix("").parts)
-        for node in ast.walk(tree_of(ROOT / file)):
-            found.update(names_of(node))
+        for node in nodes_of(tree_of(ROOT / file)):
+            if (names := NAMES.get(type(node))) is not None:
+                found.update(names(node))
     return frozenset(found)
 
 
@@ -90,7 +91,7 @@ def classes() -> dict[str, tuple[set[str], set[str]]]:
     """What the classes of the repository have, and their bases; those of one name together."""
     found: dict[str, tuple[set[str], set[str]]] = {}
     for file in modules():
-        for node in ast.walk(tree_of(ROOT / file)):
+        for node in nodes_of(tree_of(ROOT / file)):
             if isinstance(node, ast.ClassDef):
                 members, bases = found.setdefault(node.name, (set(), set()))
                 bases |= {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
@@ -117,23 +118,34 @@ def is_known(name: str) -> bool:
     return set(parts) <= known_names() and all(has(*pair) for pair in pairwise(parts) if pair[0] in classes())
 
 
-def names_of(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Name():
-            yield node.id
-        case ast.Attribute():
-            yield node.attr
-        case ast.arg() | ast.keyword() if node.arg:
-            yield node.arg
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            yield node.name
-        case ast.Import() | ast.ImportFrom():
-            for alias in node.names:
-                yield from alias.name.split(".")
-            yield from (getattr(node, "module", "") or "").split(".")
-        case ast.Constant(value=str(text)) if len(text) < 160 and not text.endswith("."):
-            yield text
-            yield from re.findall(r"[A-Za-z_]\w+", text)
+def imported(node: Any) -> list[str]:
+    return [*".".join(alias.name for alias in node.names).split("."), *(getattr(node, "module", "") or "").split(".")]
+
+
+def words(node: Any) -> list[str]:
+    text = node.value
+    if not isinstance(text, str) or len(text) >= 160 or text.endswith("."):
+        return []
+    return [text, *re.findall(r"[A-Za-z_]\w+", text)]
+
+
+def defined(node: Any) -> tuple[str, ...]:
+    return (node.name,)
+
+
+#: The names in a node, by its type: there are millions of nodes, and most have none.
+NAMES: dict[type[ast.AST], Callable[[Any], Iterable[str]]] = {
+    ast.Name: lambda node: (node.id,),
+    ast.Attribute: lambda node: (node.attr,),
+    ast.arg: lambda node: (node.arg,),
+    ast.keyword: lambda node: (node.arg or "",),
+    ast.FunctionDef: defined,
+    ast.AsyncFunctionDef: defined,
+    ast.ClassDef: defined,
+    ast.Import: imported,
+    ast.ImportFrom: imported,
+    ast.Constant: words,
+}
 
 
 def quoted(text: str) -> Iterator[str]:

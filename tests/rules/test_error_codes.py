@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from tests.rules.generated import errors_of
-from tests.rules.sources import ROOT, Source, sources, text_of, tree_of
+from tests.rules.sources import ROOT, Source, nodes_of, sources, text_of, tree_of
 
 #: Packages and folders whose code says which error a client gets.
 ANSWERING = ("storage", "server", "controller", "broker")
@@ -27,7 +27,7 @@ NAMING = ("broker/api/", "broker/produce/handler.py", "broker/fetch/handler.py")
 
 
 def codes(root: ast.AST) -> Iterator[ast.Attribute]:
-    for node in ast.walk(root):
+    for node in nodes_of(root) if isinstance(root, ast.Module) else ast.walk(root):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("ErrorCode", "E"):
             yield node
 
@@ -42,7 +42,7 @@ def names(root: ast.AST) -> Iterator[str]:
 
 def answered(source: Source) -> set[str]:
     """Codes that are used otherwise than to be compared with: sets, tuples and keys are asked whether they have a code."""
-    compared = {id(code) for node in ast.walk(source.tree) for part in _compared(node) for code in codes(part)}
+    compared = {id(code) for node in nodes_of(source.tree) for part in _compared(node) for code in codes(part)}
     return {code.attr for code in codes(source.tree) if id(code) not in compared} - {"NONE"}
 
 
@@ -74,7 +74,7 @@ def expected() -> tuple[Expected, ...]:
 
 
 def _expectations(tree: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assert | ast.Compare):
             yield node
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

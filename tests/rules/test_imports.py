@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.rules.sources import ROOT, tree_of
+from tests.rules.sources import ROOT, nodes_of, tree_of
 
 OURS = ("ottla", "tests", "tools", "benchmarks")
 FOLDERS = ("tests", "tools", "benchmarks")
@@ -25,7 +25,7 @@ def test_each_name_that_is_imported_exists() -> None:
 
 
 def imported_from(path: Path) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level and node.module.split(".")[0] in OURS:
             for alias in node.names:
                 yield node.module, alias.name

@@ -14,6 +14,7 @@ from tests.rules.sources import (
     dotted,
     imported_modules,
     layer_of,
+    nodes_of,
     pipeline_sources,
     sources,
     tree_of,
@@ -65,12 +66,12 @@ DOORS: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
 def used_names(source: Source) -> list[tuple[int, str]]:
     """Dotted names that are called or looked up, written out in full where they were imported by `from`."""
     full = {}
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source.tree):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 full[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     found = []
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source.tree):
         if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
             name = dotted(node)
             head, _, rest = name.partition(".")

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from tests.rules.sources import ROOT, sources
+from tests.rules.sources import ROOT, nodes_of, sources
 
 PAGE = ROOT / "docs" / "LOGGING.md"
 ROW = re.compile(r"^\| `(?P<line>[^`]+)` \| (?P<level>[A-Z]+) \|")
@@ -29,7 +29,7 @@ def lines_in_the_code() -> set[tuple[str, str]]:
     """(level, format) of every call of a logger, and of the quorum's notes, with dots for what differs."""
     found = set()
     for source in sources():
-        for node in ast.walk(source.tree):
+        for node in nodes_of(source.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 level, text = LEVELS.get(node.func.attr), format_of(node.args[0])
                 if level is not None and text is not None:

@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.rules.sources import ROOT, dotted, text_of, tree_of
+from tests.rules.sources import ROOT, dotted, nodes_of, text_of, tree_of
 
 #: How many there are. It may only fall.
 SUPPRESSIONS = 23
@@ -38,7 +38,7 @@ def silenced(text: str) -> Iterator[tuple[int, str]]:
 def skipped(file: Path) -> Iterator[ast.Call]:
     text = text_of(file)
     if "skip" in text or "xfail" in text:
-        calls = (node for node in ast.walk(tree_of(file)) if isinstance(node, ast.Call))
+        calls = (node for node in nodes_of(tree_of(file)) if isinstance(node, ast.Call))
         yield from (call for call in calls if SKIPS.fullmatch(dotted(call.func)))
 
 

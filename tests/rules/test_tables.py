@@ -14,7 +14,7 @@ from ottla.server.config.group import GROUP_CONFIGS
 from ottla.server.config.topic import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from ottla.server.network.error_reply import AT_TOP, MIRRORED, SPECIAL
 from tests.rules.generated import MACHINES
-from tests.rules.sources import sources
+from tests.rules.sources import nodes_of, sources
 
 #: The APIs in the rows of each table of routes.
 ROUTED = {
@@ -76,7 +76,7 @@ def test_a_handler_that_is_to_ask_the_authorizer_itself_does() -> None:
         if isinstance(row, Answered) and any(isinstance(rule, InHandler) for rule in row.authorization):
             called = {
                 node.attr if isinstance(node, ast.Attribute) else node.id
-                for node in ast.walk(trees[row.handler.__module__])
+                for node in nodes_of(trees[row.handler.__module__])
                 if isinstance(node, ast.Attribute | ast.Name)
             }
             assert called & ASKS, f"the row of {row.api_key.name} is IN_HANDLER, and its handler asks nothing"

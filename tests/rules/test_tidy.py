@@ -6,7 +6,7 @@ import ast
 import re
 import statistics
 
-from tests.rules.sources import ROOT, Source, sources
+from tests.rules.sources import ROOT, Source, nodes_of, sources
 
 #: Beyond this a file says more than one thing. Every line counts, blank ones and comments, too.
 FILE_LINES_MAX = 500
@@ -29,7 +29,7 @@ FOREIGN = re.compile(r"/work/(main|shared)|\bshared/(kafka|peer|suites|design|st
 def functions(source: Source) -> list[tuple[str, int]]:
     """Names and lengths of bodies: long signatures and docstrings are no fault."""
     found = []
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
             found.append((f"{source.path}:{node.lineno} {node.name}", (node.end_lineno or 0) - body[0].lineno + 1))
@@ -62,7 +62,7 @@ def test_no_file_or_class_is_named_after_nothing() -> None:
         names = source.module.split(".")
         names += [
             re.sub(r"(?<=[a-z])(?=[A-Z])", "_", n.name).lower()
-            for n in ast.walk(source.tree)
+            for n in nodes_of(source.tree)
             if isinstance(n, ast.ClassDef)
         ]
         wrong += [f"{source.path}: {name}" for name in names if BANNED_NAMES.search(name) and name not in KAFKAS_NAMES]

@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.rules.sources import Source, sources
+from tests.rules.sources import Source, nodes_of, sources
 
 #: The folders whose classes own their fields.
 OWNERS = ("storage/log/", "storage/producers/", "storage/segment/", "storage/epochs.py")
@@ -27,7 +27,7 @@ WRITTEN_ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 def stored_attributes(tree: ast.AST) -> Iterator[ast.Attribute]:
     """Yields the attributes that are assigned to anywhere in the tree."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree) if isinstance(tree, ast.Module) else ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node
 
@@ -39,7 +39,7 @@ def is_of_self(attribute: ast.Attribute) -> bool:
 def fields_of(source: Source) -> set[str]:
     """Returns the public fields that the classes of a module have."""
     found: set[str] = set()
-    for node in ast.walk(source.tree):
+    for node in nodes_of(source.tree):
         if isinstance(node, ast.ClassDef):
             found |= {each.attr for each in stored_attributes(node) if is_of_self(each)}
             found |= {
