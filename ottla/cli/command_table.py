@@ -13,6 +13,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "start": Command("ottla.cli.commands.start", "run one node from a server.properties file"),
     "dev": Command("ottla.cli.commands.dev", "run a throw-away cluster in the foreground"),
+    "console": Command("ottla.console.command", "serve a web page for a cluster: look, and change if allowed"),
     "topic": Command(
         "ottla.cli.commands.topic",
         "list, create, describe, copy, delete, compare topics; add partitions, delete records",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import check
+from ottla.cli.errors import CommandFailed
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -32,6 +33,8 @@ SOURCES = {
     8: "group",
 }
 DEFAULT_SOURCE = 5
+#: What only a restart changes.
+STATIC_SOURCES = frozenset({4, DEFAULT_SOURCE})
 SET = 0
 UNSET = 1
 _OF_ONE_BROKER = ("broker", "broker-logger")
@@ -68,6 +71,24 @@ async def describe_topics_config(cluster: ClusterClient, topics: Sequence[str], 
             check(f"settings of topic {result.resource_name}", result.error_code, result.error_message)
             values[result.resource_name] = str(result.configs[0].value)
     return values
+
+
+async def describe_many(cluster: ClusterClient, places: Sequence[tuple[str, str]]) -> list[DescribeConfigsResult]:
+    """Return the entries of several topics and brokers, by kind and name, without synonyms. What cannot be read is left out: a topic that
+    is gone, a broker that does not answer, a resource that the user may not describe."""
+    by_node: dict[int | None, list[DescribeConfigsResource]] = {}
+    for kind, name in places:
+        row = DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)
+        by_node.setdefault(_node_for(kind, name), []).append(row)
+    found: list[DescribeConfigsResult] = []
+    for node, resources in by_node.items():
+        cluster.doing = "reading settings"
+        try:
+            response: DescribeConfigsResponse = await cluster.request(DescribeConfigsRequest(resources), node)
+        except CommandFailed:
+            continue
+        found += [result for result in response.results if not result.error_code]
+    return found
 
 
 async def alter_configs(

@@ -1,0 +1,68 @@
+"""What only the brokers' admin listeners know: memory, CPU, delay of the event loop, connections, bytes in and out.
+
+Apache Kafka has no such listener; pages then say that these numbers are missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from ottla.cli.client.admin_listeners import Metric, metrics_of, read_admin
+from ottla.cli.errors import CommandFailed
+
+SCRAPE_TIMEOUT_S = 3.0
+
+BYTES_IN = "kafka_server_brokertopicmetrics_bytesin_total"
+BYTES_OUT = "kafka_server_brokertopicmetrics_bytesout_total"
+CPU = "process_cpu_seconds_total"
+MEMORY = "process_resident_memory_bytes"
+LOOP_DELAY = "ottla_event_loop_lag_ms"
+CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
+FREE_BYTES = "ottla_log_directory_free_bytes"
+NAMES = frozenset({BYTES_IN, BYTES_OUT, CPU, MEMORY, LOOP_DELAY, CONNECTIONS, FREE_BYTES})
+
+
+class Numbers(NamedTuple):
+    """One broker's numbers at one scrape; counters since its start. None: its listener does not have it."""
+
+    bytes_in: float | None = None
+    bytes_out: float | None = None
+    cpu_s: float | None = None
+    memory_bytes: float | None = None
+    loop_delay_ms: float | None = None
+    connections: float | None = None
+    free_bytes: float | None = None
+
+
+async def scrape(address: str) -> Numbers | CommandFailed:
+    """Read one admin listener on a thread. Returns the failure instead of raising it."""
+    try:
+        text = await asyncio.to_thread(read_admin, address, "/metrics", SCRAPE_TIMEOUT_S)
+    except CommandFailed as fault:
+        return fault
+    return numbers_of(metrics_of(text, NAMES))
+
+
+def numbers_of(metrics: dict[Metric, float]) -> Numbers:
+    """Sum the series of each counter; of the delay of the event loop take its highest quantile."""
+    found: dict[str, list[float]] = {}
+    for (name, labels), value in metrics.items():
+        # A series for each topic repeats what the series without a topic has.
+        if not any(label == "topic" for label, _ in labels):
+            found.setdefault(name, []).append(value)
+
+    def total(name: str) -> float | None:
+        return sum(found[name]) if name in found else None
+
+    delays = found.get(LOOP_DELAY)
+    free = found.get(FREE_BYTES)
+    return Numbers(
+        total(BYTES_IN),
+        total(BYTES_OUT),
+        total(CPU),
+        total(MEMORY),
+        None if delays is None else max(delays),
+        total(CONNECTIONS),
+        None if free is None else min(free),
+    )

@@ -1,0 +1,129 @@
+"""The options of one console: its cluster, its address, who may look, and whether anything may be changed."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from ottla.cli.errors import USAGE, CommandFailed
+
+HOST = "127.0.0.1"
+PORT = 9490
+LOGIN_FILE_BYTES_MAX = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Login:
+    """Passwords by user, and tokens. A token is the password of any user, or stands in `Authorization: Bearer`."""
+
+    users: dict[str, str] = field(default_factory=dict)
+    token: str | None = None
+
+    @property
+    def required(self) -> bool:
+        return bool(self.users) or self.token is not None
+
+    def accepts(self, user: str, password: str) -> bool:
+        """Compare in the time that a wrong password takes too."""
+        known = self.users.get(user, "")
+        by_password = hmac.compare_digest(known.encode(), password.encode()) and user in self.users
+        return by_password or self.accepts_token(password)
+
+    def accepts_token(self, token: str) -> bool:
+        return self.token is not None and hmac.compare_digest(self.token.encode(), token.encode())
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `ottla console` was started with."""
+
+    bootstrap: str
+    properties: dict[str, str] = field(default_factory=dict)
+    config: str | None = None
+    host: str = HOST
+    port: int = PORT
+    allow_changes: bool = False
+    login: Login = Login()
+    allowed_hosts: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    registry: str | None = None
+    #: Addresses of admin listeners by broker, and the port at which the other brokers' hosts have theirs.
+    admin: dict[int, str] = field(default_factory=dict)
+    admin_port: int | None = None
+    #: Seconds between two samples.
+    interval_s: float = 5.0
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.tls_cert else "http"
+
+    def host_names(self) -> frozenset[str]:
+        """Return the names that a browser may use for this console: another one is a page elsewhere that points its name here."""
+        own = set() if is_wildcard(self.host) else {self.host.lower()}
+        if is_wildcard(self.host) or is_loopback(self.host):
+            own |= {"localhost", "127.0.0.1", "::1"}
+        return frozenset(own | {name.lower().strip("[]") for name in self.allowed_hosts})
+
+    def check(self, no_login: bool) -> None:
+        """Raise for what is unsafe without having been asked for.
+
+        Raises:
+            CommandFailed: other machines could look at the cluster without a login, or a file of TLS is missing.
+        """
+        if not is_loopback(self.host) and not self.login.required and not no_login:
+            raise CommandFailed(
+                f"--host {self.host} is for other machines, and there is no login",
+                "pass --login-file or --token-file, or --no-login if a proxy asks for one",
+                USAGE,
+            )
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise CommandFailed("--tls-cert and --tls-key belong together", None, USAGE)
+        if not 0 <= self.port < 65536:
+            raise CommandFailed(f"--port {self.port} is no port", None, USAGE)
+
+
+def is_wildcard(host: str) -> bool:
+    return host in ("", "0.0.0.0", "::", "[::]")
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def read_login(login_file: str | None, token_file: str | None) -> Login:
+    """Return the logins of a file of lines USER:PASSWORD, and the token that is the first line of another file.
+
+    Raises:
+        CommandFailed: a file cannot be read, is empty, or has a line that is no login.
+    """
+    users: dict[str, str] = {}
+    for number, line in enumerate(_lines(login_file), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        user, colon, password = line.partition(":")
+        if not colon or not user or not password:
+            raise CommandFailed(f"{login_file}:{number} is not USER:PASSWORD", None, USAGE)
+        users[user] = password
+    token = next(iter(_lines(token_file)), "").strip() or None
+    if login_file is not None and not users:
+        raise CommandFailed(f"{login_file} has no user", "a line is USER:PASSWORD", USAGE)
+    if token_file is not None and token is None:
+        raise CommandFailed(f"{token_file} has no token", "its first line is the token", USAGE)
+    return Login(users, token)
+
+
+def _lines(path: str | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(LOGIN_FILE_BYTES_MAX).splitlines()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise CommandFailed(f"{path} cannot be read: {fault}", None, USAGE) from None

@@ -1,0 +1,261 @@
+"""Topics: sizes, rates, the picture of partitions and brokers, settings with the source of each value, and their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.cli.client import configs, topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.console.sampler import Sampler
+from ottla.console.site import Site, number
+from ottla.console.snapshot import Partition, Snapshot
+
+ROWS_A_PAGE = 100
+PARTITIONS_A_PAGE = 200
+COLUMNS = {
+    "name": "Topic",
+    "partitions": "Partitions",
+    "replicas": "Replicas",
+    "records": "Records",
+    "bytes": "On disk",
+    "rate": "Records/s",
+}
+
+
+class TopicRow(NamedTuple):
+    """A topic in the list. `records` are the end offsets together: deleted and compacted ones count, too."""
+
+    name: str
+    partitions: int
+    replicas: int
+    records: int
+    bytes: int
+    rate: float
+    under: int
+    offline: int
+    internal: bool
+
+
+async def topic_list(request: Request) -> Response:
+    site: Site = request.app.state.site
+    snapshot = site.sampler.snapshot
+    if snapshot is None:
+        return site.render(request, "waiting.html")
+    wanted = request.query_params.get("q", "").strip()
+    internal = bool(request.query_params.get("internal"))
+    rows = [
+        row
+        for row in rows_of(site.sampler, snapshot)
+        if wanted in row.name and (internal or wanted or not row.internal)
+    ]
+    sort = request.query_params.get("sort", "name")
+    column = sort.removeprefix("-")
+    if column in COLUMNS:
+        rows.sort(key=lambda row: (getattr(row, column), row.name), reverse=sort.startswith("-"))
+    page = number(request, "page", 1, 1, 1_000_000)
+    first = (page - 1) * ROWS_A_PAGE
+    return site.render(
+        request,
+        "topics.html",
+        rows=rows[first : first + ROWS_A_PAGE],
+        found=len(rows),
+        first=first,
+        page=page,
+        last_page=max(1, -(-len(rows) // ROWS_A_PAGE)),
+        wanted=wanted,
+        internal=internal,
+        sort=sort,
+        columns=COLUMNS,
+    )
+
+
+def rows_of(sampler: Sampler, snapshot: Snapshot) -> list[TopicRow]:
+    records = dict.fromkeys(snapshot.topics, 0)
+    for (name, _), end in sampler.ends.items():
+        if name in records:
+            records[name] += end
+    sizes = dict.fromkeys(snapshot.topics, 0)
+    for (_, name, _), size in sampler.sizes.items():
+        if name in sizes:
+            sizes[name] += size
+    return [
+        TopicRow(
+            name,
+            len(parts),
+            max((len(part.replicas) for part in parts), default=0),
+            records[name],
+            sizes[name],
+            sampler.window.latest(f"topic/{name}/records") or 0.0,
+            sum(part.is_under_replicated for part in parts),
+            sum(part.is_offline for part in parts),
+            name in snapshot.internal,
+        )
+        for name, parts in sorted(snapshot.topics.items())
+    ]
+
+
+class Cell(NamedTuple):
+    """A partition's replica on a broker: leader, in-sync, behind or offline; its bytes, None if they are not known."""
+
+    state: str
+    bytes: int | None
+
+
+async def topic_page(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name = request.path_params["name"]
+    snapshot = site.sampler.snapshot
+    if snapshot is None:
+        return site.render(request, "waiting.html")
+    if name not in snapshot.topics:
+        return site.missing(request, f"topic {name}")
+    parts = snapshot.topics[name]
+    page = number(request, "page", 1, 1, 1_000_000)
+    first = (page - 1) * PARTITIONS_A_PAGE
+
+    async def begin() -> dict[int, int]:
+        return await topics.list_offsets(site.access.panels, name, topics.EARLIEST)
+
+    begins = await site.panels.show(("begin", name), begin)
+    picture = [
+        {
+            "index": index,
+            "part": part,
+            "cells": cells_of(site.sampler, snapshot, name, index, part),
+            "begin": (begins.value or {}).get(index),
+            "end": site.sampler.ends.get((name, index)),
+        }
+        for index, part in enumerate(parts[first : first + PARTITIONS_A_PAGE], first)
+    ]
+    return site.render(
+        request,
+        "topic.html",
+        name=name,
+        tab="partitions",
+        picture=picture,
+        nodes=sorted(snapshot.brokers.keys() | {node for part in parts for node in part.replicas}),
+        begins=begins,
+        page=page,
+        last_page=max(1, -(-len(parts) // PARTITIONS_A_PAGE)),
+        row=next(row for row in rows_of(site.sampler, snapshot) if row.name == name),
+    )
+
+
+def cells_of(sampler: Sampler, snapshot: Snapshot, name: str, index: int, part: Partition) -> Mapping[int, Cell]:
+    """Return a cell for each broker that has a replica."""
+    found = {}
+    for node in part.replicas:
+        broker = snapshot.brokers.get(node)
+        if broker is None or broker.fenced:
+            state = "offline"
+        elif node == part.leader:
+            state = "leader"
+        else:
+            state = "in-sync" if node in part.isr else "behind"
+        found[node] = Cell(state, sampler.sizes.get((node, name, index)))
+    return found
+
+
+async def topic_settings(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name = request.path_params["name"]
+
+    async def load() -> list[dict[str, Any]]:
+        return setting_rows(await configs.describe_configs(site.access.panels, "topic", name, None, documentation=True))
+
+    shown = await site.panels.show(("settings", name), load)
+    changed = bool(request.query_params.get("changed"))
+    return site.render(request, "topic_settings.html", name=name, tab="settings", shown=shown, changed=changed)
+
+
+def setting_rows(entries: list[Any]) -> list[dict[str, Any]]:
+    """Return a row for each setting: its value, its source, and what would be the value without it."""
+    return [
+        {
+            "name": entry.name,
+            "value": "(hidden)" if entry.is_sensitive else entry.value,
+            "source": configs.SOURCES.get(entry.config_source, "unknown"),
+            "is_default": entry.config_source == configs.DEFAULT_SOURCE,
+            "is_own": entry.config_source == 1,
+            "read_only": entry.read_only,
+            "below": [(configs.SOURCES.get(row.source, "unknown"), row.value) for row in entry.synonyms[1:]],
+            "documentation": entry.documentation or "",
+        }
+        for entry in entries
+    ]
+
+
+# -- Changes -------------------------------------------------------------------------------------------------------------
+
+
+async def set_setting(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name = request.path_params["name"]
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        key = fields.get("key", "").strip()
+        if not key:
+            raise CommandFailed("which setting? Its name is missing", None, USAGE)
+        value = None if fields.get("unset") else fields.get("value", "")
+        await configs.alter_configs(cluster, "topic", name, {key: value})
+        return f"{key} of {name} is {'the default again' if value is None else value}"
+
+    return await site.change(request, name, make, f"/topics/{name}/settings")
+
+
+async def create_topic(request: Request) -> Response:
+    site: Site = request.app.state.site
+    if request.method == "GET":
+        return site.render(request, "topic_create.html")
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        name = fields.get("confirm", "")
+        counts = [fields.get(field, "").strip() or "-1" for field in ("partitions", "replicas")]
+        if not all(count.removeprefix("-").isdecimal() for count in counts):
+            raise CommandFailed(
+                "partitions and replicas are numbers", "leave them empty for the broker's defaults", USAGE
+            )
+        await topics.create_topic(cluster, name, int(counts[0]), int(counts[1]), {})
+        return f"topic {name} was created"
+
+    return await site.change(request, None, make, "/topics")
+
+
+async def delete_topic(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name = request.path_params["name"]
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        await topics.delete_topics(cluster, [name])
+        return f"topic {name} was deleted"
+
+    return await site.change(request, name, make, "/topics")
+
+
+async def empty_topic(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name = request.path_params["name"]
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        partitions = await cluster.partitions(name)
+        await topics.delete_records(cluster, name, dict.fromkeys(partitions, topics.HIGH_WATERMARK))
+        return f"all records of {name} were deleted"
+
+    return await site.change(request, name, make, f"/topics/{name}")
+
+
+ROUTES = [
+    Route("/topics", topic_list),
+    Route("/topic-create", create_topic, methods=["GET", "POST"]),
+    Route("/topics/{name}", topic_page),
+    Route("/topics/{name}/settings", topic_settings),
+    Route("/topics/{name}/set", set_setting, methods=["POST"]),
+    Route("/topics/{name}/delete", delete_topic, methods=["POST"]),
+    Route("/topics/{name}/empty", empty_topic, methods=["POST"]),
+]

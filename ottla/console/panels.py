@@ -1,0 +1,112 @@
+"""What pages show, by panel: asked of the cluster when a page is looked at, shared by all who look, and never waited for longer
+than a panel's time.
+
+A panel whose cluster is slow shows what it had before, with its age and the reason. The question goes on meanwhile, up to the
+client's own time limit, so that the next look may find its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ottla.cli.errors import CommandFailed
+
+T = TypeVar("T")
+
+#: A page waits for a panel so long.
+LIMIT_S = 2.5
+#: An answer is shared for so long.
+FRESH_S = 1.0
+PANELS_MAX = 128
+#: Questions that are under way, at most: when all brokers are silent, each look would add one.
+ASKED_MAX = 48
+
+
+@dataclass(frozen=True)
+class Shown(Generic[T]):
+    """A panel as a page shows it: its value, None if there never was one; how old it is; and why it is not newer."""
+
+    value: T | None
+    age_s: float = 0.0
+    problem: str | None = None
+    hint: str | None = None
+
+    @property
+    def stale(self) -> bool:
+        return self.value is not None and self.problem is not None
+
+
+@dataclass
+class _Panel:
+    value: Any = None
+    loaded_s: float | None = None
+    problem: str | None = None
+    hint: str | None = None
+    task: asyncio.Task[None] | None = None
+
+
+class Panels:
+    """The panels that were looked at last, by key."""
+
+    def __init__(self, limit_s: float = LIMIT_S, panels_max: int = PANELS_MAX) -> None:
+        self._limit_s = limit_s
+        self._panels_max = panels_max
+        self._panels: OrderedDict[object, _Panel] = OrderedDict()
+
+    async def show(self, key: object, load: Callable[[], Awaitable[T]], limit_s: float | None = None) -> Shown[T]:
+        """Return the panel `key`, loaded now if it is not fresh."""
+        panel = self._panel(key)
+        now = time.monotonic()
+        if panel.loaded_s is not None and now - panel.loaded_s < FRESH_S and panel.problem is None:
+            return Shown(panel.value)
+        if panel.task is None:
+            if sum(each.task is not None for each in self._panels.values()) >= ASKED_MAX:
+                return Shown(panel.value, self._age(panel), "the cluster has not answered too many questions")
+            panel.task = asyncio.create_task(self._load(panel, load))
+        await asyncio.wait([panel.task], timeout=self._limit_s if limit_s is None else limit_s)
+        if panel.task is not None and not panel.task.done():
+            waited = f"no answer within {self._limit_s if limit_s is None else limit_s:g} s"
+            return Shown(panel.value, self._age(panel), panel.problem or waited, panel.hint)
+        return Shown(panel.value, 0.0 if panel.problem is None else self._age(panel), panel.problem, panel.hint)
+
+    def forget(self) -> None:
+        """Something was changed: the next look asks again."""
+        for panel in self._panels.values():
+            panel.loaded_s = None
+
+    def close(self) -> None:
+        for panel in self._panels.values():
+            if panel.task is not None:
+                panel.task.cancel()
+
+    def _panel(self, key: object) -> _Panel:
+        panel = self._panels.setdefault(key, _Panel())
+        self._panels.move_to_end(key)
+        for old in [each for each, row in self._panels.items() if row.task is None and row is not panel]:
+            if len(self._panels) <= self._panels_max:
+                break
+            del self._panels[old]
+        return panel
+
+    def _age(self, panel: _Panel) -> float:
+        return 0.0 if panel.loaded_s is None else time.monotonic() - panel.loaded_s
+
+    async def _load(self, panel: _Panel, load: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            panel.value = await load()
+        except CommandFailed as fault:
+            panel.problem, panel.hint = fault.cause, fault.hint
+        except TimeoutError:
+            panel.problem, panel.hint = "the cluster did not answer in time", None
+        except Exception as fault:  # an answer that no client expects must not take the page away
+            panel.problem, panel.hint = f"{type(fault).__name__}: {fault}", None
+        else:
+            panel.problem = panel.hint = None
+            panel.loaded_s = time.monotonic()
+        finally:
+            panel.task = None

@@ -1,0 +1,131 @@
+"""What is wrong with the cluster now, and what to do: from the newest sample, without a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.cli.client.health import FULL_BYTES
+from ottla.console.sampler import Sampler
+from ottla.console.snapshot import Snapshot
+
+#: Names in one finding; the rest is a number.
+NAMES_SHOWN = 5
+#: A disk with less than this part of its bytes left is a warning.
+LOW_PART = 0.1
+#: A voter fetches each second or two.
+VOTER_SILENT_MS_MAX = 10_000
+#: Leaders of one broker above the even share by so much are a warning, if there are enough to share.
+UNEVEN_PART, UNEVEN_LEADERS_MIN = 1.5, 12
+
+ERROR, WARNING = "error", "warning"
+
+
+class Finding(NamedTuple):
+    """A problem: how bad, what it is, and what to do about it."""
+
+    level: str
+    text: str
+    remedy: str
+
+
+def findings(sampler: Sampler) -> list[Finding]:
+    """Return the problems, errors first."""
+    if sampler.snapshot is None:
+        return []
+    found = [*_brokers(sampler.snapshot), *_partitions(sampler.snapshot), *_quorum(sampler.snapshot), *_disks(sampler)]
+    return sorted(found, key=lambda each: each.level != ERROR)
+
+
+def _brokers(snapshot: Snapshot) -> Iterator[Finding]:
+    if fenced := [str(node) for node, broker in snapshot.brokers.items() if broker.fenced]:
+        yield Finding(
+            ERROR,
+            f"broker {_names(fenced)} is fenced: it leads nothing, and no client reaches it",
+            "It has stopped or cannot reach the controllers. Start it again, or look at the end of its log.",
+        )
+    leaders = {node: 0 for node, broker in snapshot.brokers.items() if not broker.fenced}
+    for _, _, part in snapshot.partitions():
+        if part.leader in leaders and len(part.replicas) > 1:
+            leaders[part.leader] += 1
+    even = sum(leaders.values()) / max(1, len(leaders))
+    if len(leaders) > 1 and sum(leaders.values()) >= UNEVEN_LEADERS_MIN:
+        for node, count in leaders.items():
+            if count > even * UNEVEN_PART:
+                text = f"broker {node} leads {count} partitions, and {even:.0f} would be its even share"
+                yield Finding(
+                    WARNING, text, "`ottla partition elect` gives partitions back to their preferred leaders."
+                )
+
+
+def _partitions(snapshot: Snapshot) -> Iterator[Finding]:
+    offline, under, bare = [], [], []
+    for name, index, part in snapshot.partitions():
+        if part.is_offline:
+            offline.append(f"{name}-{index}")
+        elif part.is_under_replicated:
+            under.append(f"{name}-{index}")
+        if len(part.replicas) == 1 and len(snapshot.brokers) > 1:
+            bare.append(name)
+    if offline:
+        yield Finding(
+            ERROR,
+            f"{_count(offline, 'partition')} without a leader: {_names(offline)}",
+            "Nothing can be read or written there. Start the brokers that have their replicas.",
+        )
+    if under:
+        yield Finding(
+            WARNING,
+            f"{_count(under, 'partition')} with missing replicas: {_names(under)}",
+            "Producers with acks=all fail below min.insync.replicas. Start the missing brokers, or wait until they have caught up.",
+        )
+    if bare := sorted(set(bare)):
+        yield Finding(
+            WARNING,
+            f"{_count(bare, 'topic')} with one replica only: {_names(bare)}",
+            "One lost disk loses their records. `ottla partition move` adds replicas.",
+        )
+
+
+def _quorum(snapshot: Snapshot) -> Iterator[Finding]:
+    if snapshot.quorum is None:
+        return
+    if snapshot.quorum.leader < 0:
+        yield Finding(
+            ERROR, "the metadata quorum has no leader", "Start controllers until a majority of the voters runs."
+        )
+        return
+    silent = [str(row.id) for row in snapshot.quorum.replicas if row.is_voter and row.silent_ms > VOTER_SILENT_MS_MAX]
+    if silent:
+        voters = sum(row.is_voter for row in snapshot.quorum.replicas)
+        spare = voters - len(silent) - (voters // 2 + 1)
+        left = "No other one may fail" if spare <= 0 else f"{spare} more may fail"
+        yield Finding(
+            ERROR, f"controller {_names(silent)} does not fetch", f"Start it again. {left}, or nothing can change."
+        )
+
+
+def _disks(sampler: Sampler) -> Iterator[Finding]:
+    for node, rows in sorted(sampler.directories.items()):
+        for path, error, total, usable in rows:
+            if error:
+                yield Finding(
+                    ERROR,
+                    f"broker {node}: log directory {path} is offline",
+                    "Replace the disk, then restart the broker.",
+                )
+            elif 0 <= usable < FULL_BYTES:
+                remedy = "Free some bytes: shorter retention, or delete records. Writes go on by themselves."
+                yield Finding(ERROR, f"broker {node}: no space left in {path}", remedy)
+            elif total > 0 and 0 <= usable < total * LOW_PART:
+                text = f"broker {node}: {usable * 100 // total} % of the disk of {path} is left"
+                yield Finding(WARNING, text, "Shorten the retention of large topics, or add a broker.")
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(found: list[str], what: str) -> str:
+    return f"{len(found)} {what}{'s' * (len(found) != 1)}"

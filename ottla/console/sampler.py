@@ -1,0 +1,230 @@
+"""The sampler: it asks the cluster at an interval, and keeps rates, lags and events in the window.
+
+One sample is some requests to each broker, whatever the number of topics and groups. Settings are read in rotation, some topics
+in each sample, because an answer has 35 settings for each topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from ottla.cli.client import configs
+from ottla.cli.client.brokers import describe_log_dirs
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.cluster_offsets import committed_of_groups, groups_by_broker, offsets_by_leader
+from ottla.cli.client.health import describe_cluster
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.client.quorum import describe_quorum
+from ottla.cli.client.topics import LATEST
+from ottla.cli.errors import CommandFailed
+from ottla.console.admin_numbers import Numbers, scrape
+from ottla.console.snapshot import Snapshot, changes, setting_changes, snapshot_of
+from ottla.console.window import Window
+
+log = logging.getLogger(__name__)
+
+#: Topics whose settings are read in one sample.
+TOPICS_A_SAMPLE = 25
+#: Sizes on disk, groups and admin listeners are looked at in every third sample.
+SLOWER = 3
+#: A sample that takes longer is given up: the next one begins.
+SAMPLE_TIMEOUT_S = 20.0
+#: Groups and topics whose numbers are kept; the page says when there are more.
+GROUPS_MAX = 1_000
+
+
+class Sampler:
+    """The newest sample in its fields, earlier ones in the window."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        interval_s: float = 5.0,
+        admin: Mapping[int, str] | None = None,
+        admin_port: int | None = None,
+    ) -> None:
+        """Takes the addresses of admin listeners by broker; with an `admin_port` other brokers have theirs at their own host."""
+        self._cluster = cluster
+        self.interval_s = interval_s
+        self._admin = dict(admin or {})
+        self._admin_port = admin_port
+        self.window = Window()
+        self.snapshot: Snapshot | None = None
+        #: Why the last sample failed, None if it did not.
+        self.problem: str | None = None
+        self.sampled_s: float | None = None
+        self.ends: dict[TopicPartition, int] = {}
+        self.sizes: dict[tuple[int, str, int], int] = {}
+        self.directories: dict[int, list[tuple[str, int, int, int]]] = {}
+        self.lags: dict[str, int] = {}
+        self.numbers: dict[int, Numbers] = {}
+        #: Brokers without an admin listener, or whose listener does not answer, with the reason.
+        self.no_numbers: dict[int, str] = {}
+        self._settings: dict[str, dict[str, str]] = {}
+        self._rotation: list[str] = []
+        self._samples = 0
+        self._of_brokers: dict[str, float] = {}
+        self._record_rates, self._broker_rates = Rates(), Rates()
+
+    async def run(self) -> None:
+        """Sample until it is cancelled."""
+        while True:
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(SAMPLE_TIMEOUT_S):
+                    await self.sample()
+            except CommandFailed as fault:
+                self.problem = fault.cause
+            except TimeoutError:
+                self.problem = f"no sample within {SAMPLE_TIMEOUT_S:g} s: {self._cluster.doing}"
+            except Exception:  # the pages go on with what there is
+                log.exception("a sample failed")
+                self.problem = "a sample failed: the log of the console says why"
+            await asyncio.sleep(max(0.1, self.interval_s - (time.monotonic() - began)))
+
+    async def sample(self) -> None:
+        """Take one sample.
+
+        Raises:
+            CommandFailed: the cluster does not answer.
+        """
+        cluster, now_ms = self._cluster, time.time_ns() // 1_000_000
+        described = await describe_cluster(cluster)
+        metadata = await cluster.metadata(None)
+        try:
+            quorum = await describe_quorum(cluster)
+        except CommandFailed:  # no permission, or there is no quorum: the rest is shown
+            quorum = None
+        snapshot = snapshot_of(now_ms, metadata, described, quorum)
+        if self.snapshot is not None:
+            self.window.record(changes(self.snapshot, snapshot))
+        self.snapshot, self.problem, self.sampled_s = snapshot, None, time.monotonic()
+        led = snapshot.led_by()
+        # Offsets of partitions without an answer stay: their leader may be back in the next sample.
+        ends = await offsets_by_leader(cluster, led, LATEST)
+        present = {(name, index) for name, index, _ in snapshot.partitions()}
+        self.ends = {place: end for place, end in {**self.ends, **ends}.items() if place in present}
+        if self._samples % SLOWER == 0:
+            await self._sample_sizes(snapshot)
+            await self._sample_groups(snapshot)
+            await self._sample_numbers(snapshot)
+        await self._sample_settings(snapshot)
+        self._samples += 1
+        self.window.add(now_ms / 1000, self._values(snapshot))
+
+    # -- What a sample has -----------------------------------------------------------------------------------------------
+
+    def _values(self, snapshot: Snapshot) -> dict[str, float]:
+        """Returns the numbers of this sample by series."""
+        records = dict.fromkeys((f"topic/{name}/records" for name in snapshot.topics), 0.0)
+        for (name, _), end in self.ends.items():
+            records[f"topic/{name}/records"] += end
+        rates = self._record_rates.update(time.monotonic(), records)
+        parts = [part for _, _, part in snapshot.partitions()]
+        values: dict[str, float] = {
+            "cluster/under_replicated": sum(part.is_under_replicated for part in parts),
+            "cluster/offline": sum(part.is_offline for part in parts),
+        }
+        if rates:
+            values["cluster/records"] = sum(rates.values())
+        return values | self._of_brokers | {f"group/{name}/lag": lag for name, lag in self.lags.items()} | rates
+
+    async def _sample_sizes(self, snapshot: Snapshot) -> None:
+        async def ask(node: int) -> None:
+            try:
+                rows = await describe_log_dirs(self._cluster, node)
+            except CommandFailed:
+                return
+            sizes = {key: size for key, size in self.sizes.items() if key[0] != node}
+            for row in rows:
+                for topic in row.topics:
+                    sizes.update(
+                        ((node, topic.name, part.partition_index), part.partition_size) for part in topic.partitions
+                    )
+            self.sizes = sizes
+            self.directories[node] = [(row.log_dir, row.error_code, row.total_bytes, row.usable_bytes) for row in rows]
+
+        await _each(ask, (node for node, broker in snapshot.brokers.items() if not broker.fenced))
+
+    async def _sample_groups(self, snapshot: Snapshot) -> None:
+        lags: dict[str, int] = {}
+        alive = [node for node, broker in snapshot.brokers.items() if not broker.fenced]
+        for node, groups in (await groups_by_broker(self._cluster, alive)).items():
+            names = [group.group_id for group in groups if group.group_type.lower() != "share"]
+            room = max(0, GROUPS_MAX - len(lags))
+            for name, committed in (await committed_of_groups(self._cluster, node, names[:room])).items():
+                lags[name] = sum(max(0, self.ends.get(place, offset) - offset) for place, offset in committed.items())
+        self.lags = lags
+
+    async def _sample_numbers(self, snapshot: Snapshot) -> None:
+        listeners = {node: address for node in snapshot.brokers if (address := self._admin_of(snapshot, node))}
+        found = dict(zip(listeners, await asyncio.gather(*map(scrape, listeners.values())), strict=True))
+        self.numbers = {node: row for node, row in found.items() if isinstance(row, Numbers)}
+        self.no_numbers = {node: str(row) for node, row in found.items() if isinstance(row, CommandFailed)}
+        counters: dict[str, float] = {}
+        self._of_brokers = {}
+        for node, row in self.numbers.items():
+            for name, count in (("in", row.bytes_in), ("out", row.bytes_out), ("cpu", row.cpu_s)):
+                if count is not None:
+                    counters[f"broker/{node}/{name}"] = count
+            for name, value in (("memory", row.memory_bytes), ("delay", row.loop_delay_ms)):
+                if value is not None:
+                    self._of_brokers[f"broker/{node}/{name}"] = value
+        self._of_brokers |= self._broker_rates.update(time.monotonic(), counters)
+
+    @property
+    def asks_admin_listeners(self) -> bool:
+        return bool(self._admin) or self._admin_port is not None
+
+    def _admin_of(self, snapshot: Snapshot, node: int) -> str | None:
+        if node in self._admin or self._admin_port is None:
+            return self._admin.get(node)
+        return f"{snapshot.brokers[node].host}:{self._admin_port}"
+
+    async def _sample_settings(self, snapshot: Snapshot) -> None:
+        """Compare the settings of some topics, and of all brokers, with those that were read before."""
+        if not self._rotation:
+            self._rotation = sorted(snapshot.topics)
+        names, self._rotation = self._rotation[:TOPICS_A_SAMPLE], self._rotation[TOPICS_A_SAMPLE:]
+        places = [("topic", name) for name in names if name in snapshot.topics]
+        if self._samples % SLOWER == 0:
+            places += [("broker", str(node)) for node, broker in snapshot.brokers.items() if not broker.fenced]
+        for row in await configs.describe_many(self._cluster, places):
+            kind = "topic" if row.resource_type == configs.RESOURCE_TYPES["topic"] else "broker"
+            place = f"{kind} {row.resource_name}"
+            now = {
+                entry.name: str(entry.value)
+                for entry in row.configs
+                if entry.config_source not in configs.STATIC_SOURCES
+            }
+            self.window.record(setting_changes(snapshot.at_ms, place, self._settings.get(place), now))
+            self._settings[place] = now
+        gone = [place for place in self._settings if place.startswith("topic ") and place[6:] not in snapshot.topics]
+        for place in gone:
+            del self._settings[place]
+
+
+class Rates:
+    """The growth of counters by the second, between one update and the next."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, Mapping[str, float]] | None = None
+
+    def update(self, now_s: float, counters: Mapping[str, float]) -> dict[str, float]:
+        """Return the rates; a counter that was not there before has none. One that went back began again: with its broker, or
+        with a topic that was made again."""
+        before, self._before = self._before, (now_s, counters)
+        if before is None or now_s <= before[0]:
+            return {}
+        seconds = now_s - before[0]
+        return {
+            name: max(0.0, (count - before[1][name]) / seconds) for name, count in counters.items() if name in before[1]
+        }
+
+
+async def _each(ask: Callable[[int], Awaitable[None]], nodes: Iterable[int]) -> None:
+    """Ask all nodes at once: one that is silent costs its own time only."""
+    await asyncio.gather(*map(ask, nodes))

@@ -1,0 +1,134 @@
+"""The console's process: the application of its pages, and uvicorn that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ottla.cli.errors import CommandFailed
+from ottla.console.access import Access
+from ottla.console.guard import App, Guard
+from ottla.console.options import Options
+from ottla.console.pages import overview, topics
+from ottla.console.sampler import Sampler
+from ottla.console.site import FOLDER, Site
+
+#: Connections that are served at once; more are answered 503.
+CONNECTIONS_MAX = 256
+HEADER_BYTES_MAX = 16 * 1024
+STOP_S_MAX = 2
+#: The first page waits so long for the first sample.
+FIRST_SAMPLE_S = 1.5
+
+
+async def health(request: Request) -> Response:
+    """The console is up, whatever the cluster is."""
+    return PlainTextResponse("ok\n")
+
+
+async def not_found(request: Request, fault: Exception) -> Response:
+    site: Site = request.app.state.site
+    return site.missing(request, f"page {request.url.path}")
+
+
+async def failed(request: Request, fault: Exception) -> Response:
+    site: Site = request.app.state.site
+    assert isinstance(fault, CommandFailed)
+    return site.problem(request, fault)
+
+
+@asynccontextmanager
+async def application(options: Options) -> AsyncIterator[App]:
+    """The console's pages, with a sampler that runs while they are served."""
+    async with Access(options) as access:
+        sampler = Sampler(access.sampler, options.interval_s, options.admin, options.admin_port)
+        site = Site(options, access, sampler)
+        sampling = asyncio.create_task(sampler.run(), name="sampler")
+        app = Starlette(
+            routes=[
+                *overview.ROUTES,
+                *topics.ROUTES,
+                Route("/healthz", health),
+                Mount("/static", StaticFiles(directory=FOLDER / "static")),
+            ],
+            exception_handlers={404: not_found, CommandFailed: failed},
+        )
+        app.state.site = site
+        await asyncio.wait([sampling], timeout=0.01)
+        try:
+            yield Guard(app, options)
+        finally:
+            site.panels.close()
+            sampling.cancel()
+            with suppress(asyncio.CancelledError):
+                await sampling
+
+
+def listen(options: Options) -> socket.socket:
+    """Bind the console's address.
+
+    Raises:
+        CommandFailed: it is in use, or no address of this machine.
+    """
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((options.host.strip("[]"), options.port))
+    except OSError as fault:
+        found.close()
+        cause = f"cannot listen at {options.host}:{options.port}: {fault.strerror}"
+        raise CommandFailed(cause, "take another one: --port 0 for a free one") from None
+    found.listen()
+    return found
+
+
+async def serve(options: Options, ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `ready` gets the URL once a browser can connect."""
+    with listen(options) as sock:
+        host = options.host if ":" not in options.host else f"[{options.host.strip('[]')}]"
+        url = f"{options.scheme}://{host}:{sock.getsockname()[1]}/"
+        async with application(options) as app:
+            config = uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=CONNECTIONS_MAX,
+                h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+                timeout_graceful_shutdown=STOP_S_MAX,
+                ssl_certfile=options.tls_cert,
+                ssl_keyfile=options.tls_key,
+            )
+            server = uvicorn.Server(config)
+            loop = asyncio.get_running_loop()
+            serving = asyncio.create_task(server.serve([sock]))
+            await asyncio.sleep(
+                0
+            )  # it begins, and sets signal handlers that would end the process with SIGINT's exit code
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, _stop, server)
+            ready(url)
+            await serving
+
+
+def _stop(server: uvicorn.Server) -> None:
+    if server.should_exit:  # the second time: without waiting for streams
+        server.force_exit = True
+        sys.stderr.write("ottla console: stopping now\n")
+    server.should_exit = True

@@ -1,0 +1,137 @@
+"""The site: what all pages share, how a page is rendered, and how a change is confirmed and made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.errors import CommandFailed
+from ottla.console import texts
+from ottla.console.access import Access
+from ottla.console.guard import FIELD, is_right_token
+from ottla.console.options import Options
+from ottla.console.panels import Panels
+from ottla.console.sampler import Sampler
+
+FOLDER = Path(__file__).parent
+#: Of a form; a page's are some hundred bytes.
+FORM_BYTES_MAX = 64 * 1024
+FIELDS_MAX = 200
+#: A sample that is older is marked on each page.
+STALE_INTERVALS = 4
+
+
+class Site:
+    """One console: its cluster, its sampler, its panels and its templates."""
+
+    def __init__(self, options: Options, access: Access, sampler: Sampler) -> None:
+        self.options = options
+        self.access = access
+        self.sampler = sampler
+        self.panels = Panels()
+        self._templates = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        )
+        self._templates.filters.update(texts.FILTERS)
+        self._templates.globals.update(query=query)
+
+    def render(self, request: Request, template: str, status: int = 200, **context: Any) -> Response:
+        """Return a page. A request of htmx gets the part of the page that changes by itself."""
+        text = self._templates.get_template(template).render(
+            frame="fragment.html" if request.headers.get("hx-request") else "base.html",
+            csrf=request.scope["ottla.csrf"],
+            path=request.url.path,
+            here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            options=self.options,
+            sampler=self.sampler,
+            snapshot=self.sampler.snapshot,
+            sample_age=self.sample_age(),
+            **context,
+        )
+        return HTMLResponse(text, status)
+
+    def rows(self, template: str, **context: Any) -> str:
+        """Return a part of a page that a stream sends."""
+        return str(self._templates.get_template(template).render(**context))
+
+    def sample_age(self) -> float | None:
+        """Return the seconds since the last sample if that is too long; None if the newest one is there."""
+        if self.sampler.sampled_s is None:
+            return None
+        age = time.monotonic() - self.sampler.sampled_s
+        return age if age > STALE_INTERVALS * self.sampler.interval_s or self.sampler.problem else None
+
+    def problem(self, request: Request, fault: CommandFailed, status: int = 422) -> Response:
+        """Return the page of what did not work."""
+        return self.render(request, "problem.html", status, cause=fault.cause, hint=fault.hint)
+
+    def missing(self, request: Request, what: str) -> Response:
+        return self.problem(request, CommandFailed(f"there is no {what}", "it may have been deleted"), 404)
+
+    async def change(
+        self,
+        request: Request,
+        names: str | None,
+        make: Callable[[ClusterClient, Mapping[str, str]], Awaitable[str]],
+        back: str,
+    ) -> Response:
+        """Make a change that a form has asked for and that the user has confirmed by typing `names` (None: the form names a new thing).
+
+        `make` returns what it has done, for the page `back`.
+        """
+        if not self.options.allow_changes:
+            hint = "start it with --allow-changes to change something"
+            return self.problem(request, CommandFailed("this console only looks", hint), 403)
+        fields = await form(request)
+        if not is_right_token(fields.get(FIELD, ""), request.scope):
+            return self.problem(request, CommandFailed("this form is not of this console", "load the page again"), 403)
+        if names is not None and fields.get("confirm") != names:
+            cause = f"the confirmation is not {names!r}: nothing was changed"
+            return self.problem(request, CommandFailed(cause, "go back, and type the name as it stands there"))
+        try:
+            async with self.access.change() as cluster:
+                done = await make(cluster, fields)
+        except CommandFailed as fault:
+            return self.problem(request, fault)
+        self.panels.forget()
+        return RedirectResponse(f"{back}{'&' if '?' in back else '?'}{urlencode({'done': done})}", 303)
+
+
+async def form(request: Request) -> dict[str, str]:
+    """Return the fields of a posted form.
+
+    Raises:
+        CommandFailed: it is larger than any form of the console.
+    """
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > FORM_BYTES_MAX:
+            raise CommandFailed(f"a form of more than {FORM_BYTES_MAX} bytes")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
+    except ValueError:
+        raise CommandFailed("this is no form of this console") from None
+
+
+def query(path: str, **fields: object) -> str:
+    """Return a link to a page with fields; those that are None or empty are left out."""
+    pairs = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def number(request: Request, name: str, default: int, low: int, high: int) -> int:
+    """Return a field of the query as a number within bounds; what is no number is the default."""
+    text = request.query_params.get(name, "")
+    try:
+        return min(max(int(text), low), high)
+    except ValueError:
+        return default

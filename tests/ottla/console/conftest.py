@@ -1,0 +1,55 @@
+"""The console's pages over a node of the session, without a socket of the console's own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from ottla.console.options import Options
+from ottla.console.server import application
+from tests.ottla.conftest import Cli
+
+Open = Callable[..., Awaitable[httpx.AsyncClient]]
+BASE = "http://127.0.0.1:9490"
+
+
+@pytest.fixture
+async def open_console(cli: Cli) -> AsyncIterator[Open]:
+    """A function that starts a console with options, and returns a client of its pages once it has a sample."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*, base: str = BASE, wait: bool = True, **options: object) -> httpx.AsyncClient:
+            chosen = replace(Options(cli.bootstrap, interval_s=0.5), **options)
+            app = await stack.enter_async_context(application(chosen))
+            transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))
+            client = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=base, timeout=30))
+            if wait:
+                await eventually(client, "/", "has not answered yet", there=False)
+            return client
+
+        yield start
+
+
+async def eventually(
+    client: httpx.AsyncClient, page: str, text: str, *, there: bool = True, seconds: float = 30
+) -> str:
+    """Load a page until a text is there, or is gone."""
+    async with asyncio.timeout(seconds):
+        for _ in itertools.count():
+            found = (await client.get(page)).text
+            if (text in found) == there:
+                break
+            await asyncio.sleep(0.02)  # the pages do not wait for anything: the sampler would not run
+    return found
+
+
+async def csrf_of(client: httpx.AsyncClient, page: str) -> str:
+    """Return the token of a page's form."""
+    text = (await client.get(page)).text
+    return text.partition('name="csrf" value="')[2].partition('"')[0]

@@ -1,0 +1,58 @@
+"""The overview, topics and their settings over a node, as a browser without scripts gets them."""
+
+from __future__ import annotations
+
+from tests.ottla.conftest import Cli
+from tests.ottla.console.conftest import Open, csrf_of
+
+
+async def test_the_overview_says_what_serves_and_what_is_wrong(open_console: Open) -> None:
+    client = await open_console()
+    page = (await client.get("/")).text
+    assert "Nothing is wrong" in page and "Metadata quorum" in page
+    assert "known to brokers' admin listeners only" in page
+    part = (await client.get("/", headers={"hx-request": "true"})).text
+    assert "<html" not in part and 'id="live"' in part
+
+
+async def test_a_cluster_that_does_not_answer_leaves_a_page_that_says_so(open_console: Open) -> None:
+    client = await open_console(bootstrap="127.0.0.1:1", wait=False)
+    page = await client.get("/")
+    assert page.status_code == 200 and "has not answered yet" in page.text
+    assert (await client.get("/topics")).status_code == 200
+    settings = await client.get("/topics/t/settings")
+    assert settings.status_code == 200 and "cannot connect to 127.0.0.1:1" in settings.text
+
+
+async def test_topics_are_listed_found_and_sorted(open_console: Open, cli: Cli) -> None:
+    small, large = cli.topic(), cli.topic(partitions=12)
+    client = await open_console()
+    assert small in (await client.get("/topics", params={"q": small})).text
+    assert large not in (await client.get("/topics", params={"q": small + "x"})).text
+    by_size = (await client.get("/topics", params={"sort": "-partitions"})).text
+    assert by_size.index(large) < by_size.index(small)
+    assert (await client.get("/topics", params={"sort": "__class__", "page": "x"})).status_code == 200
+    picture = (await client.get(f"/topics/{large}")).text
+    assert picture.count('class="cell leader"') == 12 + 1, "one is in the legend"
+    assert (await client.get("/topics/none-such")).status_code == 404
+
+
+async def test_settings_show_where_a_value_comes_from_and_can_be_changed(open_console: Open, cli: Cli) -> None:
+    name = cli.topic()
+    client = await open_console(allow_changes=True)
+    page = f"/topics/{name}/settings"
+    fields = {"csrf": await csrf_of(client, page), "confirm": name, "key": "retention.ms"}
+    assert (await client.post(f"/topics/{name}/set", data=fields | {"value": "61000"})).status_code == 303
+    changed = (await client.get(page, params={"changed": "1"})).text
+    assert "61000" in changed and ">topic</span>" in changed
+    wrong = await client.post(f"/topics/{name}/set", data=fields | {"value": "soon"})
+    assert wrong.status_code == 422 and "retention.ms" in wrong.text
+    await client.post(f"/topics/{name}/set", data=fields | {"unset": "1"})
+    assert "61000" not in (await client.get(page)).text
+
+
+async def test_a_name_that_is_markup_stays_text(open_console: Open) -> None:
+    client = await open_console()
+    for page in ("/topics?q=<script>alert(1)</script>", "/timeline?place=%22><img src=x>", "/topics/<b>x</b>"):
+        text = (await client.get(page)).text
+        assert "<script>alert" not in text and "<img src=x" not in text and "<b>x" not in text
