@@ -46,6 +46,7 @@ async def console(
     admin_port: Annotated[
         int | None, Parameter(help="The port of all brokers' admin listeners at their hosts.")
     ] = None,
+    registry: Annotated[str | None, Parameter(help="The URL of a schema registry: its values are decoded.")] = None,
     interval: Annotated[float, Parameter(help="Seconds between two samples.")] = 5.0,
     connection: Connection = CONNECTION,
 ) -> None:
@@ -75,6 +76,7 @@ async def console(
         tls_key=tls_key,
         admin=dict(map(parse_admin, admin or ())),
         admin_port=admin_port,
+        registry=registry,
         interval_s=max(0.5, interval),
     )
     options.check(no_login)

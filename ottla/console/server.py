@@ -20,7 +20,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.console.access import Access
 from ottla.console.guard import App, Guard
 from ottla.console.options import Options
-from ottla.console.pages import overview, topics
+from ottla.console.pages import overview, records, topics
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
 
@@ -58,6 +58,7 @@ async def application(options: Options) -> AsyncIterator[App]:
         app = Starlette(
             routes=[
                 *overview.ROUTES,
+                *records.ROUTES,
                 *topics.ROUTES,
                 Route("/healthz", health),
                 Mount("/static", StaticFiles(directory=FOLDER / "static")),

@@ -16,6 +16,7 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import CommandFailed
 from ottla.console import texts
 from ottla.console.access import Access
+from ottla.console.decoding import registry_values
 from ottla.console.guard import FIELD, is_right_token
 from ottla.console.options import Options
 from ottla.console.panels import Panels
@@ -37,6 +38,7 @@ class Site:
         self.access = access
         self.sampler = sampler
         self.panels = Panels()
+        self.decoder = registry_values(options.registry)
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )

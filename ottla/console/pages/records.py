@@ -1,0 +1,221 @@
+"""The message browser: a screen of records, scans and live tails as streams, and downloads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from ottla.cli.errors import CommandFailed
+from ottla.console import reading
+from ottla.console.reading import Found, Progress, Query, Screen
+from ottla.console.record_view import CSV_COLUMNS, FORMS, View, csv_line, json_line, view_of
+from ottla.console.site import Site, number
+
+#: Between two messages about the progress of a scan.
+STATE_S = 0.4
+#: Records of one download, unless its link asks for fewer.
+DOWNLOAD_MAX = 1_000_000
+DOWNLOAD_DEFAULT = 10_000
+#: A download is sent in pieces of so many bytes.
+PIECE_BYTES = 64 * 1024
+#: A screen waits longer than a panel: it reads from the leaders of all partitions.
+SCREEN_LIMIT_S = 8.0
+
+
+def query_of(request: Request) -> Query:
+    """Return the query of a link or a form; what cannot be understood is as if it were not there."""
+    fields = request.query_params
+    start = fields.get("from", "newest")
+    partition = fields.get("partition", "")
+    return Query(
+        request.path_params["name"],
+        int(partition) if partition.isdecimal() and len(partition) < 10 else None,
+        start if start in reading.STARTS else "newest",
+        fields.get("at", "").strip(),
+        number(request, "limit", 50, 1, reading.LIMIT_MAX),
+        fields.get("key", ""),
+        bool(fields.get("exact")),
+        fields.get("value", ""),
+        fields.get("header", "").strip(),
+        reading.read_cursor(fields.get("after", "")),
+        reading.read_cursor(fields.get("before", "")),
+    )
+
+
+def form_of(request: Request) -> str:
+    form = request.query_params.get("as", "auto")
+    return form if form in FORMS else "auto"
+
+
+async def records(request: Request) -> Response:
+    site: Site = request.app.state.site
+    query, form = query_of(request), form_of(request)
+    snapshot = site.sampler.snapshot
+    if snapshot is not None and query.topic not in snapshot.topics:
+        return site.missing(request, f"topic {query.topic}")
+    streamed = query.is_filtered or query.start == "live"
+    shown = None
+    views: list[View] = []
+    took_s = 0.0
+    if not streamed:
+
+        async def load() -> Screen:
+            async with site.access.scan() as cluster:
+                return await reading.screen(cluster, query)
+
+        began = time.monotonic()
+        shown = await site.panels.show(("records", request.url.query, query.topic), load, SCREEN_LIMIT_S)
+        took_s = time.monotonic() - began
+        views = await viewed(site, query.topic, shown.value.found if shown.value else (), form)
+    return site.render(
+        request,
+        "records.html",
+        name=query.topic,
+        tab="records",
+        q=query,
+        form=form,
+        forms=FORMS,
+        starts=reading.STARTS,
+        shown=shown,
+        views=views,
+        streamed=streamed,
+        took_s=took_s,
+        partitions=len(snapshot.topics[query.topic]) if snapshot else 0,
+        cursor=reading.cursor,
+        fields={name: value for name, value in request.query_params.items() if name not in ("after", "before")},
+    )
+
+
+async def viewed(site: Site, topic: str, found: Iterable[Found], form: str) -> list[View]:
+    """Return records as the page shows them; values of a schema registry are decoded if there is one."""
+    found = list(found)
+    decoded = {}
+    if form == "auto" and site.decoder is not None:
+        decoded = await site.decoder.decode(each.record for each in found)
+    return [view_of(topic, each.partition, each.record, form, decoded) for each in found]
+
+
+async def stream(request: Request) -> Response:
+    """Server-sent events: `rows` with the HTML of records, `state` with a sentence, and `end`."""
+    site: Site = request.app.state.site
+    query, form = query_of(request), form_of(request)
+    events = _tail(site, query, form) if query.start == "live" else _scan(site, query, form)
+    return StreamingResponse(_until_left(request, events), media_type="text/event-stream")
+
+
+async def _scan(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
+    began = time.monotonic()
+    progress, matched = Progress(0, 0, 0), 0
+    async with site.access.scan() as cluster:
+        async for each in reading.scan(cluster, query):
+            if isinstance(each, Progress):
+                progress = each
+                yield _event("state", _progress(progress, time.monotonic() - began))
+            else:
+                matched += len(each)
+                yield _event("rows", await _rows(site, query, each, form))
+    seconds = time.monotonic() - began
+    if matched >= reading.LIMIT_MAX:
+        yield _event("end", f"{matched} records match, more are not looked for: narrow the filter, or download them.")
+    else:
+        yield _event("end", f"Done: {matched} of {progress.total:,} records match, looked at in {seconds:.1f} s.")
+
+
+async def _tail(site: Site, query: Query, form: str) -> AsyncGenerator[str, None]:
+    seen = left_out = 0
+    async with site.access.scan() as cluster:
+        async for each in reading.tail(cluster, query):
+            if isinstance(each, int):
+                left_out += each
+            else:
+                seen += len(each)
+                if each:
+                    yield _event("rows", await _rows(site, query, each, form))
+            note = f", {left_out:,} too quick to show" if left_out else ""
+            yield _event("state", f"Live: {seen:,} records{note}.")
+
+
+async def _until_left(request: Request, events: AsyncGenerator[str, None]) -> AsyncIterator[str]:
+    """Pass events on until the browser has gone; failures are the last one. States come at most every STATE_S."""
+    said_s = 0.0
+    try:
+        async for event in events:
+            if event.startswith("event: state"):
+                if time.monotonic() - said_s < STATE_S:
+                    continue
+                said_s = time.monotonic()
+                if await request.is_disconnected():
+                    return
+            yield event
+    except CommandFailed as fault:
+        yield _event("end", fault.cause + (f" ({fault.hint})" if fault.hint else ""))
+    except TimeoutError:
+        yield _event("end", "The cluster has not answered for too long.")
+    finally:
+        await events.aclose()
+
+
+async def _rows(site: Site, query: Query, found: list[Found], form: str) -> str:
+    return site.rows("record_rows.html", views=await viewed(site, query.topic, found, form))
+
+
+def _progress(progress: Progress, seconds: float) -> str:
+    part = progress.passed * 100 // max(1, progress.total)
+    rate = progress.passed / max(0.001, seconds)
+    return f"{part} %: {progress.matched:,} of {progress.passed:,} records match, {rate:,.0f} records/s."
+
+
+def _event(name: str, text: str) -> str:
+    lines = "".join(f"data: {line}\n" for line in text.replace("\r", "").split("\n"))
+    return f"event: {name}\n{lines}\n"
+
+
+async def download(request: Request) -> Response:
+    """All records that a query means, as JSON lines or CSV. What `ottla produce -i json` reads is what JSON lines have."""
+    site: Site = request.app.state.site
+    query = query_of(request)
+    as_csv = request.query_params.get("format") == "csv"
+    limit = number(request, "max", DOWNLOAD_DEFAULT, 1, DOWNLOAD_MAX)
+    kind, ending = ("text/csv; charset=utf-8", "csv") if as_csv else ("application/x-ndjson", "jsonl")
+    safe = "".join(char if char.isalnum() or char in "._-" else "_" for char in query.topic)
+    headers = {"content-disposition": f'attachment; filename="{safe}.{ending}"'}
+    lines = _lines(site, query, limit, as_csv)
+    try:
+        first = await anext(lines)  # a failure at the beginning has a status of its own
+    except StopAsyncIteration:
+        first = ""
+    return StreamingResponse(_pieces(first, lines), media_type=kind, headers=headers)
+
+
+async def _lines(site: Site, query: Query, limit: int, as_csv: bool) -> AsyncIterator[str]:
+    line = csv_line if as_csv else json_line
+    async with site.access.scan() as cluster:
+        if as_csv:
+            yield ",".join(CSV_COLUMNS) + "\r\n"
+        async for each in reading.export(cluster, query, limit):
+            yield line(query.topic, each.partition, each.record)
+
+
+async def _pieces(first: str, lines: AsyncIterator[str]) -> AsyncIterator[str]:
+    piece = [first]
+    size = 0
+    async for line in lines:
+        piece.append(line)
+        size += len(line)
+        if size >= PIECE_BYTES:
+            yield "".join(piece)
+            piece, size = [], 0
+            await asyncio.sleep(0)
+    yield "".join(piece)
+
+
+ROUTES = [
+    Route("/topics/{name}/records", records),
+    Route("/topics/{name}/stream", stream),
+    Route("/topics/{name}/download", download),
+]

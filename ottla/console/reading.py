@@ -1,0 +1,283 @@
+"""Reading records for a page: a screen of them at once, and scans that go through a topic in windows until they are stopped.
+
+A window is a range of offsets of each partition. Its records are filtered as they come, so that memory holds the matches and one
+response. From the newest on, windows go back; each one is read forwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.cli.client import topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.consumer import Consumer
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.protocol.records import Record
+
+LIMIT_MAX = 500
+#: A screen is given up after so many bytes or seconds: it shows what it has.
+SCREEN_BYTES_MAX = 16 * 1024 * 1024
+SCREEN_S_MAX = 6.0
+#: Offsets of one partition in one window of a scan.
+WINDOW_OFFSETS = 20_000
+STARTS = ("newest", "oldest", "offset", "time", "live")
+#: A live tail that gets more at once leaves the rest out, and says how many.
+TAIL_ROWS_MAX = 200
+_CURSOR = re.compile(r"\d+\.\d+(-\d+\.\d+)*")
+
+Matches = Callable[[Record], bool]
+
+
+class Found(NamedTuple):
+    """A record and its partition."""
+
+    partition: int
+    record: Record
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a page asks for. `at` is the offset or time to start at, `after` and `before` a place for each partition."""
+
+    topic: str
+    partition: int | None = None
+    start: str = "newest"
+    at: str = ""
+    limit: int = 50
+    key: str = ""
+    exact_key: bool = False
+    value: str = ""
+    header: str = ""
+    after: Mapping[int, int] | None = None
+    before: Mapping[int, int] | None = None
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.key or self.value or self.header)
+
+    @property
+    def goes_back(self) -> bool:
+        return self.after is None and (self.before is not None or self.start == "newest")
+
+    def matches(self) -> Matches:
+        """Return whether a record has all that is wanted: texts that its key, value and a header's value contain."""
+        key, value = self.key.encode(), self.value.encode()
+        name, equals, wanted = self.header.partition("=")
+
+        def matches(record: Record) -> bool:
+            if key and (record.key is None or (record.key != key if self.exact_key else key not in record.key)):
+                return False
+            if value and (record.value is None or value not in record.value):
+                return False
+            return not name or any(
+                found == name and (not equals or (data is not None and wanted.encode() in data))
+                for found, data in record.headers
+            )
+
+        return matches
+
+
+class Screen(NamedTuple):
+    """Records in the order of the page, and where the next page begins: `older` before it, `newer` after it. `cut`: not all were read."""
+
+    found: list[Found]
+    older: dict[int, int] | None
+    newer: dict[int, int] | None
+    cut: bool = False
+
+
+class Progress(NamedTuple):
+    """How far a scan is: offsets passed of all, records that match, and whether it has ended."""
+
+    passed: int
+    total: int
+    matched: int
+
+
+async def bounds(cluster: ClusterClient, query: Query) -> tuple[dict[int, int], dict[int, int]]:
+    """Return where to begin and to end in each partition.
+
+    Raises:
+        CommandFailed: there is no such topic, partition, offset or time.
+    """
+    wanted = None if query.partition is None else [query.partition]
+    ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, wanted)
+    first = await topics.list_offsets(cluster, query.topic, topics.EARLIEST, ends)
+    if query.before is not None:
+        ends = {index: min(max(query.before.get(index, end), first[index]), end) for index, end in ends.items()}
+    if query.after is not None:
+        begin = {index: min(max(query.after.get(index, end), first[index]), end) for index, end in ends.items()}
+        return begin, ends
+    if query.start in ("offset", "time"):
+        if query.start == "offset" and not query.at.isdecimal():
+            raise CommandFailed(f"{query.at!r} is no offset", "an offset is a number", USAGE)
+        at = f"{query.at}T00:00:00" if re.fullmatch(r"\d{4}-\d\d-\d\d", query.at) else query.at
+        if query.start == "time" and at.isdecimal():
+            at = f"@{at}"
+        return await topics.offsets_at(cluster, query.topic, "the start", at, first, ends), ends
+    return first, ends
+
+
+async def screen(cluster: ClusterClient, query: Query) -> Screen:
+    """Return one page of records without a filter: the newest ones, or those from a place on."""
+    begin, ends = await bounds(cluster, query)
+    # Many partitions: each gives its share, so that a page of a large topic is as quick as one of a small one.
+    share = max(2, -(-4 * query.limit // max(1, len(ends))))
+    window = min(query.limit, share)
+    if query.goes_back:
+        starts = {index: max(begin[index], end - window) for index, end in ends.items()}
+        stops = ends
+    else:
+        starts = begin
+        stops = {index: min(ends[index], start + window) for index, start in begin.items()}
+    found, cut = await _read(cluster, query.topic, starts, stops)
+    found.sort(key=lambda each: (each.record.timestamp, each.partition, each.record.offset), reverse=query.goes_back)
+    shown, rest = found[: query.limit], found[query.limit :]
+    if query.goes_back:
+        edge = dict(starts)
+        for each in rest:
+            edge[each.partition] = max(edge[each.partition], each.record.offset + 1)
+        older = edge if any(edge[index] > begin[index] for index in edge) else None
+        return Screen(shown, older, None, cut)
+    edge = dict(stops)
+    for each in rest:
+        edge[each.partition] = min(edge[each.partition], each.record.offset)
+    return Screen(shown, None, edge if any(edge[index] < ends[index] for index in edge) else None, cut)
+
+
+async def _read(
+    cluster: ClusterClient, topic: str, starts: Mapping[int, int], stops: Mapping[int, int]
+) -> tuple[list[Found], bool]:
+    found: list[Found] = []
+    size = 0
+    consumer = _consumer(cluster, topic, starts, stops)
+    try:
+        async with asyncio.timeout(SCREEN_S_MAX):
+            async for consumed in consumer.fetch():
+                found += [Found(consumed.partition, record) for record in consumed.records]
+                size += sum(len(record.value or b"") + len(record.key or b"") for record in consumed.records)
+                if size > SCREEN_BYTES_MAX:
+                    return found, True
+    except TimeoutError:
+        return found, True
+    return found, False
+
+
+async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | Progress]:
+    """Go through the topic, from the newest record back or from a place on, and give out matches and the progress.
+
+    It ends at the end, or when LIMIT_MAX records match. Of `goes_back` the matches of a window come newest first.
+    """
+    begin, ends = await bounds(cluster, query)
+    matches, matched = query.matches(), 0
+    total = sum(ends[index] - begin[index] for index in ends)
+    for starts, stops in windows(begin, ends, query.goes_back):
+        kept: list[Found] = []
+        async for consumed in _consumer(cluster, query.topic, starts, stops).fetch():
+            hits = [Found(consumed.partition, record) for record in consumed.records if matches(record)]
+            if query.goes_back:
+                # The newest of a window are wanted, which come last.
+                kept = (kept + hits)[-LIMIT_MAX:]
+            elif hits:
+                yield hits[: LIMIT_MAX - matched]
+                matched += len(hits)
+                if matched >= LIMIT_MAX:
+                    return
+            yield Progress(_passed(begin, starts, stops, query.goes_back, ends), total, matched + len(kept))
+            await asyncio.sleep(0)
+        if kept:
+            kept.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
+            yield kept[: LIMIT_MAX - matched]
+            matched += len(kept)
+            if matched >= LIMIT_MAX:
+                return
+    yield Progress(total, total, matched)
+
+
+def windows(
+    begin: Mapping[int, int], ends: Mapping[int, int], back: bool
+) -> Iterable[tuple[dict[int, int], dict[int, int]]]:
+    """Give out ranges that cover `begin` to `ends` of each partition, the last one first if it goes `back`."""
+    begin, ends = dict(begin), dict(ends)
+    while left := {index: end for index, end in ends.items() if end > begin[index]}:
+        if back:
+            starts = {index: max(begin[index], end - WINDOW_OFFSETS) for index, end in left.items()}
+            yield starts, left
+            ends.update(starts)
+        else:
+            stops = {index: min(end, begin[index] + WINDOW_OFFSETS) for index, end in left.items()}
+            yield {index: begin[index] for index in left}, stops
+            begin.update(stops)
+
+
+async def tail(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | int]:
+    """Give out new records that match as they come, newest first, for ever; a number is how many were left out."""
+    wanted = None if query.partition is None else [query.partition]
+    ends = await topics.list_offsets(cluster, query.topic, topics.LATEST, wanted)
+    matches = query.matches()
+    places: dict[TopicPartition, int] = {(query.topic, index): end for index, end in ends.items()}
+    consumer = Consumer(cluster, places, reset=topics.EARLIEST)
+    while True:
+        hits = [
+            Found(consumed.partition, record)
+            for consumed in await consumer.poll()
+            for record in consumed.records
+            if matches(record)
+        ]
+        hits.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
+        yield hits[:TAIL_ROWS_MAX]
+        if len(hits) > TAIL_ROWS_MAX:
+            yield len(hits) - TAIL_ROWS_MAX
+
+
+async def export(cluster: ClusterClient, query: Query, records_max: int) -> AsyncIterator[Found]:
+    """Give out the records from a place on that match, `records_max` at most."""
+    begin, ends = await bounds(cluster, query)
+    if query.goes_back:
+        share = -(-records_max // max(1, len(ends)))
+        begin = {index: max(first, ends[index] - share) for index, first in begin.items()}
+    matches, given = query.matches(), 0
+    async for consumed in _consumer(cluster, query.topic, begin, ends).fetch():
+        for record in consumed.records:
+            if matches(record):
+                yield Found(consumed.partition, record)
+                given += 1
+                if given >= records_max:
+                    return
+
+
+def cursor(edges: Mapping[int, int] | None) -> str:
+    """Return the text of a place for each partition, for links: "0.17-1.20"."""
+    return "" if not edges else "-".join(f"{index}.{offset}" for index, offset in sorted(edges.items()))
+
+
+def read_cursor(text: str) -> dict[int, int] | None:
+    """Return the places of a cursor, None for a text that is none."""
+    if not _CURSOR.fullmatch(text):
+        return None
+    pairs = (part.split(".") for part in text.split("-"))
+    return {int(index): int(offset) for index, offset in pairs}
+
+
+def _consumer(cluster: ClusterClient, topic: str, starts: Mapping[int, int], stops: Mapping[int, int]) -> Consumer:
+    left = [index for index, stop in stops.items() if stop > starts[index]]
+    return Consumer(
+        cluster,
+        {(topic, index): starts[index] for index in left},
+        {(topic, index): stops[index] for index in left},
+        reset=topics.EARLIEST,
+    )
+
+
+def _passed(
+    begin: Mapping[int, int], starts: Mapping[int, int], stops: Mapping[int, int], back: bool, ends: Mapping[int, int]
+) -> int:
+    """Returns the offsets of the windows up to this one."""
+    if back:
+        return sum(ends[index] - starts[index] for index in starts)
+    return sum(stops[index] - begin[index] for index in stops)

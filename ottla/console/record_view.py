@@ -1,0 +1,181 @@
+"""A record as a page shows it: key, value and headers as JSON, text or hex. Markup is escaped by the templates, control characters here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.cli.record_json import to_line
+from ottla.protocol.records import Record
+
+FORMS = ("auto", "json", "text", "hex")
+#: Of a key, value or header the page shows so much; a download has all of it.
+SHOWN_BYTES_MAX = 16 * 1024
+LINE_CHARACTERS_MAX = 220
+#: A larger value is not parsed to see whether it is JSON.
+JSON_BYTES_MAX = 256 * 1024
+HEX_BYTES_MAX = 4 * 1024
+HEADERS_SHOWN_MAX = 100
+INDENT = "  "
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+#: Also what turns the direction of a line round, or ends it: a value must not look like another one.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: The first character of a cell that a spreadsheet takes for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Shown(NamedTuple):
+    """Bytes as a page shows them: one line, and a text that may be cut."""
+
+    form: str
+    line: str
+    text: str
+    bytes: int
+    cut: bool = False
+
+
+class View(NamedTuple):
+    """A record with what is shown of it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Shown
+    value: Shown
+    headers: list[tuple[str, Shown]]
+    more_headers: int
+
+
+#: What a schema registry says of a key or value, by its bytes: the name of the schema's type, and the decoded text.
+Decoded = dict[bytes, tuple[str, str]]
+
+
+def view_of(topic: str, partition: int, record: Record, form: str, decoded: Decoded) -> View:
+    return View(
+        topic,
+        partition,
+        record.offset,
+        record.timestamp,
+        show(record.key, form, decoded),
+        show(record.value, form, decoded),
+        [
+            (visible(name)[:SHOWN_BYTES_MAX], show(value, form, {}))
+            for name, value in record.headers[:HEADERS_SHOWN_MAX]
+        ],
+        max(0, len(record.headers) - HEADERS_SHOWN_MAX),
+    )
+
+
+def show(data: bytes | None, form: str, decoded: Decoded) -> Shown:
+    """Return bytes in a form; `auto` is JSON if it is an object or a list, else text if it is UTF-8, else hex."""
+    if data is None:
+        return Shown("null", "null", "null", 0)
+    if form == "auto" and data in decoded:
+        kind, text = decoded[data]
+        return _text(kind, text, len(data))
+    if form == "hex" or (text := _utf8(data)) is None:
+        dump = hex_dump(data[:HEX_BYTES_MAX])
+        return Shown("hex", data[:64].hex(" "), dump, len(data), len(data) > HEX_BYTES_MAX)
+    pretty = pretty_json(text) if form in ("auto", "json") and len(data) <= JSON_BYTES_MAX else None
+    if pretty is not None:
+        return _text("json", pretty, len(data), line=text)
+    return _text("text" if data else "empty", text, len(data))
+
+
+def _text(form: str, text: str, size: int, line: str | None = None) -> Shown:
+    first = visible(" ".join((text if line is None else line)[: 2 * LINE_CHARACTERS_MAX].split()))
+    cut = text[:SHOWN_BYTES_MAX]
+    return Shown(form, first[:LINE_CHARACTERS_MAX], visible(cut), size, len(cut) < len(text))
+
+
+def _utf8(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def pretty_json(text: str) -> str | None:
+    """Return JSON with a line for each value, None if it is no object or list.
+
+    Its tokens stay as they are: a number keeps its digits, and a name that is there twice stays twice.
+    """
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        json.loads(text, parse_int=len, parse_float=len)  # the digits of a number are not computed
+    except (ValueError, RecursionError):
+        return None
+    parts: list[str] = []
+    depth, before = 0, ""
+    for token in _TOKEN.findall(text):
+        if token in "}]":
+            depth -= 1
+            parts.append("" if before in ("{", "[") else "\n" + INDENT * depth)
+        elif before in ("{", "[", ","):
+            parts.append("\n" + INDENT * depth)
+        parts.append(token)
+        if token in ("{", "["):
+            depth += 1
+        elif token == ":":
+            parts.append(" ")
+        before = token
+    return "".join(parts)
+
+
+def visible(text: str) -> str:
+    """Return text in which control characters are seen: "\\x1b[31m" instead of a red terminal."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def hex_dump(data: bytes) -> str:
+    """Return lines of offset, 16 bytes, and their ASCII."""
+    lines = []
+    for start in range(0, len(data), 16):
+        row = data[start : start + 16]
+        ascii_ = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{start:08x}  {row[:8].hex(' '):<23}  {row[8:].hex(' '):<23}  {ascii_}")
+    return "\n".join(lines)
+
+
+# -- Downloads -----------------------------------------------------------------------------------------------------------
+
+CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+def json_line(topic: str, partition: int, record: Record) -> str:
+    return to_line(topic, partition, record) + "\n"
+
+
+def csv_line(topic: str, partition: int, record: Record) -> str:
+    """Return a row of CSV (RFC 4180). Bytes that are no UTF-8 are hex with 0x before it."""
+    headers = json.dumps({name: _cell(value) for name, value in record.headers}) if record.headers else ""
+    cells: Sequence[object] = (
+        topic,
+        partition,
+        record.offset,
+        record.timestamp,
+        _cell(record.key),
+        _cell(record.value),
+        headers,
+    )
+    return ",".join(quoted(str(cell)) for cell in cells) + "\r\n"
+
+
+def quoted(cell: str) -> str:
+    """Return a cell of CSV that no spreadsheet runs: a ' goes before what would be a formula."""
+    if cell.startswith(_FORMULA) and not re.fullmatch(r"-?\d+(\.\d+)?", cell):
+        cell = f"'{cell}"
+    if any(char in cell for char in '",\r\n'):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
+
+
+def _cell(data: bytes | None) -> str:
+    if data is None:
+        return ""
+    text = _utf8(data)
+    return f"0x{data.hex()}" if text is None else text
