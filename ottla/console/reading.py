@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import Consumer
+from ottla.cli.client.consumer import PARTITION_BYTES_MAX, Consumer
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.protocol.records import Record
@@ -23,6 +23,8 @@ LIMIT_MAX = 500
 #: A screen is given up after so many bytes or seconds: it shows what it has.
 SCREEN_BYTES_MAX = 16 * 1024 * 1024
 SCREEN_S_MAX = 6.0
+#: One fetch of a screen has so much of each partition: more would be decoded for nothing.
+SCREEN_FETCH_BYTES = 128 * 1024
 #: Offsets of one partition in one window of a scan.
 WINDOW_OFFSETS = 20_000
 STARTS = ("newest", "oldest", "offset", "time", "live")
@@ -155,7 +157,7 @@ async def _read(
 ) -> tuple[list[Found], bool]:
     found: list[Found] = []
     size = 0
-    consumer = _consumer(cluster, topic, starts, stops)
+    consumer = _consumer(cluster, topic, starts, stops, SCREEN_FETCH_BYTES)
     try:
         async with asyncio.timeout(SCREEN_S_MAX):
             async for consumed in consumer.fetch():
@@ -264,13 +266,20 @@ def read_cursor(text: str) -> dict[int, int] | None:
     return {int(index): int(offset) for index, offset in pairs}
 
 
-def _consumer(cluster: ClusterClient, topic: str, starts: Mapping[int, int], stops: Mapping[int, int]) -> Consumer:
+def _consumer(
+    cluster: ClusterClient,
+    topic: str,
+    starts: Mapping[int, int],
+    stops: Mapping[int, int],
+    fetch_bytes: int = PARTITION_BYTES_MAX,
+) -> Consumer:
     left = [index for index, stop in stops.items() if stop > starts[index]]
     return Consumer(
         cluster,
         {(topic, index): starts[index] for index in left},
         {(topic, index): stops[index] for index in left},
         reset=topics.EARLIEST,
+        partition_bytes_max=fetch_bytes,
     )
 
 

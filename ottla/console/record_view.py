@@ -76,13 +76,14 @@ def show(data: bytes | None, form: str, decoded: Decoded) -> Shown:
     if form == "auto" and data in decoded:
         kind, text = decoded[data]
         return _text(kind, text, len(data))
-    if form == "hex" or (text := _utf8(data)) is None:
+    plain = _utf8(data)
+    if form == "hex" or plain is None:
         dump = hex_dump(data[:HEX_BYTES_MAX])
         return Shown("hex", data[:64].hex(" "), dump, len(data), len(data) > HEX_BYTES_MAX)
-    pretty = pretty_json(text) if form in ("auto", "json") and len(data) <= JSON_BYTES_MAX else None
+    pretty = pretty_json(plain) if form in ("auto", "json") and len(data) <= JSON_BYTES_MAX else None
     if pretty is not None:
-        return _text("json", pretty, len(data), line=text)
-    return _text("text" if data else "empty", text, len(data))
+        return _text("json", pretty, len(data), line=plain)
+    return _text("text" if data else "empty", plain, len(data))
 
 
 def _text(form: str, text: str, size: int, line: str | None = None) -> Shown:

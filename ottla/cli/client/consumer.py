@@ -55,6 +55,7 @@ class Consumer:
         *,
         isolation_level: int = READ_UNCOMMITTED,
         reset: int | None = None,
+        partition_bytes_max: int = PARTITION_BYTES_MAX,
     ) -> None:
         """Begin at `positions`. `reset` (topics.EARLIEST or LATEST) is where a partition goes on when its offset has been deleted; None: the read fails."""
         self.cluster = cluster
@@ -62,6 +63,7 @@ class Consumer:
         self.ends = ends
         self.isolation_level = isolation_level
         self.reset = reset
+        self._partition_bytes_max = partition_bytes_max
         self._leaders = Leaders(cluster, ())
         self._in_flight: dict[int, _Fetch] = {}
         self._refreshing: asyncio.Task[CommandFailed | None] | None = None
@@ -173,7 +175,7 @@ class Consumer:
                     partition=index,
                     current_leader_epoch=epoch,
                     fetch_offset=offset,
-                    partition_max_bytes=PARTITION_BYTES_MAX,
+                    partition_max_bytes=self._partition_bytes_max,
                 )
             )
         return FetchRequest(
@@ -231,6 +233,9 @@ class Consumer:
         read = part.records or b""
         assert not isinstance(read, list), "what was decoded is in one buffer"
         for batch in iter_batches(read):
+            if end is not None and batch.base_offset >= end:
+                self.positions[place] = max(self.positions[place], end)
+                break
             while aborted and aborted[0][0] <= batch.last_offset:
                 open_aborted.add(aborted.pop(0)[1])
             if batch.is_control:
