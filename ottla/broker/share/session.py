@@ -23,6 +23,8 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 #: The limit of partitions in a session, and in a request. 10,000 take 40 ms of the event loop.
 PARTITIONS_MAX = 10_000
+#: The number of groups of a connection from which those without members are forgotten before it closes. A client has one or few.
+GROUPS_MAX = 100
 
 
 class SessionKey(NamedTuple):
@@ -119,6 +121,8 @@ class ShareSessions:
         sessions, groups = self._connections[connection.id]
         sessions[key] = session
         groups.add(key.group_id)
+        if len(groups) > GROUPS_MAX:
+            self._forget_unused(groups)
         return session
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession:
@@ -147,6 +151,10 @@ class ShareSessions:
         for key, session in sessions.items():
             self.remove(key)
             self._on_left(session)
-        for group_id in sorted(groups):
-            if group_id not in self._members:
-                self._on_unused(group_id)
+        self._forget_unused(groups)
+
+    def _forget_unused(self, groups: set[str]) -> None:
+        """Takes out the groups that have no session any more, on any connection."""
+        for group_id in sorted(groups - self._members.keys()):
+            groups.discard(group_id)
+            self._on_unused(group_id)

@@ -10,6 +10,7 @@ import pytest
 from ottla.broker.share.session import (
     EPOCH_MAX,
     FINAL_EPOCH,
+    GROUPS_MAX,
     PARTITIONS_MAX,
     SessionKey,
     ShareSession,
@@ -109,6 +110,20 @@ def test_sessions_that_members_have_ended_are_kept_nowhere() -> None:
     assert not kept
     connection.close()
     assert (ends.left, ends.unused) == ([], ["g"])
+
+
+def test_groups_that_a_connection_has_made_up_are_forgotten_before_it_closes() -> None:
+    ends = Ends()
+    connection = Connection("1")
+    ends.open(A, connection)
+    for number in range(10 * GROUPS_MAX):
+        key = SessionKey(f"made up {number}", "m")
+        ends.open(key, connection)
+        ends.sessions.remove(key)
+    assert len(ends.unused) >= 9 * GROUPS_MAX
+    assert "g" not in ends.unused, "its member is still there"
+    connection.close()
+    assert len(ends.unused) == len(set(ends.unused)) == 10 * GROUPS_MAX + 1
 
 
 def test_a_session_that_went_on_with_another_connection_does_not_end_with_the_first() -> None:
