@@ -31,6 +31,8 @@ EMPTY_BASES = frozenset({"Enum", "Exception", "Generic", "IntEnum", "NamedTuple"
 #: Made when something runs, or of Python itself.
 NOT_KEPT = frozenset({"build/fuzz/TARGET/", "asyncio/runners.py"})
 
+#: A test that a page names with its file.
+CITED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 CITED = re.compile(r"\b[Ii]nvariants? ((?:\d+(?:-\d+| to \d+)?(?:, | and )?)+)")
 RANGE = re.compile(r"(\d+)(?:(?:-| to )(\d+))?")
 #: How tests say which invariant they check.
@@ -199,6 +201,15 @@ def test_every_path_and_quoted_name_in_the_code_is_there() -> None:
         text = "\n".join(source.lines)
         wrong += [f"{source.path}: {each}" for each in unknown_paths(text) + unknown_names(text)]
     assert not wrong, "these comments name paths or names that do not exist:\n" + "\n".join(wrong)
+
+
+def test_every_test_that_a_page_cites_is_there() -> None:
+    wrong = []
+    for page in pages():
+        for path, name in CITED_TEST.findall(read(page)):
+            if not any(getattr(node, "name", "") == name for node in ast.walk(tree_of(ROOT / path))):
+                wrong.append(f"{page}: {path}::{name}")
+    assert not wrong, "these pages cite tests that do not exist:\n" + "\n".join(wrong)
 
 
 def test_every_invariant_that_is_cited_is_listed() -> None:

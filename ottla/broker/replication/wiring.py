@@ -50,5 +50,5 @@ def replicas(
         world,
         ReplicaFetchers(world, settings, locate, broker_epoch),
         AlterPartitionSender(world, configs.node_id, controller, broker_epoch, lambda: metadata.image.cluster),
-        DirectoryAssignments(world, configs.node_id, controller, broker_epoch),
+        DirectoryAssignments(world, configs.node_id, controller, broker_epoch, lambda: metadata.image),
     )

@@ -2,7 +2,8 @@
 
 It differs after a disk was replaced, and if the controller left the choice among several directories to the broker. The
 controller elects no replica whose directory is not registered, and moves leaders away from a failed directory: both depend
-on these reports. Reports without a response are sent again.
+on these reports. Reports without a response are sent again. Below metadata.version 3.7-IV2 they wait: the controller would
+refuse each, and Kafka's logs each that it refuses.
 """
 
 from __future__ import annotations
@@ -43,9 +44,15 @@ class DirectoryAssignments:
     """The assignments of one node: one request at a time."""
 
     def __init__(
-        self, world: World, node_id: int, controller: ControllerChannel, broker_epoch: Callable[[], int]
+        self,
+        world: World,
+        node_id: int,
+        controller: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        image: Callable[[], MetadataImage],
     ) -> None:
         self._node_id = node_id
+        self._image = image
         self._broker_epoch = broker_epoch
         self._unreported: UntilAnswered[Replica, bytes] = UntilAnswered(
             world,
@@ -78,6 +85,8 @@ class DirectoryAssignments:
 
     async def _ask(self, asked: dict[Replica, bytes]) -> Iterable[Replica]:
         """Sends the assignments; returns those to retry."""
+        if not knows_directories(self._image()):
+            return asked
         response: AssignReplicasToDirsResponse | None = await self._unreported.answer(self._request(asked))
         if response is None:
             return asked
