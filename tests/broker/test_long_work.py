@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 from ottla.broker.long_work import LongWork
-from ottla.protocol.work import Errand, Work
+from ottla.protocol.work import DiskJob, Work
 from ottla.server.clock import SystemClock
 from ottla.server.disk_queue import Priority
 
@@ -36,7 +36,7 @@ def compression(name: str) -> Work[str]:
 
 
 def roll(name: str) -> Work[str]:
-    yield Errand("/disk", lambda: None)
+    yield DiskJob("/disk", lambda: None)
     return name
 
 
