@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from ottla.broker import scheduled_tasks
 from ottla.broker.scheduled_tasks import ScheduledTasks
 from tests.manual_clock import ManualClock
 
@@ -23,9 +24,10 @@ INTERVALS = {
 
 @pytest.mark.parametrize(("change", "runs"), [({}, 10), ({"log.retention.check.interval.ms": 30_000}, 20)])
 async def test_the_room_of_deleted_topics_comes_back_after_their_delay_and_not_after_retentions_interval(
-    change: dict[str, int], runs: int
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, int], runs: int
 ) -> None:
     """A deleted topic kept its room for up to five minutes; in Kafka it is one."""
+    monkeypatch.setattr(scheduled_tasks, "FullDisks", Mock())
     clock = ManualClock()
     world: Any = Mock(clock=clock, session_clock=clock)
     logs: Any = Mock(directories=[], flush_due=lambda now_ms: [], open=[])
