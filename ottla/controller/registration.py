@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from ottla.controller.decisions.brokers import MV_CONTROLLER_REGISTRATION, register_controller
+from ottla.controller.decisions.brokers import register_controller
 from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.runtime import Controller
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import MV_CONTROLLER_REGISTRATION
 from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
 from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.server.clock import pause

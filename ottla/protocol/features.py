@@ -61,6 +61,9 @@ METADATA_VERSIONS = (
 )
 
 METADATA_VERSION_MIN = METADATA_VERSIONS[0].level
+#: Since when controllers register (KIP-919), and since when metadata has the directories of replicas (KIP-858).
+MV_CONTROLLER_REGISTRATION = 15
+MV_DIRECTORIES = 17
 #: What a node supports if nothing is configured.
 DEFAULT = Advertised()
 

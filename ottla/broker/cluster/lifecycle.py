@@ -26,6 +26,7 @@ from ottla.broker.cluster.registration import (
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import MV_DIRECTORIES
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.primitives import new_uuid
 from ottla.server.world import World
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 1_000
 #: From this metadata.version on registrations name log directories (3.7-IV2).
-MV_DIRECTORIES = 17
 #: The heartbeat interval during a controlled shutdown, so that a controlled restart takes at most 0.2 s.
 SHUTDOWN_POLL_MS = 10
 

@@ -13,14 +13,12 @@ from ottla.controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, 
 from ottla.controller.metadata.features import METADATA_VERSION
 from ottla.controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import METADATA_VERSION_MIN
+from ottla.protocol.features import METADATA_VERSION_MIN, MV_CONTROLLER_REGISTRATION, MV_DIRECTORIES
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
-    FenceBrokerRecord,
     MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
-    UnfenceBrokerRecord,
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
 )
@@ -33,10 +31,6 @@ from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.primitives import uuid_to_str
 
-MV_REGISTRATION_CHANGE = 7
-MV_CONTROLLED_SHUTDOWN = 7
-MV_DIRECTORIES = 17
-MV_CONTROLLER_REGISTRATION = 15
 MV_CORDONED = 30
 MV_UNREGISTER_CONTROLLER = 33
 
@@ -267,12 +261,10 @@ def fence_records(state: ControlState, broker_id: int, *, stops: bool = False) -
 def fence_record(state: ControlState, broker_id: int, *, stops: bool = False) -> MetadataRecord:
     """Fences a broker. One that stops is in controlled shutdown although it leads nothing: it has not died (broker/lost_leaders.py)."""
     epoch = state.image.cluster.brokers[broker_id].epoch
-    if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
-        in_shutdown = ENTER_CONTROLLED_SHUTDOWN if stops else 0
-        return BrokerRegistrationChangeRecord(
-            broker_id=broker_id, broker_epoch=epoch, fenced=FENCE, in_controlled_shutdown=in_shutdown
-        )
-    return FenceBrokerRecord(id=broker_id, epoch=epoch)
+    in_shutdown = ENTER_CONTROLLED_SHUTDOWN if stops else 0
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker_id, broker_epoch=epoch, fenced=FENCE, in_controlled_shutdown=in_shutdown
+    )
 
 
 def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[MetadataRecord]:
@@ -281,12 +273,7 @@ def _fence_unless_fenced(state: ControlState, broker_id: int) -> list[MetadataRe
 
 def unfence_records(state: ControlState, broker_id: int, broker_epoch: int) -> list[MetadataRecord]:
     """Unfences a broker: partitions without a leader that it may lead elect it."""
-    if state.image.features.metadata_version >= MV_REGISTRATION_CHANGE:
-        first: MetadataRecord = BrokerRegistrationChangeRecord(
-            broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE
-        )
-    else:
-        first = UnfenceBrokerRecord(id=broker_id, epoch=broker_epoch)
+    first = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
     partitions = electable(state, broker_id)[:PARTITIONS_PER_TURN]
     return [first, *state.leader_and_isr_changes(partitions, add=broker_id)]
 
@@ -303,7 +290,7 @@ def controlled_shutdown_records(state: ControlState, broker_id: int, broker_epoc
     """Moves leaders away. It is called for the first request of a controlled shutdown and all later ones, until the broker leads nothing."""
     broker = state.image.cluster.brokers[broker_id]
     records: list[MetadataRecord] = []
-    if not broker.in_controlled_shutdown and state.image.features.metadata_version >= MV_CONTROLLED_SHUTDOWN:
+    if not broker.in_controlled_shutdown:
         records.append(
             BrokerRegistrationChangeRecord(
                 broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=ENTER_CONTROLLED_SHUTDOWN

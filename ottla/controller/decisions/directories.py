@@ -15,6 +15,7 @@ from ottla.controller.decisions.unsettled import PARTITIONS_PER_TURN
 from ottla.controller.metadata.partitions import NO_LEADER, PartitionRegistration
 from ottla.controller.metadata.topics import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import MV_DIRECTORIES
 from ottla.protocol.internal_topics.metadata_records import MetadataRecord
 from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -23,8 +24,6 @@ from ottla.protocol.messages.assign_replicas_to_dirs import (
     TopicDataResponse,
 )
 from ottla.protocol.messages.shared_structs import PartitionErrorCode
-
-MV_DIRECTORIES = 17
 
 
 def assign_replicas_to_directories(

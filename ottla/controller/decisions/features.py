@@ -19,9 +19,8 @@ from ottla.protocol.features import (
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_MIN,
+    MV_CONTROLLER_REGISTRATION,
     is_lossy_downgrade,
-    metadata_version_name,
     supported_levels,
 )
 from ottla.protocol.internal_topics.metadata_records import (
@@ -41,8 +40,6 @@ from ottla.protocol.messages.update_features import (
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
 UNSAFE_DOWNGRADE = 3
-
-MV_CONTROLLER_REGISTRATION = 15
 
 
 class QuorumFeatures(NamedTuple):
@@ -132,10 +129,6 @@ def _check(
 
 
 def _check_metadata_version(current: int, wanted: int, upgrade_type: int) -> None:
-    if wanted < METADATA_VERSION_MIN:
-        raise _invalid_metadata_version(
-            wanted, f"Unable to set a metadata.version less than {metadata_version_name(METADATA_VERSION_MIN)}"
-        )
     if is_lossy_downgrade(current, wanted):
         if upgrade_type == UNSAFE_DOWNGRADE:
             why = "Unsafe metadata downgrade is not supported in this version."
@@ -207,7 +200,3 @@ def _outside(node: str, supported: FeatureRange | None, level: int) -> str | Non
 
 def _invalid(name: str, level: int, message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {message}")
-
-
-def _invalid_metadata_version(level: int, message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {message}")

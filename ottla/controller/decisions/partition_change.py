@@ -28,11 +28,11 @@ from ottla.controller.metadata.partitions import (
     RECOVERING,
     PartitionRegistration,
 )
+from ottla.protocol.features import MV_DIRECTORIES
 from ottla.protocol.internal_topics.metadata_records import PartitionChangeRecord
 
 # Below this metadata.version a shrunk ISR needs a new leader epoch: followers of that time had KAFKA-15021.
 MV_NO_EPOCH_BUMP_ON_SHRINK = 12
-MV_DIRECTORIES = 17
 
 
 class Election(Enum):

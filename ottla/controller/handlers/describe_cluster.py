@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import MV_CONTROLLER_REGISTRATION
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -12,7 +13,6 @@ from ottla.protocol.messages.describe_cluster import (
 from ottla.server.authorization.operations import ALTER
 from ottla.server.network.context import RequestContext
 
-MV_CONTROLLER_REGISTRATION = 15
 ENDPOINT_CONTROLLER = 2
 
 

@@ -35,10 +35,6 @@ class Peers:
         peer = self._peers.get(destination_id)
         return peer is not None and peer.request_id < 0 and peer.ready_ms > now_ms
 
-    def is_waiting(self, destination_id: int) -> bool:
-        peer = self._peers.get(destination_id)
-        return peer is not None and peer.request_id >= 0
-
     @property
     def any_waiting(self) -> bool:
         return any(peer.request_id >= 0 for peer in self._peers.values())

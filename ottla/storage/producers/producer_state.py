@@ -69,10 +69,6 @@ class ProducerState:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
-    @property
-    def offset_delta(self) -> int:
-        return self.batches[-1].offset_delta if self.batches else 0
-
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         if epoch != self.epoch:
             return None

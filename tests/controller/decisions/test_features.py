@@ -12,7 +12,12 @@ from ottla.controller.decisions.features import (
 )
 from ottla.controller.decisions.settings import ControlSettings
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.internal_topics.metadata_records import FeatureLevelRecord, RegisterBrokerRecord
+from ottla.protocol.features import MV_CONTROLLER_REGISTRATION
+from ottla.protocol.internal_topics.metadata_records import (
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
 from ottla.protocol.messages.shared_structs import Feature
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.releases import KAFKA_4_3, KAFKA_4_4, Advertised, Release
@@ -148,6 +153,18 @@ def test_switching_elr_on_writes_the_minimum_down() -> None:
             "Invalid update version 1 for feature group.version. The controller does not support the given upgrade type.",
         ),
         (
+            "metadata.version",
+            6,
+            SAFE_DOWNGRADE,
+            "Invalid update version 6 for feature metadata.version. Local controller 1 only supports versions 7-33",
+        ),
+        (
+            "share.version",
+            2,
+            SAFE_DOWNGRADE,
+            "Invalid update version 2 for feature share.version. Can't downgrade to a newer version.",
+        ),
+        (
             "group.version",
             -1,
             UPGRADE,
@@ -160,6 +177,28 @@ def test_a_level_that_cannot_be_is_refused(feature: str, wanted: int, how: int, 
     before = cluster.image
     assert update(cluster, feature, wanted, how) == ("INVALID_UPDATE_VERSION", FAILED + message)
     assert same_content(cluster.image, before)
+
+
+def test_a_level_that_a_registered_controller_does_not_support_is_refused() -> None:
+    cluster = DecisionHarness()
+    cluster.replay([RegisterControllerRecord(controller_id=2, features=[Feature("group.version", 0, 0)])])
+    assert update(cluster, "group.version", 0, SAFE_DOWNGRADE) == ("NONE", None)
+    assert update(cluster, "group.version", 1)[1] == (
+        FAILED + "Invalid update version 1 for feature group.version. Controller 2 does not support this feature."
+    )
+
+
+def test_before_controllers_register_nothing_is_known_of_their_features() -> None:
+    cluster = DecisionHarness(metadata_version=MV_CONTROLLER_REGISTRATION - 1)
+    assert update(cluster, "group.version", 1, voters=frozenset({1, 2})) == ("NONE", None)
+
+
+def test_eligible_leader_replicas_need_a_metadata_version_that_has_them() -> None:
+    cluster = DecisionHarness(elr=False, metadata_version=22)
+    assert update(cluster, "eligible.leader.replicas.version", 1)[1] == FAILED + (
+        "Invalid update version 1 for feature eligible.leader.replicas.version. eligible.leader.replicas.version could"
+        " not be set to 1 because it depends on metadata.version level 23"
+    )
 
 
 def test_a_level_needs_every_broker_and_every_voter() -> None:

@@ -230,10 +230,38 @@ def test_quotas_are_set_changed_and_removed() -> None:
             "Proposed value for connection_creation_rate is too large for an INT.",
         ),
         ({"ip": "not an ip"}, {"connection_creation_rate": 1.0}, "not an ip is not a valid IP or resolvable host."),
+        (
+            {"ip": "1.2.3.4", "user": "x"},
+            {"connection_creation_rate": 1.0},
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
+        ),
     ],
 )
 def test_a_quota_that_cannot_be_is_refused(entity: dict[str, str | None], ops: dict[str, float], message: str) -> None:
     assert quota(DecisionHarness(), entity, **ops) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_a_share_of_the_processor_may_be_a_fraction() -> None:
+    assert quota(DecisionHarness(), {"user": "x"}, request_percentage=12.5) == (0, None)
+
+
+def test_what_is_named_twice_in_a_request_for_quotas_is_refused() -> None:
+    alice, rate = EntityData(entity_type="user", entity_name="alice"), OpData(key="producer_byte_rate", value=1000.0)
+    entries = [
+        EntryDataRequest(entity=[alice], ops=[rate]),
+        EntryDataRequest(entity=[alice], ops=[rate]),
+        EntryDataRequest(entity=[alice, alice], ops=[rate]),
+        EntryDataRequest(entity=[EntityData(entity_type="user", entity_name=None)], ops=[rate, rate]),
+    ]
+    cluster = DecisionHarness()
+    response = cluster.decide(alter_client_quotas(cluster.state, AlterClientQuotasRequest(entries=entries)))
+    assert [result.error_message for result in response.entries] == [
+        None,
+        "Ignoring duplicate entity ClientQuotaEntity(entries={user=alice})",
+        "Invalid client quota entity, duplicate entity entry user",
+        "Ignoring duplicate entity ClientQuotaEntity(entries={user=null})",
+    ]
+    assert [dict(each) for each in cluster.image.client_quotas.entities.values()] == [{"producer_byte_rate": 1000.0}]
 
 
 def upsert(name: str = "alice", mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:

@@ -236,6 +236,22 @@ def test_partitions_are_added_with_the_topics_replication_factor() -> None:
     assert topic is not None and [len(p.replicas) for _, p in topic.sorted_partitions()] == [2, 2, 2]
 
 
+def test_partitions_are_added_on_the_brokers_of_a_manual_assignment() -> None:
+    cluster = DecisionHarness()
+    cluster.topic("orders", "1 2")
+    manual = [CreatePartitionsAssignment(broker_ids=[3, 1]), CreatePartitionsAssignment(broker_ids=[2, 3])]
+    more = [CreatePartitionsTopic(name="orders", count=3, assignments=manual)]
+    (result,) = cluster.decide(create_partitions(cluster.state, more, cluster.rng, validate_only=False))
+    assert (result.error_code, result.error_message) == (0, None)
+    topic = cluster.image.topics.by_name("orders")
+    assert topic is not None
+    assert [(list(p.replicas), p.leader) for _, p in topic.sorted_partitions()] == [
+        ([1, 2], 1),
+        ([3, 1], 3),
+        ([2, 3], 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "count", "assignments", "code", "message"),
     [

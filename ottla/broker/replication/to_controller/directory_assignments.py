@@ -15,6 +15,7 @@ from ottla.broker.replication.to_controller.until_answered import UntilAnswered
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import LOST_DIR, PartitionRegistration
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import MV_DIRECTORIES
 from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -26,7 +27,6 @@ from ottla.server.world import World
 from ottla.storage.directories.log_dirs import LogDir
 
 #: The metadata.version from which the controller knows directories.
-MV_DIRECTORIES = 17
 RETRY_MS = 500
 #: The replica was deleted or moved: the metadata shows that, or soon will.
 OVERTAKEN = frozenset(
