@@ -13,6 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from ottla.protocol.records.batch import MAX_TIMESTAMP_AT, PRODUCER_ID_AT
 from ottla.protocol.work import DiskJob
 from ottla.storage.epochs import NO_EPOCH
 from ottla.storage.log.log import Log, Origin
@@ -22,7 +23,6 @@ from ottla.storage.log.trusted_append import append_trusted
 
 #: The value of flush.messages with which a record is acknowledged only once it is on the disk.
 EVERY_RECORD = 1
-NO_TIMESTAMP = -1
 
 Epochs = Sequence[tuple[int, int]]
 
@@ -75,7 +75,9 @@ def copy_some(current: Log, future: Log, bytes_max: int, now_ms: int, *, disk_jo
     size = len(records)
     if not size:
         return 0
-    job = future.room.disk_job(size, future.log_end_offset, NO_TIMESTAMP, now_ms)
+    # The first batch's: it decides whether the append begins with a roll by time.
+    max_timestamp = int.from_bytes(records[MAX_TIMESTAMP_AT:PRODUCER_ID_AT], "big", signed=True)
+    job = future.room.disk_job(size, future.log_end_offset, max_timestamp, now_ms)
     if job is not None and not disk_job_done:
         return job
     append_trusted(future, records, leader_epoch=current.epochs.latest, now_ms=now_ms, origin=Origin.REPLICATION)

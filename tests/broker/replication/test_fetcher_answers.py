@@ -306,6 +306,20 @@ def test_a_log_that_follows_in_another_epoch_by_the_end_of_the_disk_job_is_not_t
     assert log.log_end_offset == 8, "another leader epoch has another answer"
 
 
+def test_a_follower_that_rolls_by_time_has_its_sync_on_a_worker(tmp_path: Path) -> None:
+    config = LogConfig(segment_ms=60_000)
+    log = new_log(LogSpec(OsFiles(), Mappings(), str(tmp_path / "t-0"), "t", 0, TOPIC_ID, config, now_ms=NOW_MS))
+    follower = Follower(log)
+    for offset, timestamp in enumerate((NOW_MS, NOW_MS + 120_000)):
+        sent = batch([b"x"], timestamp=timestamp, leader_epoch=1, base_offset=offset)
+        follower.answer(PartitionData(partition_index=0, records=sent, high_watermark=offset))
+        assert len(follower.tasks) == 1, "the first files, and the sync before the roll"
+        follower.run_tasks()
+        assert log.log_end_offset == offset + 1
+    assert len(log.segments) == 2
+    log.close()
+
+
 def test_a_connection_that_ends_while_the_directory_for_its_records_is_made_leaves_no_request_to_wait_for(
     tmp_path: Path,
 ) -> None:

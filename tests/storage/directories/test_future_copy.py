@@ -81,6 +81,21 @@ def test_a_future_log_has_the_batches_epochs_and_producers_of_the_log(two: Logs)
     assert len(read_all(future)) > len(read_all(log)), "a reader of the old log still has it"
 
 
+def test_a_copy_that_rolls_by_time_has_its_sync_on_a_worker(two: Logs) -> None:
+    config = LogConfig(segment_ms=60_000)
+    log = two.create("orders", 0, A, config, directory_id=A)
+    append(log, batch())
+    append(log, batch(timestamp=NOW_MS + 120_000))
+    log.advance_high_watermark(2)
+    future = two.futures.create(log, two.directories[1], NOW_MS)
+    for segments in (1, 2):
+        job = future_copy.copy_some(log, future, 1, NOW_MS)
+        assert isinstance(job, DiskJob), "the first files, and the sync before the roll"
+        job()
+        assert future_copy.copy_some(log, future, 1, NOW_MS, disk_job_done=True) == len(batch())
+        assert len(future.segments) == segments
+
+
 def test_a_search_that_still_reads_the_old_log_fails_alone(two: Logs) -> None:
     """It may be a search by time that takes several turns. Its client asks again."""
     log, future = moving(two)
