@@ -6,7 +6,10 @@ The output was checked against the schemas of Kubernetes 1.30. It is made again 
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +17,10 @@ import yaml
 
 from ottla import __version__
 from ottla.cli.certificates import Authority
+from ottla.cli.client.security import peer_security
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
+from ottla.server.world import RealWorld
 from tests.deploy.nodes import ROOT
 
 CHART = ROOT / "deploy/helm/ottla"
@@ -86,6 +91,39 @@ def test_a_stop_of_a_broker_waits_until_nothing_becomes_unavailable() -> None:
     said = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][2]
     assert "ottla cluster may-stop" in said and "--wait 80" in said
     assert pod["terminationGracePeriodSeconds"] > 80 + 5 + 10
+
+
+def test_a_stop_of_a_broker_with_tls_asks_with_the_certificate_of_the_node(tmp_path: Path) -> None:
+    (brokers,) = (each for each in sets("split") if each["metadata"]["name"] == "kafka-broker")
+    (container,) = brokers["spec"]["template"]["spec"]["containers"]
+    script = container["lifecycle"]["preStop"]["exec"]["command"][2]
+    authority = Authority.create("test CA")
+    node = authority.issue("node", ["kafka"])
+    for name, text in {"tls.key": node.key_pem, "tls.crt": node.chain_pem, "ca.crt": authority.pem}.items():
+        (tmp_path / name).write_text(text)
+    for name, text in {"ottla": 'echo "$@"; cat node.properties node.pem', "sleep": "echo slept"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = script.replace("/etc/kafka/secrets", str(tmp_path)).replace("/tmp && ", f"{tmp_path} && ")
+    script = script.replace("/tmp/node.pem", f"{tmp_path}/node.pem")
+    given = {"HOSTNAME": "kafka-broker-2", "NAMESPACE": "data", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["sh", "-c", script], env=given, capture_output=True, text=True, check=True)
+    asked, *said = done.stdout.splitlines()
+    address = "kafka-broker-2.kafka-headless.data.svc.cluster.local:9091"
+    assert asked == f"cluster may-stop 103 -b {address} --config node.properties --wait 80"
+    assert said[-1] == "slept" and not (tmp_path / "node.pem").exists()
+    (tmp_path / "node.pem").write_text(node.key_pem + node.chain_pem)
+    properties = dict(line.split("=", 1) for line in said if "=" in line and line.startswith(("s", "ssl")))
+    assert asyncio.run(is_tls(properties))
+
+
+async def is_tls(properties: Mapping[str, str]) -> bool:
+    """Return whether a command with these properties would connect by TLS, with the certificates that they name."""
+    real = RealWorld(asyncio.get_running_loop())
+    try:
+        return peer_security(real.world, properties, "node.properties").tls is not None
+    finally:
+        await real.close()
 
 
 def test_only_nodes_reach_controllers_and_only_brokers_are_found_by_clients() -> None:
