@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.errors import FAILED
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
@@ -19,9 +20,11 @@ from ottla.protocol.messages.shared_structs import TokenPrincipal
 from ottla.server.network.client import Channel, ChannelClosed
 from ottla.server.sasl.delegation_tokens import hmac_of
 from tests.clients.channels import channels
-from tests.clients.sasl_node import SaslNode, started
+from tests.clients.sasl_node import PLAIN_LOGIN, SaslNode, started
+from tests.ottla.conftest import Cli
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +186,27 @@ async def test_the_key_is_replaced_by_restarts_while_tokens_stay_valid(tmp_path:
             with pytest.raises(ChannelClosed, match="due to invalid credentials"):
                 await to.token("SCRAM-SHA-256", made).request(metadata)
         assert "planted" not in node.log.read_text()
+
+
+def test_the_command_line_makes_a_token_that_a_client_logs_in_with_until_it_is_expired(
+    sasl_node: SaslNode, tmp_path: Path
+) -> None:
+    cli = Cli(sasl_node.sasl)
+    alice = login_file(tmp_path / "alice", "PLAIN", f'{PLAIN_LOGIN} username="alice" password="planted-alice";')
+    (made,) = cli.rows("token", "create", "--renewer", "bob", "--config", alice)
+    entry = f'{SCRAM_LOGIN} username="{made["token_id"]}" password="{made["hmac"]}" tokenauth="true";'
+    token = login_file(tmp_path / "token", "SCRAM-SHA-512", entry)
+    assert cli("topic", "list", "--config", token).code == 0
+    (listed,) = (row for row in cli.rows("token", "list", "--config", alice) if row["token_id"] == made["token_id"])
+    assert (listed["owner"], listed["renewers"]) == ("User:alice", ["User:bob"])
+    assert "expires at" in cli("token", "renew", str(made["hmac"]), "--hours", "1", "--config", alice).err
+    assert cli("token", "expire", str(made["hmac"]), "--config", alice).err == "the token has ended\n"
+    refused = cli("topic", "list", "--config", token)
+    assert refused.code == FAILED and "invalid credentials" in refused.err
+    assert str(made["hmac"]) not in refused.err + sasl_node.log.read_text()
+
+
+def login_file(path: Path, mechanism: str, entry: str) -> str:
+    """Write client properties; `entry` is the value of sasl.jaas.config."""
+    path.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={entry}\n")
+    return str(path)
