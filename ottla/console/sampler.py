@@ -60,6 +60,7 @@ class Sampler:
         self.sizes: dict[tuple[int, str, int], int] = {}
         self.directories: dict[int, list[tuple[str, int, int, int]]] = {}
         self.lags: dict[str, int] = {}
+        self.topic_lags: dict[str, dict[str, int]] = {}
         self.numbers: dict[int, Numbers] = {}
         #: Brokers without an admin listener, or whose listener does not answer, with the reason.
         self.no_numbers: dict[int, str] = {}
@@ -151,13 +152,17 @@ class Sampler:
 
     async def _sample_groups(self, snapshot: Snapshot) -> None:
         lags: dict[str, int] = {}
+        topic_lags: dict[str, dict[str, int]] = {}
         alive = [node for node, broker in snapshot.brokers.items() if not broker.fenced]
         for node, groups in (await groups_by_broker(self._cluster, alive)).items():
             names = [group.group_id for group in groups if group.group_type.lower() != "share"]
             room = max(0, GROUPS_MAX - len(lags))
             for name, committed in (await committed_of_groups(self._cluster, node, names[:room])).items():
-                lags[name] = sum(max(0, self.ends.get(place, offset) - offset) for place, offset in committed.items())
-        self.lags = lags
+                by_topic = topic_lags[name] = {}
+                for place, offset in committed.items():
+                    by_topic[place[0]] = by_topic.get(place[0], 0) + max(0, self.ends.get(place, offset) - offset)
+                lags[name] = sum(by_topic.values())
+        self.lags, self.topic_lags = lags, topic_lags
 
     async def _sample_numbers(self, snapshot: Snapshot) -> None:
         listeners = {node: address for node in snapshot.brokers if (address := self._admin_of(snapshot, node))}

@@ -20,7 +20,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.console.access import Access
 from ottla.console.guard import App, Guard
 from ottla.console.options import Options
-from ottla.console.pages import overview, records, topics
+from ottla.console.pages import access, groups, overview, records, topics, transactions
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
 
@@ -51,15 +51,18 @@ async def failed(request: Request, fault: Exception) -> Response:
 @asynccontextmanager
 async def application(options: Options) -> AsyncIterator[App]:
     """The console's pages, with a sampler that runs while they are served."""
-    async with Access(options) as access:
-        sampler = Sampler(access.sampler, options.interval_s, options.admin, options.admin_port)
-        site = Site(options, access, sampler)
+    async with Access(options) as clients:
+        sampler = Sampler(clients.sampler, options.interval_s, options.admin, options.admin_port)
+        site = Site(options, clients, sampler)
         sampling = asyncio.create_task(sampler.run(), name="sampler")
         app = Starlette(
             routes=[
                 *overview.ROUTES,
                 *records.ROUTES,
                 *topics.ROUTES,
+                *groups.ROUTES,
+                *transactions.ROUTES,
+                *access.ROUTES,
                 Route("/healthz", health),
                 Mount("/static", StaticFiles(directory=FOLDER / "static")),
             ],

@@ -11,8 +11,8 @@ from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from ottla.server.authorization.acl import AccessControlEntry
-from ottla.server.authorization.authorizer import FileRules, file_rules
+from ottla.server.authorization.acl import AccessControlEntry, AclIndex
+from ottla.server.authorization.authorizer import FileRules, Judgement, file_rules
 from ottla.server.authorization.operations import ANY, CLUSTER, CLUSTER_NAME, MATCH, OPERATIONS, RESOURCE_TYPES
 from ottla.server.config.broker import AUTHORIZER_CONFIGS
 
@@ -56,6 +56,17 @@ async def described_rules(cluster: ClusterClient) -> FileRules | None:
     if any(row.is_sensitive for row in rows):
         return None
     return file_rules({row.name: row.value or "" for row in rows})
+
+
+async def judge(
+    cluster: ClusterClient, principal: str, operation: int, kind: int, name: str, host: str
+) -> tuple[Judgement, bool]:
+    """Return whether the principal may do it and which entry decides, and whether the rules of the broker's file are known."""
+    index = AclIndex()
+    for entry in await describe_acls(cluster, applying_to(kind, name)):
+        index.add(entry)
+    rules = await described_rules(cluster)
+    return (rules or FileRules()).judge(index, principal, host, operation, kind, name), rules is not None
 
 
 async def create_acl(cluster: ClusterClient, entry: AccessControlEntry) -> None:

@@ -82,6 +82,13 @@ async def describe_transaction(cluster: ClusterClient, transactional_id: str) ->
     return found
 
 
+async def describe_at(cluster: ClusterClient, node: int, transactional_ids: Iterable[str]) -> list[TransactionState]:
+    """Return the states of transactional ids that `node` coordinates; those with an error are left out."""
+    cluster.doing = f"describing transactions of broker {node}"
+    response = await cluster.request(DescribeTransactionsRequest(list(transactional_ids)), node)
+    return [row for row in response.transaction_states if not row.error_code]
+
+
 async def abort_transaction(cluster: ClusterClient, transactional_id: str) -> None:
     """Fence the producer of a transactional id: its open transaction is aborted, as a new producer of the id would do it."""
 

@@ -15,7 +15,7 @@ from ottla.cli.client.acls import (
     create_acl,
     delete_acls,
     describe_acls,
-    described_rules,
+    judge,
     kind_text,
     read_operation,
     read_principal,
@@ -23,8 +23,8 @@ from ottla.cli.client.acls import (
 )
 from ottla.cli.errors import FAILED, CommandFailed
 from ottla.cli.output import note, print_rows, would
-from ottla.server.authorization.acl import AccessControlEntry, AclIndex, Decision
-from ottla.server.authorization.authorizer import FileRules, Judgement
+from ottla.server.authorization.acl import AccessControlEntry, Decision
+from ottla.server.authorization.authorizer import Judgement
 from ottla.server.authorization.operations import (
     ALLOW,
     ANY,
@@ -160,24 +160,20 @@ async def why(
     """
     kind, name = read_resource(resource)
     principal, code = read_principal(user), read_operation(operation)
-    index = AclIndex()
     async with connect(connection) as cluster:
-        for entry in await describe_acls(cluster, applying_to(kind, name)):
-            index.add(entry)
-        rules = await described_rules(cluster)
-    found = (rules or FileRules()).judge(index, principal, host, code, kind, name)
+        found, rules_are_known = await judge(cluster, principal, code, kind, name, host)
     print(f"{'allowed' if found.allowed else 'denied'}: {principal} {OPERATIONS[code]} {_resource_text(kind, name)}")
-    print(f"by: {_reason(found)}")
+    print(f"by: {reason_of(found)}")
     if found.verdict is None or found.verdict.entry is not None:
         return 0 if found.allowed else FAILED
     if not found.allowed:
         print(f"missing: ottla acl add {principal} {OPERATIONS[code].lower()} {_resource_text(kind, name)}")
-    if rules is None:
+    if not rules_are_known:
         print(f"not known: whether the nodes' files have the user among {SUPER_USERS}, or set {ALLOW_EVERYONE}=true")
     return 0 if found.allowed else FAILED
 
 
-def _reason(found: Judgement) -> str:
+def reason_of(found: Judgement) -> str:
     if found.verdict is None:
         return f"{SUPER_USERS} of the node's file"
     if found.verdict.entry is not None:

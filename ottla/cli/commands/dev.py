@@ -11,12 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.cli import local_directory, local_nodes
 from ottla.cli.commands.start import overrides
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.local_console import CHANGES, LOOK, PORT_OFFSET, running_console
 from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
 
 if TYPE_CHECKING:
@@ -42,6 +44,13 @@ def parser() -> argparse.ArgumentParser:
         "--dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)"
     )
     parser.add_argument("--secure", action="store_true", help="with TLS, logins by SCRAM-SHA-512, and ACLs")
+    parser.add_argument(
+        "--console",
+        nargs="?",
+        const=LOOK,
+        choices=(LOOK, CHANGES),
+        help="serve a web page of the cluster too; `--console changes` lets it change something (needs 'ottla[console]')",
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON once a client can produce")
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="a property for every node"
@@ -77,7 +86,9 @@ def print_ready(nodes: Sequence[Node], node: Node) -> None:
         print(f"{PROGRAM}: node {node.id} serves", file=sys.stderr, flush=True)
 
 
-def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float, secure: SecureFiles | None) -> None:
+def print_nodes(
+    nodes: Sequence[Node], as_json: bool, seconds: float, secure: SecureFiles | None, console: str | None
+) -> None:
     servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
@@ -85,7 +96,8 @@ def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float, secure: Se
             for n in nodes
         ]
         config = {} if secure is None else {"config": secure.client_file(), "librdkafka": secure.librdkafka_file()}
-        print(json.dumps({"bootstrap": servers, "nodes": described} | config), flush=True)
+        page = {} if console is None else {"console": console}
+        print(json.dumps({"bootstrap": servers, "nodes": described} | config | page), flush=True)
         return
     print(f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ready in {seconds:.2f} s\n")
     print(f"  {'id':>3}  {'pid':>7}  {'address':<21}  directory")
@@ -96,7 +108,8 @@ def print_nodes(nodes: Sequence[Node], as_json: bool, seconds: float, secure: Se
     if secure is not None:
         at += f" --config {secure.client_file()}"
     ottla = _command()
-    lines = [
+    lines = [] if console is None else [f"\nIn a browser: {console}"]
+    lines += [
         "\nNext, in another terminal:",
         f"  {ottla} topic create hello{at}",
         f"  {ottla} produce hello{at}",
@@ -185,8 +198,14 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         failure = local_nodes.wait_ready(nodes, partial(print_ready, nodes))
         if failure is not None:
             raise CommandFailed(failure)
-        print_nodes(nodes, arguments.json, time.monotonic() - began, files)
-        return watch(nodes)
+        with ExitStack() as stack:
+            console = None
+            if arguments.console:
+                port = arguments.base_port and arguments.base_port + PORT_OFFSET
+                config = None if files is None else files.client_file()
+                console = stack.enter_context(running_console(nodes, port, arguments.console, config))
+            print_nodes(nodes, arguments.json, time.monotonic() - began, files, console)
+            return watch(nodes)
     except Stopped:
         print(f"{PROGRAM}: stopping", file=sys.stderr, flush=True)
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
@@ -10,9 +10,9 @@ from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
 from ottla.cli.client import groups, topics
-from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.failures import failure
 from ottla.cli.client.group_lag import group_lag
+from ottla.cli.client.group_resets import reset_targets
 from ottla.cli.client.groups import GroupDescription
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.commands.partition import places_of
@@ -121,7 +121,7 @@ async def reset(
     async with connect(connection) as cluster:
         places = await places_of(cluster, topic)
         committed = await groups.committed_offsets(cluster, group)
-        new = await _targets(cluster, places, to, committed)
+        new = await reset_targets(cluster, places, to, committed)
         if not dry_run:
             await groups.commit_offsets(cluster, group, new)
     rows = [
@@ -188,20 +188,3 @@ def _member_rows(
         if not member.assigned
     ]
     return [{"group": description.group, "state": description.state, **row} for row in rows]
-
-
-async def _targets(
-    cluster: ClusterClient, places: Sequence[TopicPartition], to: str, committed: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """Returns the offset to set for each place, kept within what the partition holds."""
-    targets: dict[TopicPartition, int] = {}
-    for name in sorted({name for name, _ in places}):
-        indexes = [index for topic, index in places if topic == name]
-        first = await topics.list_offsets(cluster, name, topics.EARLIEST, indexes)
-        end = await topics.list_offsets(cluster, name, topics.LATEST, indexes)
-        if to[:1] in "+-" and to[1:].isdecimal():
-            found = {index: committed.get((name, index), end[index]) + int(to) for index in indexes}
-        else:
-            found = await topics.offsets_at(cluster, name, "--to", to, first, end)
-        targets.update(((name, index), min(max(found[index], first[index]), end[index])) for index in indexes)
-    return targets

@@ -1,0 +1,202 @@
+"""Who may do what: access control entries and why a request is denied, SCRAM users, delegation tokens; and client quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.cli.client import acls, quotas, tokens, users
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.commands.acl import NO_HOST, reason_of, text_of
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.console.site import Site
+from ottla.server.authorization.acl import AccessControlEntry
+from ottla.server.authorization.operations import ALLOW, ANY, DENY, LITERAL, OPERATIONS, PREFIXED
+
+#: Rows of one table.
+SHOWN_MAX = 500
+KINDS = ("user", "client-id", "ip")
+QUOTA_KEYS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+
+
+async def access(request: Request) -> Response:
+    site: Site = request.app.state.site
+    cluster = site.access.panels
+    fields = request.query_params
+    resource, user = fields.get("resource", "").strip(), fields.get("user", "").strip()
+
+    async def load_entries() -> list[tuple[str, AccessControlEntry]]:
+        wanted = acls.AclFilter() if not resource else acls.applying_to(*acls.read_resource(resource))
+        if user:
+            wanted = wanted._replace(principal=acls.read_principal(user))
+        return [(text_of(entry), entry) for entry in await acls.describe_acls(cluster, wanted)]
+
+    async def load_users() -> dict[str, dict[str, int]]:
+        return await users.describe_scram_users(cluster)
+
+    async def load_tokens() -> list[Any]:
+        return await tokens.describe_tokens(cluster)
+
+    return site.render(
+        request,
+        "access.html",
+        entries=await site.panels.show(("acls", resource, user), load_entries),
+        scram=await site.panels.show("scram", load_users),
+        tokens=await site.panels.show("tokens", load_tokens),
+        why=await why(site, fields),
+        resource=resource,
+        user=user,
+        fields=fields,
+        operations=[name.lower() for code, name in OPERATIONS.items() if code > ANY],
+        shown_max=SHOWN_MAX,
+    )
+
+
+async def why(site: Site, fields: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return whether a user may do something, which entry decides, and which one is missing; None if that was not asked."""
+    who, operation, what = (fields.get(name, "").strip() for name in ("who", "operation", "what"))
+    if not who or not operation or not what:
+        return None
+    host = fields.get("host", "").strip() or NO_HOST
+
+    async def load() -> dict[str, Any]:
+        kind, name = acls.read_resource(what)
+        principal, code = acls.read_principal(who), acls.read_operation(operation)
+        found, known = await acls.judge(site.access.panels, principal, code, kind, name, host)
+        missing = found.verdict is not None and found.verdict.entry is None and not found.allowed
+        return {
+            "allowed": found.allowed,
+            "text": f"{principal} {OPERATIONS[code].lower()} on {what}",
+            "reason": reason_of(found),
+            "missing": f"ottla acl add {who} {operation} {what}" if missing else None,
+            "known": known or found.verdict is None or found.verdict.entry is not None,
+        }
+
+    shown = await site.panels.show(("why", who, operation, what, host), load)
+    return {"shown": shown, "value": shown.value}
+
+
+async def quota_list(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def load() -> list[dict[str, Any]]:
+        return [
+            {
+                "entity": {part.entity_type: part.entity_name for part in row.entity},
+                "values": {value.key: value.value for value in row.values},
+            }
+            for row in await quotas.describe_quotas(site.access.panels, {})
+        ]
+
+    shown = await site.panels.show("quotas", load)
+    rows = sorted(shown.value or [], key=lambda row: str(row["entity"]))
+    return site.render(request, "quotas.html", shown=shown, rows=rows[:SHOWN_MAX], kinds=KINDS, keys=QUOTA_KEYS)
+
+
+# -- Changes -------------------------------------------------------------------------------------------------------------
+
+
+def entry_of(fields: Mapping[str, str]) -> AccessControlEntry:
+    """Return the entry of a form.
+
+    Raises:
+        CommandFailed: a field is no user, operation or resource.
+    """
+    kind, name = acls.read_resource(fields.get("what", "").strip())
+    principal = acls.read_principal(fields.get("who", "").strip())
+    pattern = PREFIXED if fields.get("prefixed") else LITERAL
+    permission = DENY if fields.get("deny") else ALLOW
+    operation = acls.read_operation(fields.get("operation", ""))
+    return AccessControlEntry(kind, name, pattern, principal, fields.get("host") or "*", operation, permission)
+
+
+async def add_entry(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        if fields.get("confirm") != fields.get("who"):
+            raise CommandFailed("the confirmation is not the user: nothing was changed", None, USAGE)
+        entry = entry_of(fields)
+        await acls.create_acl(cluster, entry)
+        return f"added: {text_of(entry)}"
+
+    return await site.change(request, None, make, "/access")
+
+
+async def remove_entry(request: Request) -> Response:
+    """The entry stands in the link as its numbers and names: a list of entries has no ids."""
+    site: Site = request.app.state.site
+    given = request.query_params
+    try:
+        entry = AccessControlEntry(
+            int(given["type"]),
+            given["name"],
+            int(given["pattern"]),
+            given["principal"],
+            given["host"],
+            int(given["op"]),
+            int(given["permission"]),
+        )
+    except (KeyError, ValueError):
+        raise CommandFailed("this link names no entry", "load the page again", USAGE) from None
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        if not await acls.delete_acls(cluster, acls.AclFilter(*entry)):
+            raise CommandFailed("there is no such entry any more")
+        return f"removed: {text_of(entry)}"
+
+    return await site.change(request, entry.principal, make, "/access")
+
+
+async def remove_user(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name = request.query_params.get("id", "")
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        mechanisms = (await users.describe_scram_users(cluster, [name])).get(name)
+        if mechanisms is None:
+            raise CommandFailed(f"there is no user {name} with credentials")
+        await users.alter_scram_user(cluster, name, {}, mechanisms)
+        return f"the credentials of {name} were removed"
+
+    return await site.change(request, name, make, "/access")
+
+
+async def set_quota(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        kind, name, key = (fields.get(field, "").strip() for field in ("kind", "name", "key"))
+        if fields.get("confirm") != (name or "default"):
+            raise CommandFailed("the confirmation is not the name: nothing was changed", None, USAGE)
+        if kind not in KINDS or key not in QUOTA_KEYS:
+            raise CommandFailed(f"there is no quota {key!r} of {kind!r}", None, USAGE)
+        text = fields.get("value", "").strip()
+        try:
+            value = float(text) if text else None
+        except ValueError:
+            raise CommandFailed(f"{text!r} is no number", None, USAGE) from None
+        await quotas.alter_quotas(cluster, {kind: name or None}, {key: value})
+        return f"{key} of {kind} {name or '(default)'} is {'not limited' if value is None else text}"
+
+    return await site.change(request, None, make, "/quotas")
+
+
+ROUTES = [
+    Route("/access", access),
+    Route("/access/add", add_entry, methods=["POST"]),
+    Route("/access/remove", remove_entry, methods=["POST"]),
+    Route("/access/user-remove", remove_user, methods=["POST"]),
+    Route("/quotas", quota_list),
+    Route("/quotas/set", set_quota, methods=["POST"]),
+]

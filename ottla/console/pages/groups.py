@@ -1,0 +1,236 @@
+"""Groups of all four kinds: members, assignment, lag now and over time, and a reset of offsets with a preview."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.cli.client import groups, share_groups, topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import check
+from ottla.cli.client.group_kinds import SHARE, STREAMS, describe_any_group, kind_of
+from ottla.cli.client.group_resets import reset_targets
+from ottla.cli.client.groups import GroupDescription
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.console.site import Site, number, query
+from ottla.protocol.messages.list_groups import ListedGroup
+
+ROWS_A_PAGE = 100
+#: Partitions in the table of one group; the sum of the lag has all of them.
+PARTITIONS_SHOWN = 500
+#: Partitions of one reset.
+RESET_MAX = 2_000
+
+
+class Place(NamedTuple):
+    """A partition of a group: its committed offset, its end, the lag, and the member that has it. None: not known."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    member: str | None
+
+
+class Described(NamedTuple):
+    """A group, and how far it is in each partition."""
+
+    group: GroupDescription
+    places: list[Place]
+
+    @property
+    def lag(self) -> int:
+        return sum(place.lag or 0 for place in self.places)
+
+
+async def group_list(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def load() -> list[ListedGroup]:
+        return await groups.list_groups(site.access.panels)
+
+    shown = await site.panels.show("groups", load)
+    wanted = request.query_params.get("q", "").strip()
+    rows = [row for row in shown.value or () if wanted in row.group_id]
+    if request.query_params.get("sort") == "-lag":
+        rows.sort(key=lambda row: -site.sampler.lags.get(row.group_id, -1))
+    page = number(request, "page", 1, 1, 1_000_000)
+    return site.render(
+        request,
+        "groups.html",
+        shown=shown,
+        rows=rows[(page - 1) * ROWS_A_PAGE : page * ROWS_A_PAGE],
+        found=len(rows),
+        page=page,
+        last_page=max(1, -(-len(rows) // ROWS_A_PAGE)),
+        wanted=wanted,
+        sort=request.query_params.get("sort", ""),
+    )
+
+
+async def topic_groups(request: Request) -> Response:
+    """The groups that have committed offsets of a topic."""
+    site: Site = request.app.state.site
+    name = request.path_params["name"]
+    rows = sorted((group, lags[name]) for group, lags in site.sampler.topic_lags.items() if name in lags)
+    return site.render(request, "topic_groups.html", name=name, tab="groups", rows=rows[:PARTITIONS_SHOWN])
+
+
+async def describe(cluster: ClusterClient, name: str) -> Described:
+    """Return a group with its partitions: those that are assigned, and those with an offset.
+
+    Raises:
+        CommandFailed: there is no such group.
+    """
+    group = await describe_any_group(cluster, name)
+    owners = {place: member.member_id for member in group.members for place in member.assigned}
+    if group.type == SHARE:
+        positions = await share_groups.share_positions(cluster, name)
+        ends = await topics.end_offsets(cluster, positions)
+        rows = [
+            Place(*place, found.start_offset, ends.get(place), found.lag if found.lag >= 0 else None, owners.get(place))
+            for place, found in sorted(positions.items())
+        ]
+        return Described(group, rows)
+    committed = await groups.committed_offsets(cluster, name)
+    # A task of a streams group is no partition of a topic: who has it is in the table of members.
+    places = committed.keys() | (owners.keys() if group.type != STREAMS else set())
+    ends = await topics.end_offsets(cluster, places)
+    return Described(group, [_place(place, committed, ends, owners) for place in sorted(places)])
+
+
+def _place(
+    place: TopicPartition,
+    committed: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    owners: Mapping[TopicPartition, str],
+) -> Place:
+    offset, end = committed.get(place), ends.get(place)
+    lag = None if offset is None or end is None else max(0, end - offset)
+    return Place(*place, offset, end, lag, owners.get(place))
+
+
+async def group_page(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name = request.query_params.get("id", "")
+
+    async def load() -> Described:
+        return await describe(site.access.panels, name)
+
+    shown = await site.panels.show(("group", name), load)
+    return site.render(request, "group.html", name=name, shown=shown, shown_max=PARTITIONS_SHOWN)
+
+
+# -- Changes -------------------------------------------------------------------------------------------------------------
+
+
+async def reset(request: Request) -> Response:
+    """GET is the preview: what each partition would go on at. POST sets exactly what the preview has shown."""
+    site: Site = request.app.state.site
+    name = request.query_params.get("id", "")
+    if request.method == "POST":
+        return await site.change(request, name, _setter(name), query("/group", id=name))
+    topic, to = request.query_params.get("topic", ""), request.query_params.get("to", "").strip()
+
+    async def load() -> list[dict[str, Any]]:
+        return await plan(site, name, topic, to)
+
+    shown = await site.panels.show(("reset", name, topic, to), load) if to else None
+    rows = shown.value if shown is not None and shown.value else []
+    return site.render(
+        request,
+        "group_reset.html",
+        name=name,
+        topic=topic,
+        to=to,
+        shown=shown,
+        rows=rows,
+        offsets=json.dumps([[row["topic"], row["partition"], row["new"]] for row in rows]),
+    )
+
+
+async def plan(site: Site, name: str, topic: str, to: str) -> list[dict[str, Any]]:
+    """Return a row for each partition with its committed and its new offset.
+
+    Raises:
+        CommandFailed: `to` means no offset, or there is no such group or topic.
+    """
+    cluster = site.access.panels
+    kind = await kind_of(cluster, name)
+    if kind == SHARE:
+        positions = await share_groups.share_positions(cluster, name)
+        committed = {place: found.start_offset for place, found in positions.items() if found.start_offset >= 0}
+    else:
+        committed = await groups.committed_offsets(cluster, name)
+    places = [place for place in sorted(committed) if not topic or place[0] == topic]
+    if topic and not places:
+        places = [(topic, index) for index in await cluster.partitions(topic)]
+    if not places:
+        raise CommandFailed(f"group {name} has no offsets yet", "name a topic", USAGE)
+    new = await reset_targets(cluster, places[:RESET_MAX], to, committed)
+    return [
+        {
+            "topic": place[0],
+            "partition": place[1],
+            "committed": committed.get(place),
+            "new": offset,
+            "skipped": None if place not in committed else offset - committed[place],
+        }
+        for place, offset in sorted(new.items())
+    ]
+
+
+def _setter(name: str) -> Any:
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        offsets = read_offsets(fields.get("offsets", ""))
+        if await kind_of(cluster, name) == SHARE:
+            for place, (code, message) in (await share_groups.set_share_positions(cluster, name, offsets)).items():
+                check(f"partition {place[0]}-{place[1]}", code, message)
+        else:
+            await groups.commit_offsets(cluster, name, offsets)
+        return f"group {name} goes on at new offsets in {len(offsets)} partitions"
+
+    return make
+
+
+def read_offsets(text: str) -> dict[TopicPartition, int]:
+    """Return the offsets of a preview's form.
+
+    Raises:
+        CommandFailed: the text is of no preview.
+    """
+    try:
+        rows = json.loads(text)
+        found = {(str(topic), int(index)): int(offset) for topic, index, offset in rows}
+    except (ValueError, TypeError):
+        raise CommandFailed("these are no offsets of a preview", "go back to the preview", USAGE) from None
+    if not found or len(found) > RESET_MAX or min(found.values()) < 0:
+        raise CommandFailed("these are no offsets of a preview", "go back to the preview", USAGE)
+    return found
+
+
+async def delete(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name = request.query_params.get("id", "")
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        await groups.delete_groups(cluster, [name])
+        return f"group {name} was deleted"
+
+    return await site.change(request, name, make, "/groups")
+
+
+ROUTES = [
+    Route("/groups", group_list),
+    Route("/group", group_page),
+    Route("/group/reset", reset, methods=["GET", "POST"]),
+    Route("/group/delete", delete, methods=["POST"]),
+    Route("/topics/{name}/groups", topic_groups),
+]

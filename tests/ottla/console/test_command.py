@@ -1,0 +1,57 @@
+"""`ottla console` and `ottla dev --console` as processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ottla.__main__ import main
+from ottla.cli.errors import FAILED, USAGE
+from tests.ottla.conftest import ROOT, command
+
+
+def test_a_cluster_with_a_console_serves_pages_and_both_end_together(tmp_path: Path) -> None:
+    arguments = command("dev", "--nodes", "1", "--base-port", "0", "--dir", str(tmp_path), "--json", "--console")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT) as dev:
+        assert dev.stdout is not None
+        url = json.loads(dev.stdout.readline())["console"]
+        assert httpx.get(f"{url}healthz", timeout=30).text == "ok\n"
+        page = httpx.get(url, timeout=30).text
+        assert "read-only" in page and "Ottla console" in page
+        dev.send_signal(signal.SIGINT)
+        assert dev.wait(60) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("--host", "0.0.0.0"), USAGE, "there is no login"),
+        (("--admin", "kafka:9644"), USAGE, "is not ID@HOST:PORT"),
+        (("--tls-cert", "x.pem"), USAGE, "belong together"),
+        (("--registry", "localhost"), USAGE, "is no URL"),
+        (("-b", ":::"), USAGE, "is not HOST:PORT"),
+        (("--login-file", "/nowhere/users"), USAGE, "cannot be read"),
+    ],
+)
+def test_wrong_options_say_what_to_write(
+    arguments: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["console", "--port", "0", *arguments]) == code
+    assert text in capsys.readouterr().err
+
+
+def test_a_port_that_is_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["console", "-b", "127.0.0.1:1", "--port", str(port)]) == FAILED
+    assert f"cannot listen at 127.0.0.1:{port}" in capsys.readouterr().err
