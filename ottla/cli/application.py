@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal, Never, TypeVar
@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Never, TypeVar
 from cyclopts import App, CycloptsError, Parameter
 
 from ottla.cli import contexts
+from ottla.cli.client.admin_listeners import parse_admin
 from ottla.cli.client.cluster import CLIENT_ID, ClusterClient
 from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.cli.errors import OK, TIMED_OUT, USAGE, CommandFailed
@@ -64,6 +65,33 @@ class Listing:
 
 
 LISTING = Listing()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Admin:
+    """The brokers' admin listeners, which a client has to know: brokers do not describe them."""
+
+    admin: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="ID@HOST:PORT of a broker's admin listener (ottla.admin.listener)."),
+    ] = None
+    admin_port: Annotated[
+        int | None,
+        Parameter(env_var="OTTLA_ADMIN_PORT", help="The port of all brokers' admin listeners at their hosts."),
+    ] = None
+
+    def addresses(self, brokers: Mapping[int, tuple[str, int]]) -> dict[int, str]:
+        """Return the address of each broker's admin listener that is known."""
+        everywhere = (
+            {}
+            if self.admin_port is None
+            else {node: f"{host}:{self.admin_port}" for node, (host, _) in brokers.items()}
+        )
+        return everywhere | dict(map(parse_admin, self.admin or ()))
+
+
+ADMIN = Admin()
 
 
 def run(app: App, arguments: Sequence[str]) -> int:

@@ -35,6 +35,10 @@ COMMANDS = {
     ),
     "rebalance": Command("ottla.cli.commands.rebalance", "even replicas, bytes and leaders over brokers and racks"),
     "feature": Command("ottla.cli.commands.feature", "list, upgrade, downgrade features of the cluster"),
+    "top": Command("ottla.cli.commands.top", "watch rates, loop and memory of nodes, topics, and the lag of groups"),
+    "doctor": Command(
+        "ottla.cli.commands.doctor", "what is wrong between here and a cluster, and in it; with remedies"
+    ),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
     "apply": Command(

@@ -28,11 +28,10 @@ def print_rows(rows: Iterable[Row], columns: Sequence[str], output: str) -> None
     if output == "yaml":
         _print_yaml(rows)
         return
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     if sys.stdout.isatty():
-        _print_rich(cells, columns)
+        _print_rich(rows, columns)
     else:
-        _print_plain(cells, columns)
+        print("\n".join(plain_table(rows, columns)))
 
 
 def print_json(row: Row) -> None:
@@ -99,18 +98,18 @@ def _print_yaml(rows: Iterable[Row]) -> None:
     import yaml
 
     plain = [json.loads(json.dumps(row, default=str)) for row in rows]
-    print(yaml.safe_dump(plain, sort_keys=False, allow_unicode=False), end="")
+    print(yaml.safe_dump(plain, sort_keys=False, width=1 << 20), end="")
 
 
-def _print_plain(cells: list[list[str]], columns: Sequence[str]) -> None:
-    """Columns padded with blanks: what grep, awk and cut are used to."""
+def plain_table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
+    """Return the lines of a table with columns padded with blanks: what grep, awk and cut are used to."""
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     table = [[printable(column.upper().replace("_", "-")) for column in columns], *cells]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
-def _print_rich(cells: list[list[str]], columns: Sequence[str]) -> None:
+def _print_rich(rows: Iterable[Row], columns: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -119,8 +118,8 @@ def _print_rich(cells: list[list[str]], columns: Sequence[str]) -> None:
     for column in columns:
         heading = column.upper().replace("_", "-")
         table.add_column(heading, overflow="fold", min_width=len(heading))  # a heading in pieces is not readable
-    for row in cells:
-        table.add_row(*map(Text, row))
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
     Console().print(table)  # colourless by itself where NO_COLOR is set
 
 

@@ -1,4 +1,4 @@
-"""Pages of docs/ that are made of tables in the code: docs/dev/STATES.md, docs/APIS.md and docs/METRICS.md."""
+"""Pages of docs/ that are made of tables in the code: docs/dev/STATES.md, docs/APIS.md, docs/METRICS.md and docs/DOCTOR.md."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ottla.broker.routes import ROUTES as BROKER_ROUTES
 from ottla.broker.routes import Answered
 from ottla.broker.share import record_state
 from ottla.broker.transactions import state as transactions
+from ottla.cli.doctor.findings import KINDS, SEVERITIES
 from ottla.controller.handlers import envelope
 from ottla.controller.raft import quorum
 from ottla.controller.raft import routes as raft_routes
@@ -171,6 +172,32 @@ def apis_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def doctor_page() -> str:
+    lines = [
+        "# Findings of ottla doctor",
+        _NOTICE,
+        "",
+        "`ottla doctor -b HOST:PORT [--config FILE] [--topic NAME]` looks at each step from where it runs to the cluster, and at the cluster: names,"
+        " connections, the protocol, TLS, the login, the address that each broker advertises, the permissions for a topic, a record that is"
+        " written and read back (`--read-only`: none), clocks, replicas, disks, the quorum, settings that lose records, and client libraries."
+        " The exit code is that of the first error in this order; warnings and advice leave it 0. `-o json` has the same fields.",
+    ]
+    for severity in SEVERITIES:
+        lines += [
+            "",
+            f"## {severity.capitalize()}",
+            "",
+            "| finding | means | remedy | exit code |",
+            "| --- | --- | --- | --- |",
+        ]
+        lines += [
+            f"| {name} | {kind.meaning} | {kind.remedy} | {kind.exit_code} |"
+            for name, kind in KINDS.items()
+            if kind.severity == severity
+        ]
+    return "\n".join([*lines, ""])
+
+
 def errors_of(docstring: str | None) -> list[tuple[str, str]]:
     """Returns the errors that a handler's docstring lists, with their meaning. A line may name several codes."""
     _, _, listed = (docstring or "").partition("\nErrors:\n")
@@ -187,4 +214,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/dev/STATES.md": states_page,
     "docs/APIS.md": apis_page,
     "docs/METRICS.md": metrics_page,
+    "docs/DOCTOR.md": doctor_page,
 }

@@ -15,6 +15,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.server.admin import AdminServer
 from ottla.server.clock import SystemClock
 from ottla.server.metrics import Family, Registry, counter, gauge, quantile_of_buckets
+from ottla.server.network import network_metrics
 from ottla.server.network.network_metrics import listener_metrics, request_metrics
 from ottla.server.network.route import Route
 from ottla.server.prometheus import SCRAPE_TURN_NS, scrape
@@ -39,6 +40,10 @@ async def test_requests_and_connections_are_counted_under_kafkas_names() -> None
         registry.add(lambda: request_metrics([route]))
         text = (await scrape(registry, SystemClock(asyncio.get_running_loop()))).decode()
     assert 'kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"} 1.0' in text
+    software = (
+        'connections_software{client_software_name="unknown",client_software_version="unknown",listener="PLAINTEXT"}'
+    )
+    assert f"kafka_server_socket_server_metrics_{software} 1.0" in text
     assert 'kafka_server_socket_server_metrics_connection_creation_total{listener="PLAINTEXT"} 1.0' in text
     assert 'kafka_server_socket_server_metrics_connection_unread_total{listener="PLAINTEXT"} 0.0' in text
     assert f'kafka_server_socket_server_metrics_incoming_byte_total{{listener="PLAINTEXT"}} {float(len(sent))}' in text
@@ -48,6 +53,22 @@ async def test_requests_and_connections_are_counted_under_kafkas_names() -> None
         in text
     )
     assert 'kafka_network_requestmetrics_totaltimems{quantile="0.99",request="ListGroups"}' in text
+
+
+async def test_names_of_client_libraries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_metrics, "SOFTWARE_MAX", 1)
+    async with tiny_node(Route(LIST_GROUPS, refuse)) as node:
+        clients = [await node.client() for _ in range(4)]
+        for client in clients:
+            client.send(heartbeat("m", 1))
+            await client.correlation_ids(1)
+        for number, connection in enumerate(node.listener.connections):
+            connection.client_software_name = f"library-{min(number, 2)}"
+        (family,) = [each for each in listener_metrics([node.listener]) if each.name.endswith("_software")]
+    assert [(each.labels["client_software_name"], each.value) for each in family.samples] == [
+        ("library-2", 2),
+        ("other", 2),
+    ]
 
 
 async def test_a_source_that_fails_does_not_take_the_others_with_it(caplog: pytest.LogCaptureFixture) -> None:

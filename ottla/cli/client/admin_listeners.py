@@ -5,8 +5,10 @@ Brokers do not describe this property to clients: who asks has to know the addre
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection
+from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -20,6 +22,14 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 #: A metric's name and its labels.
 Metric = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class Sample(NamedTuple):
+    """A sample of a scrape: a metric's name, its labels and its value."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
 
 
 def parse_admin(text: str) -> tuple[int, str]:
@@ -68,3 +78,28 @@ def metrics_of(text: str, names: Collection[str]) -> dict[Metric, float]:
         except ValueError:
             continue
     return found
+
+
+def samples_of(text: str) -> list[Sample]:
+    """Return all samples of a text of Prometheus; one of a large node takes seconds, and `metrics_of` does not.
+
+    Raises:
+        CommandFailed: it is none.
+    """
+    from prometheus_client.parser import text_string_to_metric_families  # for one command only
+
+    try:
+        families = list(text_string_to_metric_families(text))
+    except ValueError as fault:
+        raise CommandFailed(f"these are no metrics: {fault}", None, USAGE) from None
+    return [Sample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
+
+
+async def scrape(address: str, names: Collection[str], timeout_s: float) -> list[Sample]:
+    """Return the samples of some metrics of an admin listener.
+
+    Raises:
+        CommandFailed: it does not answer.
+    """
+    text = await asyncio.to_thread(read_admin, address, "/metrics", timeout_s)
+    return [Sample(name, dict(labels), value) for (name, labels), value in metrics_of(text, names).items()]

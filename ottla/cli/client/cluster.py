@@ -58,7 +58,7 @@ class ClusterClient:
         client_id: str = CLIENT_ID,
     ) -> None:
         self.world = world
-        self._security = security
+        self.security = security
         self._client_id = client_id
         self.bootstrap = list(bootstrap)
         self.timeout_ms = timeout_ms
@@ -192,7 +192,7 @@ class ClusterClient:
         for attempt in range(2):  # a broker that restarted has closed the channel that we kept
             channel = self._channels.get(address)
             if channel is None:
-                channel = self._channels[address] = Channel(self.world, host, port, self._client_id, self._security)
+                channel = self._channels[address] = Channel(self.world, host, port, self._client_id, self.security)
                 attempt = 1
             try:
                 response = await channel.request(request, version=version, timeout_ms=limit_ms)
@@ -202,7 +202,7 @@ class ClusterClient:
             except ChannelClosed as fault:
                 self._give_up(address, channel)
                 if attempt:
-                    hint = connection_hint(fault, self._security, address in self._answered)
+                    hint = connection_hint(fault, self.security, address in self._answered)
                     raise NoConnection(str(fault), hint) from None
             except KafkaError as fault:
                 raise failure(f"broker {host}:{port}", fault.code, fault.message) from None

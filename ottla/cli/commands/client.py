@@ -9,13 +9,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, connect, run
-from ottla.cli.client.admin_listener import ADMIN_LISTENER, Sample, admin_listeners, scrape
+from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, Connection, Listing, connect, run
+from ottla.cli.client.admin_listeners import Sample, read_admin, samples_of
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import print_rows
 
 app = App(name="client", version_flags=[], help="Clients that push metrics to the brokers (KIP-714): list.")
 
+TIMEOUT_S = 30
 COLUMNS = ("broker", "client_id", "client_instance_id", "software", "series")
 
 main = partial(run, app)
@@ -23,25 +24,25 @@ main = partial(run, app)
 
 @app.command(name="list")
 async def list_(
-    admin: Annotated[
-        list[str] | None,
-        Parameter(
-            consume_multiple=True, help="HOST:PORT of brokers' admin listeners; default: what the brokers have set."
-        ),
+    addresses: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, help="HOST:PORT of brokers' admin listeners.")
     ] = None,
     /,
     *,
+    admin: Admin = ADMIN,
     listing: Listing = LISTING,
     connection: Connection = CONNECTION,
 ) -> None:
     """Show the clients that have pushed metrics, as the admin listeners (ottla.admin.listener) show them."""
-    if not admin:
+    asked = list(addresses or ())
+    if not asked:
         async with connect(connection) as cluster:
-            admin = list((await admin_listeners(cluster)).values())
-        if not admin:
-            raise CommandFailed("no broker has an admin listener", f"set {ADMIN_LISTENER} in their files", USAGE)
-    scrapes = await asyncio.gather(*map(scrape, admin))
-    rows = [row for address, samples in zip(admin, scrapes, strict=True) for row in clients(address, samples)]
+            await cluster.metadata([])
+            asked = list(admin.addresses(cluster.brokers).values())
+        if not asked:
+            raise CommandFailed("no admin listener is known", "--admin-port PORT, or --admin ID@HOST:PORT", USAGE)
+    texts = await asyncio.gather(*(asyncio.to_thread(read_admin, each, "/metrics", TIMEOUT_S) for each in asked))
+    rows = [row for each, text in zip(asked, texts, strict=True) for row in clients(each, samples_of(text))]
     print_rows(rows, COLUMNS, listing.output)
 
 

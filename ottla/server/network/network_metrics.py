@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from ottla.server.network.route import Route
 #: Latency buckets count units of 1024 ns.
 MS_PER_UNIT = 1024 / 1_000_000
 NS_PER_MS = 1_000_000
+#: Names and versions of libraries that a listener has samples of: a hostile client could send one with each connection.
+SOFTWARE_MAX = 50
 #: Kafka's name, its description, and the field of LoginCounts.
 LOGIN_COUNTS = (
     ("successful_authentication", "Clients authenticated", "succeeded"),
@@ -66,6 +69,17 @@ def _quantiles(times: Iterable[Times]) -> Iterator[Sample]:
             yield Sample({"request": each.request, "quantile": quantile_label(quantile)}, value)
 
 
+def _software(listeners: Sequence[Listener]) -> Iterator[Sample]:
+    """Count connections by the library that ApiVersions has named (KIP-511); beyond a number of names, which clients choose, as "other"."""
+    for listener in listeners:
+        counts = Counter((each.client_software_name, each.client_software_version) for each in listener.connections)
+        shown = counts.most_common(SOFTWARE_MAX)
+        left = counts.total() - sum(count for _, count in shown)
+        for (name, version), count in (*shown, *([(("other", ""), left)] if left else ())):
+            labels = {"listener": listener.name, "client_software_name": name, "client_software_version": version}
+            yield Sample(labels, count)
+
+
 def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
     """Connections and bytes per listener."""
     prefix = "kafka_server_socket_server_metrics"
@@ -76,6 +90,8 @@ def listener_metrics(listeners: Sequence[Listener]) -> Iterator[Family]:
 
     open_now = [Sample({"listener": listener.name}, len(listener.connections)) for listener in listeners]
     yield Family(f"{prefix}_connection_count", GAUGE, "Connections open now", open_now)
+    software = f"{prefix}_connections_software"
+    yield Family(software, GAUGE, "Connections open now by their clients' library", list(_software(listeners)))
     yield each("connection_creation", COUNTER, "Connections accepted", "accepted")
     yield each("connection_rejected", COUNTER, "Connections above a limit", "rejected")
     yield each("connection_throttled", COUNTER, "Connections above the quota of their address", "throttled")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli.client.admin_listener import samples_of
+from ottla.cli.client.admin_listeners import samples_of
 from ottla.cli.commands.client import clients
 
 SCRAPE = """# TYPE kafka_client_a gauge
@@ -26,4 +26,4 @@ def test_each_client_is_a_row_with_the_number_of_its_series() -> None:
 
 def test_a_broker_without_an_admin_listener_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["client", "list", "127.0.0.1:1"]) == 2
-    assert "no metrics from 127.0.0.1:1" in capsys.readouterr().err
+    assert "no answer of 127.0.0.1:1" in capsys.readouterr().err

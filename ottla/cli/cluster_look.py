@@ -1,0 +1,163 @@
+"""One look at a whole cluster for `ottla top`: by few requests to each broker, and one scrape of each admin listener."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from ottla.cli.application import Admin
+from ottla.cli.client.admin_listeners import Sample, scrape
+from ottla.cli.client.brokers import describe_log_dirs
+from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.cli.client.groups import OFFSET_FETCH_VERSION
+from ottla.cli.client.leaders import NO_LEADER, TopicPartition
+from ottla.cli.client.topics import LATEST
+from ottla.cli.errors import CommandFailed
+from ottla.cli.top_view import WANTED, GroupLook, Look, NodeLook, TopicLook
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.metadata import MetadataResponseTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+#: Groups whose offsets one request asks for.
+GROUPS_AT_ONCE = 100
+SCRAPE_S_MAX = 5.0
+SHARE = "share"
+
+Ends = dict[TopicPartition, int]
+
+
+async def look_at(cluster: ClusterClient, admin: Admin) -> Look:
+    """Read everything once; brokers that do not answer have no lag, groups or metrics of theirs.
+
+    Raises:
+        CommandFailed: no broker answers.
+    """
+    topics = [topic for topic in (await cluster.metadata(None)).topics if not topic.error_code]
+    look = Look(cluster.world.clock.mono_ms())
+    listeners = admin.addresses(cluster.brokers)
+    look.nodes = {node: NodeLook() for node in cluster.brokers}
+    for topic in topics:
+        for part in topic.partitions:
+            for node in part.replica_nodes:
+                look.nodes.setdefault(node, NodeLook()).replicas += 1
+            if part.leader_id in look.nodes:
+                look.nodes[part.leader_id].leaders += 1
+    ends, sizes, scrapes = await asyncio.gather(
+        _ends(cluster, topics),
+        _directories(cluster, look),
+        asyncio.gather(*(_scraped(listeners.get(node)) for node in look.nodes)),
+    )
+    for samples, looked in zip(scrapes, look.nodes.values(), strict=True):
+        looked.metrics = samples
+    for topic in topics:
+        name = topic.name or ""
+        places = [(name, part.partition_index) for part in topic.partitions]
+        look.topics[name] = TopicLook(
+            partitions=len(places),
+            behind=sum(
+                len(part.isr_nodes) < len(part.replica_nodes) or part.leader_id == NO_LEADER
+                for part in topic.partitions
+            ),
+            end=sum(ends.get(place, 0) for place in places),
+            bytes=sum(sizes.get(place, 0) for place in places),
+        )
+    for node in cluster.brokers:
+        look.groups |= await _groups(cluster, node, ends)
+    return look
+
+
+async def _scraped(address: str | None) -> list[Sample] | None:
+    if address is None:
+        return None
+    try:
+        return await scrape(address, WANTED, SCRAPE_S_MAX)
+    except CommandFailed:
+        return None
+
+
+async def _ends(cluster: ClusterClient, topics: Iterable[MetadataResponseTopic]) -> Ends:
+    """Return the end of each partition, by one request to each leader."""
+    wanted: dict[int, dict[str, ListOffsetsTopic]] = {}
+    for topic in topics:
+        name = topic.name or ""
+        for part in topic.partitions:
+            if part.leader_id != NO_LEADER:
+                rows = wanted.setdefault(part.leader_id, {}).setdefault(
+                    name, ListOffsetsTopic(name=name, partitions=[])
+                )
+                rows.partitions.append(ListOffsetsPartition(partition_index=part.partition_index, timestamp=LATEST))
+    found: Ends = {}
+
+    async def ask(node: int, rows: list[ListOffsetsTopic]) -> None:
+        try:
+            response = await cluster.request(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=rows), node)
+        except NoConnection:
+            return
+        for topic in response.topics:
+            for part in topic.partitions:
+                if not part.error_code:
+                    found[topic.name, part.partition_index] = part.offset
+
+    await asyncio.gather(*(ask(node, list(rows.values())) for node, rows in wanted.items()))
+    return found
+
+
+async def _directories(cluster: ClusterClient, look: Look) -> dict[TopicPartition, int]:
+    """Take the lag of each broker's replicas; returns the bytes of each partition, of one replica."""
+    sizes: dict[TopicPartition, int] = {}
+
+    async def ask(node: int) -> None:
+        try:
+            directories = await describe_log_dirs(cluster, node)
+        except CommandFailed:
+            return
+        for directory in directories:
+            for topic in directory.topics:
+                for part in topic.partitions:
+                    place = (topic.name, part.partition_index)
+                    sizes[place] = max(part.partition_size, sizes.get(place, 0))
+                    if not part.is_future_key:
+                        look.nodes[node].replica_lag += max(0, part.offset_lag)
+
+    await asyncio.gather(*(ask(node) for node in cluster.brokers))
+    return sizes
+
+
+async def _groups(cluster: ClusterClient, node: int, ends: Ends) -> dict[str, GroupLook]:
+    """Return the groups that a broker coordinates."""
+    try:
+        listed = (await cluster.request(ListGroupsRequest(), node)).groups
+        found = {row.group_id: GroupLook(row.group_type or "classic", row.group_state) for row in listed}
+        share = [name for name, look in found.items() if look.type.lower() == SHARE]
+        others = [name for name, look in found.items() if look.type.lower() != SHARE]
+        for first in range(0, len(others), GROUPS_AT_ONCE):
+            wanted = [
+                OffsetFetchRequestGroup(group_id=name, topics=None) for name in others[first : first + GROUPS_AT_ONCE]
+            ]
+            response = await cluster.request(OffsetFetchRequest(groups=wanted), node, version=OFFSET_FETCH_VERSION)
+            for group in response.groups:
+                for topic in group.topics:
+                    for part in topic.partitions:
+                        _take(found[group.group_id], (topic.name, part.partition_index), part.committed_offset, ends)
+        for first in range(0, len(share), GROUPS_AT_ONCE):
+            names = [
+                DescribeShareGroupOffsetsRequestGroup(name, None) for name in share[first : first + GROUPS_AT_ONCE]
+            ]
+            for group in (await cluster.request(DescribeShareGroupOffsetsRequest(names), node)).groups:
+                for topic in group.topics:
+                    for part in topic.partitions:
+                        _take(found[group.group_id], (topic.topic_name, part.partition_index), part.start_offset, ends)
+    except CommandFailed:
+        return {}
+    return found
+
+
+def _take(group: GroupLook, place: TopicPartition, offset: int, ends: Ends) -> None:
+    if offset >= 0:
+        group.committed += offset
+        group.lag += max(0, ends.get(place, offset) - offset)

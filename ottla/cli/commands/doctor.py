@@ -1,0 +1,83 @@
+"""The command `ottla doctor`: findings of the way from here to a cluster, and of the cluster, each with its remedy."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ottla.cli.application import ADMIN, CONNECTION, LISTING, Admin, Connection, Listing, connect, run
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.doctor.cluster import check_cluster
+from ottla.cli.doctor.connection import CLIENT_ID, Connections, Passed
+from ottla.cli.doctor.findings import Finding, exit_code, in_order
+from ottla.cli.doctor.record import check_permissions, check_record
+from ottla.cli.errors import CommandFailed
+from ottla.cli.output import note, print_rows, printable
+
+app = App(name="doctor", version_flags=[], help="Look for what is wrong between here and a cluster, and in it.")
+
+COLUMNS = ("severity", "finding", "place", "problem", "exit_code")
+
+main = partial(run, app)
+
+
+@app.default
+async def doctor(
+    *,
+    topic: Annotated[str | None, Parameter(help="Look also at what this user may do with this topic.")] = None,
+    read_only: Annotated[
+        bool, Parameter(negative="", help="Write no record: otherwise one goes to a topic that is deleted again.")
+    ] = False,
+    admin: Admin = ADMIN,
+    listing: Listing = LISTING,
+    connection: Connection = CONNECTION,
+) -> int:
+    """Look at each step from here to the cluster, and at the cluster; docs/DOCTOR.md has all findings.
+
+    The exit code is that of the worst finding: 10 to 17 between here and the cluster, 3 in the cluster, 0 for warnings and advice.
+    """
+    is_table = listing.output == "table"
+
+    def passed(line: str) -> None:
+        if is_table:
+            note(f"ok: {line}")
+
+    async with connect(connection, limited=False, client_id=CLIENT_ID) as cluster:
+        found = in_order(await _findings(cluster, topic, read_only, admin, passed))
+    if not is_table:
+        print_rows([each.row() for each in found], (), listing.output)
+    elif found:
+        print_rows([each.row() for each in found], COLUMNS, listing.output)
+        for kind in dict.fromkeys(each.kind for each in found):
+            row = next(each for each in found if each.kind == kind).row()
+            print(printable(f"{kind}: {row['remedy']}"))
+    note(f"{len(found)} finding(s)" if found else "nothing is wrong")
+    return exit_code(found)
+
+
+async def _findings(
+    cluster: ClusterClient, topic: str | None, read_only: bool, admin: Admin, passed: Passed
+) -> list[Finding]:
+    """Look at one step after the other; what cannot be reached hides what is behind it."""
+    connections = Connections(cluster.world, cluster.security, cluster.timeout_ms, passed)
+    servers = [await connections.bootstrap(address) for address in cluster.bootstrap]
+    found = [each for findings in servers for each in findings]
+    if all(any(each.kind != "certificate-expires" for each in findings) for findings in servers):
+        return found
+    try:
+        async with cluster.limit():
+            brokers = sorted((await cluster.metadata([])).brokers, key=lambda row: row.node_id)
+        looks = (connections.advertised(broker, cluster.bootstrap) for broker in brokers)
+        found += [each for findings in await asyncio.gather(*looks) for each in findings]
+        if topic is not None:
+            async with cluster.limit():
+                found += await check_permissions(cluster, topic, passed)
+        if not read_only:
+            found += await check_record(cluster, passed)
+        found += await check_cluster(cluster, admin.addresses(cluster.brokers).values(), passed)
+    except CommandFailed as failure:  # the cluster has gone away meanwhile
+        found.append(Finding("not-reachable", "cluster", failure.cause))
+    return found

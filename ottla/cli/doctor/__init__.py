@@ -1,0 +1,1 @@
+"""What `ottla doctor` looks at, and what it can find."""

@@ -1,0 +1,263 @@
+"""The cluster's side of `ottla doctor`: what a cluster has that loses records, stops writes, or is uneven.
+
+The judgements are functions of what was read; `check_cluster` reads. What this user may not read is a finding itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from ottla.cli.client.admin_listeners import Sample, scrape
+from ottla.cli.client.brokers import FULL_BYTES, describe_log_dirs
+from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.cli.client.configs import describe_topics_config
+from ottla.cli.client.failures import failure
+from ottla.cli.client.features import FeatureLevels, describe_features
+from ottla.cli.client.health import NO_LEADER, describe_cluster
+from ottla.cli.client.quorum import describe_quorum
+from ottla.cli.client.reassignments import list_reassignments
+from ottla.cli.client.stopping import MIN_ISR, VOTER_SILENT_MS_MAX
+from ottla.cli.client.throttles import throttled_topics
+from ottla.cli.client.transactions import list_transactions
+from ottla.cli.doctor.findings import Finding
+from ottla.cli.errors import CommandFailed
+from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsResult
+from ottla.protocol.messages.describe_quorum import PartitionDataResponse
+from ottla.protocol.messages.metadata import MetadataResponseTopic
+
+UNCLEAN = "unclean.leader.election.enable"
+#: A disk with a smaller share of free bytes is nearly full.
+FREE_SHARE_MIN = 0.1
+#: More of the partitions than this are led by another broker than the preferred one: leader.imbalance.per.broker.percentage.
+UNBALANCED_SHARE = 0.1
+#: A broker that holds more than this many times the mean is one to be relieved, if it is worth a move.
+HEAVY = 1.5
+HEAVY_BYTES_MIN = 100 * 1024 * 1024
+OPEN_TRANSACTION_MS = 15 * 60_000
+#: Names that a finding of many has.
+NAMED_MAX = 3
+SOFTWARE_METRIC = "kafka_server_socket_server_metrics_connections_software"
+LIBRDKAFKA = "librdkafka"
+#: The oldest releases of libraries that are not old, by the name that they send (KIP-511).
+OLDEST = {"apache-kafka-java": (3, 0), LIBRDKAFKA: (2, 0), "kafka-python": (2, 1), "sarama": (1, 40), "kgo": (1, 15)}
+
+Passed = Callable[[str], None]
+
+
+async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Passed) -> list[Finding]:
+    """Look at the cluster as a whole; `admin` are the addresses of admin listeners."""
+    found: list[Finding] = []
+    topics = (await cluster.metadata(None)).topics
+
+    async def part(name: str, look: Callable[[], Awaitable[list[Finding]]]) -> None:
+        try:
+            async with cluster.limit():
+                some = await look()
+        except CommandFailed as refused:
+            some = [Finding("not-known", name, refused.cause)]
+        except TimeoutError:
+            some = [
+                Finding("not-known", name, f"no answer within {cluster.timeout_ms / 1000:g} s while {cluster.doing}")
+            ]
+        if not some:
+            passed(f"{name}: nothing is wrong")
+        found.extend(some)
+
+    async def brokers() -> list[Finding]:
+        return judge_brokers((await describe_cluster(cluster)).brokers)
+
+    async def quorum() -> list[Finding]:
+        return judge_quorum(await describe_quorum(cluster))
+
+    async def partitions() -> list[Finding]:
+        readable = [topic for topic in topics if not topic.error_code]
+        names = [topic.name or "" for topic in readable]
+        min_isr = await describe_topics_config(cluster, names, MIN_ISR)
+        unclean = await describe_topics_config(cluster, names, UNCLEAN)
+        numbers = {name: int(value) if value.isdecimal() else 1 for name, value in min_isr.items()}
+        return judge_partitions(readable, numbers, {name for name, value in unclean.items() if value == "true"})
+
+    async def disks() -> list[Finding]:
+        directories: dict[int, Sequence[DescribeLogDirsResult]] = {}
+        for node in sorted(cluster.brokers):
+            with suppress(NoConnection):  # it is a finding of its own
+                directories[node] = await describe_log_dirs(cluster, node)
+        return judge_directories(directories)
+
+    async def throttles() -> list[Finding]:
+        names = await throttled_topics(cluster)
+        return [many("throttle-left", names)] if names and not await list_reassignments(cluster) else []
+
+    async def transactions() -> list[Finding]:
+        open_long = await list_transactions(cluster, open_ms_min=OPEN_TRANSACTION_MS)
+        return [many("transaction-open", [row.transactional_id for row in open_long])] if open_long else []
+
+    async def features() -> list[Finding]:
+        nodes = []
+        for node in sorted(cluster.brokers):
+            with suppress(NoConnection):
+                nodes.append(await describe_features(cluster, node))
+        return judge_features([each.levels for each in nodes])
+
+    async def clients() -> list[Finding]:
+        return await _clients(cluster, admin)
+
+    for name, look in {
+        "brokers": brokers, "quorum": quorum, "partitions": partitions, "disks": disks, "throttles": throttles,
+        "transactions": transactions, "features": features, "client libraries": clients,
+    }.items():  # fmt: skip
+        await part(name, look)
+    return found
+
+
+async def _clients(cluster: ClusterClient, admin: Iterable[str]) -> list[Finding]:
+    samples: list[Sample] = []
+    for address in admin:
+        try:
+            samples += await scrape(address, (SOFTWARE_METRIC,), cluster.timeout_ms / 1000)
+        except CommandFailed:
+            continue
+    if not any(sample.name == SOFTWARE_METRIC for sample in samples):
+        return [Finding("clients-not-known", "client libraries", "no broker says which are connected")]
+    return judge_clients(samples)
+
+
+# -- Judgements --------------------------------------------------------------------------------------------------------
+
+
+def many(kind: str, names: Iterable[str]) -> Finding:
+    """Return one finding of several things, which names the first of them."""
+    listed = sorted(set(names))
+    more = f" and {len(listed) - NAMED_MAX} more" if len(listed) > NAMED_MAX else ""
+    return Finding(kind, ", ".join(listed[:NAMED_MAX]) + more, f"{len(listed)} in all")
+
+
+def judge_brokers(brokers: Iterable[DescribeClusterBroker]) -> list[Finding]:
+    """Judge the registrations of brokers."""
+    return [
+        Finding("broker-fenced", f"broker {row.broker_id}", f"{row.host}:{row.port} sends no heartbeats")
+        for row in sorted(brokers, key=lambda row: row.broker_id)
+        if row.is_fenced
+    ]
+
+
+def judge_quorum(quorum: PartitionDataResponse) -> list[Finding]:
+    """Judge the voters of the metadata's quorum."""
+    if quorum.leader_id == NO_LEADER:
+        return [Finding("quorum-no-leader", "quorum", f"epoch {quorum.leader_epoch}")]
+    voters = {row.replica_id: row.last_fetch_timestamp for row in quorum.current_voters}
+    newest_ms = max(voters.values(), default=0)
+    found = [
+        Finding(
+            "quorum-voter-behind", f"controller {voter}", f"its last fetch is {(newest_ms - at_ms) / 1000:.0f} s ago"
+        )
+        for voter, at_ms in sorted(voters.items())
+        if at_ms >= 0 and voter != quorum.leader_id and newest_ms - at_ms > VOTER_SILENT_MS_MAX
+    ]
+    if len(voters) == 1:
+        found.append(Finding("quorum-of-one", f"controller {next(iter(voters))}", "it is the only voter"))
+    elif len(voters) % 2 == 0:
+        found.append(Finding("quorum-even", "quorum", f"{len(voters)} voters bear {(len(voters) - 1) // 2} failures"))
+    return found
+
+
+def judge_partitions(
+    topics: Sequence[MetadataResponseTopic], min_isr: Mapping[str, int], unclean: set[str]
+) -> list[Finding]:
+    """Judge where replicas are, which of them are in sync, and the settings that lose records."""
+    places: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
+    led, led_by_another = 0, []
+    for topic in topics:
+        name = topic.name or ""
+        least = min_isr.get(name, 1)
+        replicas = min((len(part.replica_nodes) for part in topic.partitions), default=0)
+        for part in topic.partitions:
+            place = f"{name}-{part.partition_index}"
+            if part.leader_id == NO_LEADER:
+                places.setdefault("partition-offline", []).append(place)
+                continue
+            led += 1
+            if part.replica_nodes[:1] != [part.leader_id]:
+                led_by_another.append(place)
+            if len(part.isr_nodes) < min(least, len(part.replica_nodes)):
+                places.setdefault("under-min-isr", []).append(place)
+            elif len(part.isr_nodes) < len(part.replica_nodes):
+                places.setdefault("under-replicated", []).append(place)
+        if replicas == 1:
+            names.setdefault("one-replica", []).append(name)
+        elif replicas > 1 and least == 1:
+            names.setdefault("min-isr-one", []).append(name)
+        elif replicas > 1 and least >= replicas:
+            names.setdefault("min-isr-all", []).append(name)
+        if name in unclean:
+            names.setdefault("unclean-election", []).append(name)
+    found = [many(kind, rows) for kind, rows in {**places, **names}.items()]
+    if len(led_by_another) > led * UNBALANCED_SHARE:
+        found.append(many("leaders-unbalanced", led_by_another))
+    return found
+
+
+def judge_directories(directories: Mapping[int, Sequence[DescribeLogDirsResult]]) -> list[Finding]:
+    """Judge the disks of the brokers, and how evenly they are used."""
+    found: list[Finding] = []
+    held: Counter[int] = Counter()
+    for broker, rows in sorted(directories.items()):
+        held[broker] = 0
+        for row in rows:
+            place = f"broker {broker}, {row.log_dir}"
+            held[broker] += sum(part.partition_size for topic in row.topics for part in topic.partitions)
+            if row.error_code:
+                found.append(Finding("directory-offline", place, failure("", row.error_code).cause.strip(": ")))
+            elif 0 <= row.usable_bytes < FULL_BYTES:
+                found.append(Finding("disk-full", place, f"{row.usable_bytes} bytes are free"))
+            elif 0 <= row.usable_bytes < row.total_bytes * FREE_SHARE_MIN:
+                share = row.usable_bytes / row.total_bytes
+                found.append(Finding("disk-nearly-full", place, f"{share:.0%} of {row.total_bytes} bytes are free"))
+    mean = sum(held.values()) / len(held) if held else 0
+    for broker, amount in held.items():
+        if len(held) > 1 and amount > mean * HEAVY and amount - mean > HEAVY_BYTES_MIN:
+            found.append(
+                Finding("brokers-unbalanced", f"broker {broker}", f"{amount} bytes, and {mean:.0f} on average")
+            )
+    return found
+
+
+def judge_features(nodes: Sequence[Mapping[str, FeatureLevels]]) -> list[Finding]:
+    """Judge whether all brokers serve more than the cluster uses."""
+    found = []
+    for name in sorted({name for levels in nodes for name in levels}):
+        rows = [levels[name] for levels in nodes if name in levels]
+        highest, finalized = min(row.highest for row in rows), rows[0].finalized
+        if len(rows) == len(nodes) and finalized < highest:
+            found.append(Finding("features-behind", name, f"level {finalized}, and all brokers serve {highest}"))
+    return found
+
+
+def judge_clients(samples: Iterable[Sample]) -> list[Finding]:
+    """Judge the libraries of the clients that are connected."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for sample in samples:
+        if sample.name == SOFTWARE_METRIC:
+            labels = sample.labels
+            counts[labels.get("client_software_name", ""), labels.get("client_software_version", "")] += int(
+                sample.value
+            )
+    found = []
+    for (name, version), count in sorted(counts.items()):
+        place, seen = f"{name} {version}", f"{count} connection{'s' * (count != 1)}"
+        if (numbers := _numbers(version)) is not None and name in OLDEST and numbers < OLDEST[name]:
+            found.append(Finding("old-client", place, seen))
+        if name == LIBRDKAFKA or name.startswith(("confluent-kafka", "node-rdkafka")):
+            found.append(Finding("librdkafka-backoff", place, seen))
+    return found
+
+
+def _numbers(version: str) -> tuple[int, int] | None:
+    parts = version.removeprefix("v").split(".")
+    if len(parts) < 2 or not all(part.isdecimal() and len(part) < 6 for part in parts[:2]):
+        return None
+    return int(parts[0]), int(parts[1])

@@ -1,0 +1,205 @@
+"""What `ottla top` shows: rows of nodes, topics and groups out of two looks at a cluster, and how they fit on a screen. Pure.
+
+A number that is not known is None and a dash: without an admin listener, as with Apache Kafka, these are the bytes of topics and
+nodes a second, requests, loop and memory. Rates are those between the two looks; a counter that fell belongs to a node that restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ottla.cli.client.admin_listeners import Sample
+from ottla.cli.output import Row, plain_table
+from ottla.cli.progress import duration_text, size_text
+
+NODE_COLUMNS = (
+    "node", "leaders", "replicas", "replica_lag", "in_per_s", "out_per_s", "requests_per_s",
+    "produce_p99_ms", "fetch_p99_ms", "loop_ms", "cpu", "memory",
+)  # fmt: skip
+TOPIC_COLUMNS = ("topic", "partitions", "behind", "records_per_s", "in_per_s", "out_per_s", "bytes")
+GROUP_COLUMNS = ("group", "type", "state", "lag", "consumed_per_s", "time_left")
+#: Shown as sizes.
+SIZES = ("in_per_s", "out_per_s", "memory", "bytes")
+
+BYTES_IN, BYTES_OUT = "kafka_server_brokertopicmetrics_bytesin_total", "kafka_server_brokertopicmetrics_bytesout_total"
+REQUESTS, TIMES = "kafka_network_requestmetrics_requests_total", "kafka_network_requestmetrics_totaltimems"
+LOOP, CPU, MEMORY = "ottla_event_loop_lag_ms_max", "process_cpu_seconds_total", "process_resident_memory_bytes"
+#: The names of metrics that are read.
+WANTED = (BYTES_IN, BYTES_OUT, REQUESTS, TIMES, LOOP, CPU, MEMORY)
+
+
+@dataclass(slots=True)
+class TopicLook:
+    """A topic at one time: partitions, those with replicas out of sync or no leader, offsets and bytes of all partitions."""
+
+    partitions: int = 0
+    behind: int = 0
+    end: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class NodeLook:
+    """A broker at one time. `metrics` None: it has no admin listener, or that does not answer."""
+
+    leaders: int = 0
+    replicas: int = 0
+    replica_lag: int = 0
+    metrics: list[Sample] | None = None
+
+    def total(self, name: str) -> float | None:
+        """Return the sum of a counter over its labels, but topics: the sample without a label is their sum."""
+        if self.metrics is None:
+            return None
+        found = [sample.value for sample in self.metrics if sample.name == name and "topic" not in sample.labels]
+        return sum(found) if found else None
+
+    def of_topic(self, name: str, topic: str) -> float:
+        return sum(
+            sample.value for sample in self.metrics or () if sample.name == name and sample.labels.get("topic") == topic
+        )
+
+    def p99_ms(self, request: str) -> float | None:
+        """Return the 99th percentile of the requests of an API since the node's start."""
+        for sample in self.metrics or ():
+            if sample.name == TIMES and sample.labels == {"quantile": "0.99", "request": request}:
+                return round(sample.value, 1)
+        return None
+
+
+@dataclass(slots=True)
+class GroupLook:
+    """A group at one time: committed offsets and lag of all its partitions."""
+
+    type: str
+    state: str
+    committed: int = 0
+    lag: int = 0
+
+
+@dataclass(slots=True)
+class Look:
+    """The cluster at one time, which is that of a monotonic clock."""
+
+    at_ms: int
+    nodes: dict[int, NodeLook] = field(default_factory=dict)
+    topics: dict[str, TopicLook] = field(default_factory=dict)
+    groups: dict[str, GroupLook] = field(default_factory=dict)
+
+    def rows(self, before: Look) -> dict[str, list[Row]]:
+        """Return the rows of nodes, topics and groups, the busiest topics and the most lag first."""
+        seconds = max(1, self.at_ms - before.at_ms) / 1000
+        return {
+            "nodes": [
+                _node_row(node, look, before.nodes.get(node), seconds) for node, look in sorted(self.nodes.items())
+            ],
+            "topics": sorted(
+                (self._topic_row(name, before, seconds) for name in self.topics),
+                key=lambda row: (-float(str(row["records_per_s"])), str(row["topic"])),
+            ),
+            "groups": sorted(
+                (_group_row(name, look, before.groups.get(name), seconds) for name, look in self.groups.items()),
+                key=lambda row: (-int(str(row["lag"])), str(row["group"])),
+            ),
+        }
+
+    def _topic_row(self, name: str, before: Look, seconds: float) -> Row:
+        look = self.topics[name]
+        was = before.topics.get(name)
+        return {
+            "topic": name,
+            "partitions": look.partitions,
+            "behind": look.behind,
+            "records_per_s": 0.0 if was is None else rate(look.end, was.end, seconds),
+            "in_per_s": self._topic_rate(BYTES_IN, name, before, seconds),
+            "out_per_s": self._topic_rate(BYTES_OUT, name, before, seconds),
+            "bytes": look.bytes,
+        }
+
+    def _topic_rate(self, metric: str, topic: str, before: Look, seconds: float) -> float | None:
+        known = [node for node, look in self.nodes.items() if look.metrics is not None]
+        if not known:
+            return None
+        rates = [
+            rate(self.nodes[node].of_topic(metric, topic), before.nodes[node].of_topic(metric, topic), seconds)
+            for node in known
+            if node in before.nodes and before.nodes[node].metrics is not None
+        ]
+        return round(sum(rates), 1)
+
+
+def rate(now: float, before: float, seconds: float) -> float:
+    """Return how much a counter has grown in a second; 0 for one that began again."""
+    return round(max(0.0, now - before) / seconds, 1)
+
+
+def _node_row(node: int, look: NodeLook, was: NodeLook | None, seconds: float) -> Row:
+    def per_s(name: str) -> float | None:
+        now, before = look.total(name), None if was is None else was.total(name)
+        return None if now is None or before is None else rate(now, before, seconds)
+
+    memory, loop = look.total(MEMORY), look.total(LOOP)
+    return {
+        "node": node,
+        "leaders": look.leaders,
+        "replicas": look.replicas,
+        "replica_lag": look.replica_lag,
+        "in_per_s": per_s(BYTES_IN),
+        "out_per_s": per_s(BYTES_OUT),
+        "requests_per_s": per_s(REQUESTS),
+        "produce_p99_ms": look.p99_ms("Produce"),
+        "fetch_p99_ms": look.p99_ms("Fetch"),
+        "loop_ms": None if loop is None else round(loop, 1),
+        "cpu": per_s(CPU),
+        "memory": None if memory is None else int(memory),
+    }
+
+
+def _group_row(name: str, look: GroupLook, was: GroupLook | None, seconds: float) -> Row:
+    consumed = 0.0 if was is None else rate(look.committed, was.committed, seconds)
+    return {
+        "group": name,
+        "type": look.type,
+        "state": look.state,
+        "lag": look.lag,
+        "consumed_per_s": consumed,
+        "time_left": 0.0 if not look.lag else round(look.lag / consumed, 1) if consumed else None,
+    }
+
+
+# -- The screen --------------------------------------------------------------------------------------------------------
+
+
+def screen_lines(rows: Mapping[str, Sequence[Row]], height: int) -> list[str]:
+    """Return the tables; of topics and groups as many as fit, and how many more there are."""
+    nodes = plain_table(map(_shown, rows["nodes"]), NODE_COLUMNS)
+    lines = [*nodes, ""]
+    room = max(2, height - len(lines) - 5)  # headings, blanks, and what is left out
+    topics = rows["topics"][: max(1, room - min(len(rows["groups"]), room // 2))]
+    lines += [*plain_table(map(_shown, topics), TOPIC_COLUMNS), *_left_out(rows["topics"], topics), ""]
+    groups = rows["groups"][: max(1, room - len(topics))]
+    return [*lines, *plain_table(map(_shown, groups), GROUP_COLUMNS), *_left_out(rows["groups"], groups)]
+
+
+def _left_out(all_rows: Sequence[Row], shown: Sequence[Row]) -> list[str]:
+    return [f"... {len(all_rows) - len(shown)} more"] if len(all_rows) > len(shown) else []
+
+
+def _shown(row: Row) -> Row:
+    """Return the row as people read it."""
+    found: dict[str, object] = {}
+    for name, value in row.items():
+        if isinstance(value, int | float) and name in SIZES:
+            value = size_text(value)
+        elif isinstance(value, int | float) and name == "cpu":
+            value = f"{value:.0%}"
+        elif isinstance(value, int | float) and name == "time_left":
+            value = duration_text(value)
+        found[name] = value
+    return found
+
+
+def without_admin(nodes: Mapping[int, NodeLook]) -> Iterable[int]:
+    """Return the nodes whose metrics are not known."""
+    return sorted(node for node, look in nodes.items() if look.metrics is None)

@@ -1,0 +1,75 @@
+"""`ottla doctor` against a node, and against what is none."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ottla.cli.doctor import findings
+from ottla.cli.doctor.record import PREFIX
+from tests.ottla.conftest import Cli, run_here
+
+
+def found(*arguments: str) -> tuple[int, list[str]]:
+    done = run_here("doctor", "-o", "json", "--timeout", "5", *arguments)
+    return done.code, [json.loads(line)["finding"] for line in done.out.splitlines()]
+
+
+@contextmanager
+def listening(reply: bytes) -> Iterator[str]:
+    """Something that listens, sends `reply` to each connection, and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.sendall(reply)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_healthy_node_has_only_the_warnings_of_a_single_one(cli: Cli) -> None:
+    topic = cli.topic()
+    done = cli("doctor", "--topic", topic)
+    assert done.code == 0, done.err
+    for line in (
+        "takes connections and speaks Kafka",
+        f"ok: topic {topic} may be read and written",
+        "ok: a record was written in",
+    ):
+        assert line in done.err
+    rows = cli.rows("doctor", "--read-only")
+    assert {row["severity"] for row in rows} <= {findings.WARNING, findings.ADVICE}
+    assert {"quorum-of-one", "one-replica"} <= {row["finding"] for row in rows}
+    assert not [row for row in cli.rows("topic", "list") if str(row["topic"]).startswith(PREFIX)]
+
+
+def test_the_way_to_a_cluster_ends_at_the_step_that_fails(cli: Cli) -> None:
+    assert found("-b", "no-such-host.invalid:9092") == (findings.NO_ADDRESS, ["name-not-resolved"])
+    assert found("-b", "127.0.0.1:1") == (findings.NO_CONNECTION, ["not-reachable"])
+    for reply in (b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x7f\xff\xff\xff" * 100):
+        with listening(reply) as address:
+            assert found("-b", address) == (findings.NO_PROTOCOL, ["no-kafka"]), reply
+    code, names = found("-b", f"127.0.0.1:1,{cli.bootstrap}", "--read-only")
+    assert code == findings.NO_CONNECTION and names[0] == "not-reachable" and "quorum-of-one" in names
+
+
+def test_a_topic_that_is_not_there(cli: Cli) -> None:
+    done = cli("doctor", "--read-only", "--topic", "no-such-topic")
+    assert done.code == findings.NO_PERMISSION and "no-such-topic" in done.out and "ottla topic list" in done.out
+
+
+@pytest.mark.parametrize("output", ["table", "yaml"])
+def test_findings_name_their_remedy_in_each_form(cli: Cli, output: str) -> None:
+    assert "three controllers (docs/OPERATIONS.md)" in cli.ok("doctor", "--read-only", "-o", output)

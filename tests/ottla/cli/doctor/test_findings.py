@@ -1,0 +1,139 @@
+"""The table of findings, and the judgements of a cluster that was read."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cli.client.admin_listeners import Sample
+from ottla.cli.client.features import FeatureLevels
+from ottla.cli.doctor import cluster, findings
+from ottla.cli.doctor.connection import is_loopback
+from ottla.cli.doctor.findings import KINDS, SEVERITIES, Finding
+from ottla.cli.doctor.record import clock_difference
+from ottla.cli.errors import OK, UNHEALTHY
+from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ottla.protocol.messages.describe_quorum import PartitionDataResponse, ReplicaState
+from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+
+
+def kinds(found: list[Finding]) -> list[str]:
+    return [each.kind for each in found]
+
+
+def test_each_finding_has_a_remedy_and_only_errors_have_an_exit_code() -> None:
+    for name, kind in KINDS.items():
+        assert kind.severity in SEVERITIES and kind.meaning.endswith(".") and kind.remedy, name
+        assert (kind.exit_code != OK) == (kind.severity == findings.ERROR), name
+
+
+def test_the_worst_finding_has_the_say() -> None:
+    found = [
+        Finding("not-known", "", ""),
+        Finding("disk-full", "", ""),
+        Finding("one-replica", "", ""),
+        Finding("no-kafka", "", ""),
+    ]
+    assert kinds(findings.in_order(found)) == ["no-kafka", "disk-full", "one-replica", "not-known"]
+    assert findings.exit_code(found) == findings.NO_PROTOCOL
+    assert findings.exit_code(found[1:3]) == UNHEALTHY
+    assert findings.exit_code(found[2:3]) == findings.exit_code([]) == OK
+
+
+def topic(name: str, *parts: tuple[int, list[int], list[int]]) -> MetadataResponseTopic:
+    rows = [
+        MetadataResponsePartition(partition_index=index, leader_id=leader, replica_nodes=replicas, isr_nodes=isr)
+        for index, (leader, replicas, isr) in enumerate(parts)
+    ]
+    return MetadataResponseTopic(name=name, partitions=rows)
+
+
+@pytest.mark.parametrize(
+    ("part", "min_isr", "found"),
+    [
+        ((1, [1, 2, 3], [1, 2, 3]), 2, []),
+        ((-1, [1, 2, 3], [1]), 2, ["partition-offline"]),
+        ((1, [1, 2, 3], [1]), 2, ["under-min-isr"]),
+        ((1, [1, 2, 3], [1, 2]), 2, ["under-replicated"]),
+        ((2, [1, 2, 3], [1, 2, 3]), 2, ["leaders-unbalanced"]),
+        ((1, [1], [1]), 1, ["one-replica"]),
+        ((1, [1, 2], [1, 2]), 1, ["min-isr-one"]),
+        ((1, [1, 2], [1, 2]), 2, ["min-isr-all"]),
+    ],
+)
+def test_a_partition_is_judged_by_its_replicas(
+    part: tuple[int, list[int], list[int]], min_isr: int, found: list[str]
+) -> None:
+    assert kinds(cluster.judge_partitions([topic("t", part)], {"t": min_isr}, set())) == found
+
+
+def test_a_setting_that_loses_records_is_named_with_its_topics() -> None:
+    topics = [topic(f"t{number}", (1, [1, 2, 3], [1, 2, 3])) for number in range(5)]
+    (found,) = cluster.judge_partitions(
+        topics, {f"t{number}": 2 for number in range(5)}, {f"t{number}" for number in range(5)}
+    )
+    assert found == Finding("unclean-election", "t0, t1, t2 and 2 more", "5 in all")
+
+
+def test_voters_that_are_silent_missing_or_even() -> None:
+    def quorum(leader: int, *fetched_ms: int) -> PartitionDataResponse:
+        voters = [ReplicaState(replica_id=index, last_fetch_timestamp=at) for index, at in enumerate(fetched_ms)]
+        return PartitionDataResponse(leader_id=leader, current_voters=voters)
+
+    assert kinds(cluster.judge_quorum(quorum(0, 60_000, 60_000, 59_000))) == []
+    assert kinds(cluster.judge_quorum(quorum(0, 60_000, 60_000, 40_000))) == ["quorum-voter-behind"]
+    assert kinds(cluster.judge_quorum(quorum(-1, 1, 1, 1))) == ["quorum-no-leader"]
+    assert kinds(cluster.judge_quorum(quorum(0, 1))) == ["quorum-of-one"]
+    assert kinds(cluster.judge_quorum(quorum(0, 1, 1, 1, 1))) == ["quorum-even"]
+
+
+def test_disks_that_are_full_failed_or_uneven() -> None:
+    def disk(usable: int, held: int = 0, error: int = 0) -> list[DescribeLogDirsResult]:
+        parts = [DescribeLogDirsPartition(partition_size=held)]
+        rows = [DescribeLogDirsTopic(name="t", partitions=parts)]
+        return [DescribeLogDirsResult(error, "/d", rows, total_bytes=10**9, usable_bytes=usable)]
+
+    assert kinds(cluster.judge_directories({1: disk(10**9), 2: disk(-1)})) == []
+    assert kinds(cluster.judge_directories({1: disk(0), 2: disk(5 * 10**7), 3: disk(1, error=56)})) == [
+        "disk-full", "disk-nearly-full", "directory-offline"
+    ]  # fmt: skip
+    assert kinds(cluster.judge_directories({1: disk(10**9, 9 * 10**9), 2: disk(10**9)})) == ["brokers-unbalanced"]
+    assert kinds(cluster.judge_directories({1: disk(10**9, 9000), 2: disk(10**9)})) == []
+
+
+def test_a_fenced_broker_and_a_feature_that_could_be_higher() -> None:
+    rows = [DescribeClusterBroker(broker_id=1, is_fenced=True), DescribeClusterBroker(broker_id=2)]
+    assert [each.place for each in cluster.judge_brokers(rows)] == ["broker 1"]
+    old, new = {"f": FeatureLevels(1, 2, 1)}, {"f": FeatureLevels(1, 3, 1)}
+    assert kinds(cluster.judge_features([new, new])) == ["features-behind"]
+    assert kinds(cluster.judge_features([{"f": FeatureLevels(1, 1, 1)}, old])) == []
+
+
+def test_old_clients_and_librdkafkas_wait() -> None:
+    def sample(name: str, version: str) -> Sample:
+        return Sample(cluster.SOFTWARE_METRIC, {"client_software_name": name, "client_software_version": version}, 1.0)
+
+    found = cluster.judge_clients(
+        [sample("apache-kafka-java", "2.8.0"), sample("apache-kafka-java", "4.1.0"), sample("x", "?")]
+    )
+    assert [(each.kind, each.place) for each in found] == [("old-client", "apache-kafka-java 2.8.0")]
+    assert kinds(cluster.judge_clients([sample("librdkafka", "2.5.0")])) == ["librdkafka-backoff"]
+    assert kinds(cluster.judge_clients([sample("librdkafka", "1.9.2")])) == ["old-client", "librdkafka-backoff"]
+
+
+def test_clocks_differ_only_outside_of_the_time_of_the_request() -> None:
+    assert clock_difference(1500, 1000, 2000) == clock_difference(900, 1000, 2000) == []
+    assert clock_difference(62_000, 1000, 2000)[0].problem == "60.0 s ahead of this machine"
+    assert clock_difference(1000, 91_000, 92_000)[0].problem == "90.0 s behind this machine"
+
+
+def test_addresses_of_this_machine() -> None:
+    assert (
+        all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1")))
+        and not is_loopback("10.0.0.1")
+        and not is_loopback("fe80::1%eth0")
+    )

@@ -1,0 +1,72 @@
+"""The rows of `ottla top` out of two looks, and a screen that they fit on."""
+
+from __future__ import annotations
+
+from ottla.cli.client.admin_listeners import Sample
+from ottla.cli.top_view import (
+    BYTES_IN,
+    MEMORY,
+    TIMES,
+    GroupLook,
+    Look,
+    NodeLook,
+    TopicLook,
+    screen_lines,
+    without_admin,
+)
+
+
+def look(at_ms: int, end: int, bytes_in: float | None, committed: int = 0) -> Look:
+    metrics = None
+    if bytes_in is not None:
+        metrics = [
+            Sample(BYTES_IN, {}, bytes_in),
+            Sample(BYTES_IN, {"topic": "t"}, bytes_in),
+            Sample(MEMORY, {}, 50e6),
+            Sample(TIMES, {"quantile": "0.99", "request": "Produce"}, 1.26),
+        ]
+    return Look(
+        at_ms,
+        {1: NodeLook(2, 3, 0, metrics), 2: NodeLook()},
+        {"t": TopicLook(2, 0, end, 2_000_000)},
+        {"g": GroupLook("consumer", "Stable", committed, end - committed)},
+    )
+
+
+def test_rates_are_those_between_two_looks() -> None:
+    rows = look(3000, 500, 4000.0, 100).rows(look(1000, 300, 2000.0, 0))
+    node = rows["nodes"][0]
+    assert (node["in_per_s"], node["memory"], node["produce_p99_ms"], node["fetch_p99_ms"]) == (
+        1000.0,
+        50_000_000,
+        1.3,
+        None,
+    )
+    assert (rows["topics"][0]["records_per_s"], rows["topics"][0]["in_per_s"]) == (100.0, 1000.0)
+    assert rows["groups"] == [
+        {"group": "g", "type": "consumer", "state": "Stable", "lag": 400, "consumed_per_s": 50.0, "time_left": 8.0}
+    ]
+
+
+def test_what_only_an_admin_listener_knows_is_not_known_without_one() -> None:
+    now = look(3000, 500, None)
+    rows = now.rows(look(1000, 300, None))
+    assert rows["nodes"][0]["in_per_s"] is rows["nodes"][0]["memory"] is rows["topics"][0]["in_per_s"] is None
+    assert rows["topics"][0]["records_per_s"] == 100.0 and list(without_admin(now.nodes)) == [1, 2]
+
+
+def test_a_node_that_restarted_and_a_topic_that_is_new_have_no_rate_yet() -> None:
+    rows = look(3000, 5, 100.0).rows(look(1000, 300, 2000.0))
+    assert rows["nodes"][0]["in_per_s"] == rows["topics"][0]["records_per_s"] == 0.0
+    assert look(3000, 5, 1.0).rows(Look(1000))["groups"][0]["consumed_per_s"] == 0.0
+
+
+def test_a_small_screen_has_the_busiest_topics_and_says_how_many_are_left_out() -> None:
+    before, now = Look(0), Look(1000)
+    for number in range(50):
+        before.topics[f"t{number}"], now.topics[f"t{number}"] = TopicLook(), TopicLook(end=number)
+        now.groups[f"g{number}"] = GroupLook("classic", "Empty", 0, number)
+    lines = screen_lines(now.rows(before), 20)
+    assert len(lines) <= 20 and lines[3].startswith("t49 ") and "... " in lines[-1]
+    assert any(line.startswith("g49 ") for line in lines)
+    assert len(screen_lines(now.rows(before), 1000)) == 1 + 1 + 51 + 1 + 51
