@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from ottla.server.config.columns import CLUSTER_WIDE, LONG, MEDIUM
 from ottla.server.config.key import LONG_MAX, ConfigKey, Scope, table
 from ottla.server.config.tables.groups import GROUPS
 from ottla.server.config.tables.log import LOG
@@ -20,7 +21,6 @@ from ottla.server.config.tables.sasl import SASL
 from ottla.server.config.tables.ssl import SSL
 from ottla.server.config.tables.transactions import TRANSACTIONS
 from ottla.server.config.validators import at_least
-from ottla.server.config.words import CLUSTER_WIDE, LONG, MEDIUM
 
 BROKER_CONFIGS: dict[str, ConfigKey] = {
     **NODE, **NETWORK, **LOG, **REPLICATION, **GROUPS, **TRANSACTIONS, **SSL, **SASL, **REMOTE, **OPERATIONS,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server import extras
+from ottla.server.config.columns import INT, LIST, MEDIUM
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import ConfigKey, table
 from ottla.server.config.validators import names
-from ottla.server.config.words import INT, LIST, MEDIUM
 from ottla.server.extras import Pattern
 
 # fmt: off

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.server.config.columns import BOOLEAN, INT, LIST, LONG, LOW, MEDIUM, STRING
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import ConfigKey, Values, table
 from ottla.server.config.validators import at_least, one_of, share_offset_reset
-from ottla.server.config.words import BOOLEAN, INT, LIST, LONG, LOW, MEDIUM, STRING
 
 # fmt: off
 GROUP_CONFIGS = table(

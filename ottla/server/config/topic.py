@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.server.config.columns import BOOLEAN, DOUBLE, INT, LIST, LONG, MEDIUM, STRING
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import LONG_MAX, ConfigKey, Values, table
 from ottla.server.config.validators import at_least, between, gzip_level, names, one_of, throttled_replicas
-from ottla.server.config.words import BOOLEAN, DOUBLE, INT, LIST, LONG, MEDIUM, STRING
 
 # fmt: off
 TOPIC_CONFIGS = table(

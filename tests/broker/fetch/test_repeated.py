@@ -30,6 +30,7 @@ from ottla.server.network.frames import Buffer
 from ottla.storage.log.log import Origin
 from tests.broker.produce.test_repeated import Answers, connect
 from tests.broker.records import batch
+from tests.effort import examples
 from tests.fuzz.wire import deliver
 from tests.sim.cluster import SimNode
 from tests.sim.harness import TOPIC, SimClusterHarness
@@ -43,7 +44,7 @@ FOLLOWER = 2
 SETTINGS = {"default.replication.factor": "2", "min.insync.replicas": "1", "offsets.topic.replication.factor": "2"}
 OTHER = "payments"
 PARTITIONS = 3
-SEEDS, FRAMES = 6, 120
+SEEDS, FRAMES = examples(6), 120
 #: In virtual time: the longest max_wait_ms is shorter.
 ANSWER_S_MAX = 2.0
 WRITE_S = 0.02

@@ -22,6 +22,7 @@ from ottla.server.network.context import RequestContext
 from ottla.server.network.fast_path import MISSES_MAX
 from ottla.server.network.frames import Buffer
 from tests.broker.records import batch
+from tests.effort import examples
 from tests.fuzz.wire import SentBytes, deliver
 from tests.sim.cluster import SimNode
 from tests.sim.harness import TOPIC, SimClusterHarness
@@ -33,7 +34,7 @@ ROLES = {1: "broker,controller", 2: "broker"}
 SETTINGS = {"default.replication.factor": "2", "min.insync.replicas": "1", "offsets.topic.replication.factor": "2"}
 OTHER, MISSING = "payments", "missing"
 PARTITIONS = 2
-SEEDS, FRAMES = 3, 80
+SEEDS, FRAMES = examples(3), 80
 #: In virtual time: long enough for the follower's fetch.
 ANSWER_S_MAX = 2.0
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.server.config.columns import BOOLEAN, CLASS, CLUSTER_WIDE, HIGH, INT, LIST, LONG, LOW, MEDIUM, SHORT, STRING
 from ottla.server.config.key import INT_MAX, ConfigKey, table
 from ottla.server.config.validators import at_least, between, group_protocols, names, one_of, one_of_ignoring_case
-from ottla.server.config.words import BOOLEAN, CLASS, CLUSTER_WIDE, HIGH, INT, LIST, LONG, LOW, MEDIUM, SHORT, STRING
 
 # fmt: off
 GROUPS = table(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.server.config.key import DOUBLE_MAX, LONG_MAX, ConfigKey, table
-from ottla.server.config.validators import at_least, between, gzip_level, names, one_of
-from ottla.server.config.words import (
+from ottla.server.config.columns import (
     BOOLEAN,
     CLUSTER_WIDE,
     DOUBLE,
@@ -17,6 +15,8 @@ from ottla.server.config.words import (
     PER_BROKER,
     STRING,
 )
+from ottla.server.config.key import DOUBLE_MAX, LONG_MAX, ConfigKey, table
+from ottla.server.config.validators import at_least, between, gzip_level, names, one_of
 
 # fmt: off
 LOG = table(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.server.config.columns import CLUSTER_WIDE, HIGH, INT, LONG, LOW, MEDIUM, STRING
 from ottla.server.config.key import INT_MAX, ConfigKey, table
 from ottla.server.config.validators import at_least, connection_overrides
-from ottla.server.config.words import CLUSTER_WIDE, HIGH, INT, LONG, LOW, MEDIUM, STRING
 
 # fmt: off
 NETWORK = table(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.server.config.columns import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, PER_BROKER, STRING
 from ottla.server.config.key import LONG_MAX, REQUIRED, ConfigKey, table
 from ottla.server.config.validators import at_least, bootstrap_servers, names, one_of, voters
-from ottla.server.config.words import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, PER_BROKER, STRING
 
 # fmt: off
 NODE = table(

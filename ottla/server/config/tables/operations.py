@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.server.config.columns import CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING
 from ottla.server.config.key import ConfigKey, table
 from ottla.server.config.validators import at_least, names
-from ottla.server.config.words import CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING
 
 # fmt: off
 OPERATIONS = table(

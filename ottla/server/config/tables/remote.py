@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.server.config.columns import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, LOW, MEDIUM, STRING
 from ottla.server.config.key import LONG_MAX, ConfigKey, table
 from ottla.server.config.validators import at_least, between, not_empty
-from ottla.server.config.words import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, LOW, MEDIUM, STRING
 
 # fmt: off
 REMOTE = table(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.server.config.key import ConfigKey, table
-from ottla.server.config.validators import between, names, one_of_ignoring_case
-from ottla.server.config.words import (
+from ottla.server.config.columns import (
     BOOLEAN,
     CLASS,
     DOUBLE,
@@ -19,6 +17,8 @@ from ottla.server.config.words import (
     SHORT,
     STRING,
 )
+from ottla.server.config.key import ConfigKey, table
+from ottla.server.config.validators import between, names, one_of_ignoring_case
 
 # fmt: off
 SASL = table(

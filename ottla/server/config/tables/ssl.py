@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.server.config.columns import BOOLEAN, CLASS, LIST, LONG, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING
 from ottla.server.config.key import ConfigKey, table
 from ottla.server.config.validators import at_least, names, not_null, one_of
-from ottla.server.config.words import BOOLEAN, CLASS, LIST, LONG, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING
 
 # fmt: off
 SSL = table(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.server.config.columns import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, MEDIUM, SHORT
 from ottla.server.config.key import ConfigKey, table
 from ottla.server.config.validators import at_least, between
-from ottla.server.config.words import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, MEDIUM, SHORT
 
 # fmt: off
 TRANSACTIONS = table(

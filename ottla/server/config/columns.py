@@ -1,4 +1,4 @@
-"""Short names for the columns of the tables."""
+"""Short names for the columns of the tables of configurations (`table` in key.py)."""
 
 from __future__ import annotations
 
