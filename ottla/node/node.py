@@ -235,6 +235,7 @@ class Node:
             heartbeats,
             lambda: self.metadata.last_applied_offset,
             heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
+            session_timeout_ms=config["broker.session.timeout.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
         )
         lifecycle.on_rejected = self.fail

@@ -97,6 +97,8 @@ class Node:
         channel: ControllerChannel | None = None,
         *,
         registration_timeout_ms: int = SECONDS_MAX * 1_000,
+        heartbeat_interval_ms: int = 2_000,
+        session_timeout_ms: int = 9_000,
         **identity: Any,
     ) -> BrokerLifecycle:
         """Another broker process, sharing only the metadata."""
@@ -111,6 +113,8 @@ class Node:
             channel or self.channel,
             lambda: self.metadata.last_applied_offset,
             registration_timeout_ms=registration_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            session_timeout_ms=session_timeout_ms,
         )
         self.metadata.loader.add_publisher(lifecycle)
         return lifecycle

@@ -52,6 +52,7 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], int],
         *,
         heartbeat_interval_ms: int = 2_000,
+        session_timeout_ms: int = 9_000,
         registration_timeout_ms: int = 60_000,
     ) -> None:
         """Takes `metadata_offset`, the last metadata offset that this broker has applied."""
@@ -65,6 +66,9 @@ class BrokerLifecycle:
         self._controller = controller
         self._metadata_offset = metadata_offset
         self._heartbeat_interval_ms = heartbeat_interval_ms
+        # A request that times out closes its connection, and the controller then fences the broker at once. So a slow controller, or a
+        # slow broker, gets as much time as in Kafka. Of another controller the quorum's metadata says it sooner.
+        self._answer_timeout_ms = max(heartbeat_interval_ms, session_timeout_ms // 2)
         self._registration_timeout_ms = registration_timeout_ms
         self._ready = False
         self._registered = False
@@ -270,8 +274,10 @@ class BrokerLifecycle:
             offline_log_dirs=sorted(self._offline_directories),
             cordoned_log_dirs=self._cordoned_directories,
         )
+        is_stopping = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        timeout_ms = self._heartbeat_interval_ms if is_stopping else self._answer_timeout_ms
         try:
-            response = await self._controller.request(request, timeout_ms=self._heartbeat_interval_ms)
+            response = await self._controller.request(request, timeout_ms=timeout_ms)
         except KafkaError as error:
             self._check_directories_left()
             log.warning("Broker %d could not send a heartbeat: %s", self._identity.node_id, error)

@@ -1,16 +1,19 @@
 """Changes of dynamic configs of topics, brokers, groups and client metrics: all changes of a resource are made, or none.
 
 The schema validates the whole resulting configuration of a resource. A change of min.insync.replicas may have to wait for ELRs
-to be emptied: the handlers make these decisions through eligible.py.
+to be emptied: eligible.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ottla.controller.decisions.outcome import Outcome, check_records_max
+from ottla.controller.decisions.eligible import after_elrs
+from ottla.controller.decisions.outcome import Decision, Outcome, check_records_max
 from ottla.controller.decisions.state import MIN_INSYNC_REPLICAS, ControlState
 from ottla.controller.metadata.configs import ResourceType
 from ottla.controller.metadata.image import MetadataImage
@@ -29,6 +32,13 @@ class ConfigOp(IntEnum):
 
 
 Operations = Mapping[str, tuple[int, str | None]]
+
+
+#: A resource's type and name, and the new values by config: a value, or an operation and its value.
+Change: TypeAlias = tuple[int, str, Mapping[str, Any]]
+
+#: The budget of one turn, as long as the values themselves: lists cost some 60 ns a byte to be changed and checked.
+BYTES_PER_TURN = 256 << 10
 
 
 class EffectiveConfig(NamedTuple):
@@ -58,6 +68,42 @@ class AlterResult(NamedTuple):
     resource_type: int
     resource: str
     error: KafkaError | None
+
+
+Alter: TypeAlias = Callable[[ControlState, Sequence[Change]], Outcome[list[AlterResult]]]
+
+
+def alter_in_turns(state: ControlState, changes: Sequence[Change], alter: Alter) -> Decision[list[AlterResult]]:
+    """Alters the resources in as many turns as their values take to be checked. A resource is changed in one turn, as a whole."""
+    results: list[AlterResult] = []
+    outcome: Outcome[list[AlterResult]] = Outcome([], [])
+    for part in _in_parts(changes):
+        if results:
+            yield outcome.records
+        outcome = yield from after_elrs(state, partial(_alter_part, alter, part))
+        results += outcome.response
+    return Outcome(outcome.records, results)
+
+
+def _alter_part(alter: Alter, part: Sequence[Change], state: ControlState) -> Outcome[list[AlterResult]]:
+    return alter(state, part)
+
+
+def _in_parts(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Splits the resources of a request into those of one turn each.
+
+    Raises KafkaError POLICY_VIOLATION for a request of several turns that may need more records than one batch has: the whole request is
+    refused as in Kafka, so that it has to be known before the first turn.
+    """
+    begin = size = 0
+    for end, (_, _, configs) in enumerate(changes):
+        if size >= BYTES_PER_TURN:
+            check_records_max(sum(len(each) for _, _, each in changes))
+            yield changes[begin:end]
+            begin, size = end, 0
+        size += sum(len(name) + len(str(value)) for name, value in configs.items())
+    if begin < len(changes):
+        yield changes[begin:]
 
 
 class ConfigDecisions:
@@ -143,12 +189,13 @@ class ConfigDecisions:
             )
         before = self._schema.default(resource_type, name) if current is None else current
         parts = [part for part in (before or "").split(",") if part]
-        for part in (value or "").split(","):
-            if operation == ConfigOp.APPEND and part not in parts:
-                parts.append(part)
-            elif operation == ConfigOp.SUBTRACT and part in parts:
-                parts.remove(part)
-        return ",".join(parts)
+        named = (value or "").split(",")
+        # A value of 32 KB has 8,000 parts, so that each is looked up, and not searched.
+        if operation == ConfigOp.APPEND:
+            known = set(parts)
+            return ",".join([*parts, *(part for part in dict.fromkeys(named) if part not in known)])
+        left = Counter(named)  # of a part that stands twice, as many go as are named
+        return ",".join([part for part in parts if not _taken(left, part)])
 
     def _check_resource(self, resource_type: int, resource: str) -> None:
         match resource_type:
@@ -183,6 +230,13 @@ class ConfigDecisions:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
             )
+
+
+def _taken(left: Counter[str], part: str) -> bool:
+    """Takes the part out of `left` if it is there."""
+    is_there = left[part] > 0
+    left[part] -= is_there
+    return is_there
 
 
 def type_name(resource_type: int) -> str:

@@ -5,11 +5,11 @@ from single configs (KIP-339). Resources that the client may not change, or that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.controller.decisions.configs import ConfigOp
-from ottla.controller.decisions.eligible import after_elrs
-from ottla.controller.decisions.outcome import Outcome, in_turns
+from ottla.controller.decisions.configs import Alter, Change, ConfigOp, alter_in_turns
+from ottla.controller.decisions.outcome import Decision, Outcome, in_turns
 from ottla.controller.decisions.state import ControlState
 from ottla.controller.handlers.components import ControllerComponents
 from ottla.controller.metadata.configs import ResourceType
@@ -35,12 +35,8 @@ def handle_whole(
         (each.resource_type, each.resource_name, {config.name: config.value for config in each.configs})
         for each in wanted
     ]
-
-    def decide(state: ControlState) -> Outcome[AlterConfigsResponse]:
-        records, results = components.configs.legacy_alter(state, changes, validate_only=request.validate_only)
-        return Outcome(records, AlterConfigsResponse(responses=_responses([*rejected, *results])))
-
-    return _written(components, decide)
+    alter = partial(components.configs.legacy_alter, validate_only=request.validate_only)
+    return _written(components, changes, alter, rejected, AlterConfigsResponse)
 
 
 def handle_incremental(
@@ -55,16 +51,22 @@ def handle_incremental(
         )
         for each in wanted
     ]
-
-    def decide(state: ControlState) -> Outcome[IncrementalAlterConfigsResponse]:
-        records, results = components.configs.incremental_alter(state, changes, validate_only=request.validate_only)
-        return Outcome(records, IncrementalAlterConfigsResponse(responses=_responses([*rejected, *results])))
-
-    return _written(components, decide)
+    alter = partial(components.configs.incremental_alter, validate_only=request.validate_only)
+    return _written(components, changes, alter, rejected, IncrementalAlterConfigsResponse)
 
 
-def _written(components: ControllerComponents, decide: Callable[[ControlState], Outcome[T]]) -> Reply[T]:
-    return components.controller.write_in_turns(in_turns(lambda state: after_elrs(state, decide)))
+def _written(
+    components: ControllerComponents,
+    changes: Sequence[Change],
+    alter: Alter,
+    rejected: Sequence[RejectedResource],
+    response: Callable[..., T],
+) -> Reply[T]:
+    def decide(state: ControlState) -> Decision[T]:
+        records, results = yield from alter_in_turns(state, changes, alter)
+        return Outcome(records, response(responses=_responses([*rejected, *results])))
+
+    return components.controller.write_in_turns(in_turns(decide))
 
 
 def _responses(results: Iterable[tuple[int, str, KafkaError | None]]) -> list[AlterConfigsResourceResponse]:
