@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
+from ottla.controller.decisions.configs import ConfigOp
 from ottla.protocol.api import APIS, Api, ApiKey
 from ottla.protocol.compile import encode
 from ottla.protocol.decoding import NUMBERS, elements_max, is_cheap
 from ottla.protocol.headers import encode_request_header
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.schema import Field, Struct, WireType, fields
 
 TOPIC, GROUP = "t", "g"
@@ -29,10 +36,14 @@ class Shape(NamedTuple):
     is_repeated: bool = False
     #: True if names are so long that the request has as many bytes as it may have.
     is_long: bool = False
+    #: The name of a request in BY_HAND: what makes it dear stands within a text, where no schema shows it.
+    by_hand: str = ""
 
     @property
     def text(self) -> str:
-        return ".".join(self.path) + (", one repeated" if self.is_repeated else ", long names" if self.is_long else "")
+        return self.by_hand or ".".join(self.path) + (
+            ", one repeated" if self.is_repeated else ", long names" if self.is_long else ""
+        )
 
     def __str__(self) -> str:
         return f"{self.key.name} {self.text}"
@@ -51,6 +62,8 @@ def shapes() -> Iterator[Shape]:
             yield Shape(key, path, is_long=True)
         if not found:
             yield Shape(key, ())
+    for by_hand in BY_HAND:
+        yield Shape(ApiKey.INCREMENTAL_ALTER_CONFIGS, (), by_hand=by_hand)
 
 
 def _lists(cls: type[Any], version: int) -> Iterator[tuple[str, ...]]:
@@ -70,7 +83,9 @@ def largest(shape: Shape, topic_id: bytes, bytes_max: int) -> bytes:
     made = _Maker(version, shape, topic_id)
     bytes_max -= HEADER_BYTES_MAX
     request = made(cls, 1)
-    if shape.path:
+    if shape.by_hand:
+        request = BY_HAND[shape.by_hand](bytes_max)
+    elif shape.path:
         one, many = elements(request), elements(made(cls, 1_001))
         count = 1 + int((elements_max(cls) - one) * 1_000 / (many - one))
         request = made(cls, count)
@@ -81,6 +96,23 @@ def largest(shape: Shape, topic_id: bytes, bytes_max: int) -> bytes:
             made.more = min(240, (bytes_max - size) // made.names - 2)
             request = made(cls, count)
     return encode_request_header(shape.key, version, 1, CLIENT_ID) + encode(request, version)
+
+
+def _altered_lists(operation: int, bytes_max: int) -> IncrementalAlterConfigsRequest:
+    """As many lists as a request has room for, each as long as a text may be, and of different parts."""
+    value = ",".join(f"{number}:1" for number in range(4_400))
+    config = AlterableConfig(name="leader.replication.throttled.replicas", config_operation=operation, value=value)
+    resources = [
+        AlterConfigsResource(resource_type=2, resource_name=f"t{number}", configs=[config])
+        for number in range(bytes_max // (len(value) + 100))
+    ]
+    return IncrementalAlterConfigsRequest(resources=resources)
+
+
+BY_HAND: dict[str, Callable[[int], IncrementalAlterConfigsRequest]] = {
+    "long lists that are set": partial(_altered_lists, ConfigOp.SET),
+    "long lists that are appended": partial(_altered_lists, ConfigOp.APPEND),
+}
 
 
 def elements(value: Any, field: str = "") -> float:

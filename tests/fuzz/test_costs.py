@@ -21,6 +21,7 @@ SOME = (
     Shape(ApiKey.WRITE_TXN_MARKERS, ("markers",), is_repeated=True),
     Shape(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ("upsertions",)),
     Shape(ApiKey.INCREMENTAL_ALTER_CONFIGS, ("resources", "configs"), is_long=True),
+    Shape(ApiKey.INCREMENTAL_ALTER_CONFIGS, (), by_hand="long lists that are appended"),
     Shape(ApiKey.DESCRIBE_QUORUM, ("topics", "partitions")),
 )
 
