@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 
 from ottla.protocol.errors import KafkaError, ProtocolError
-from ottla.protocol.internal_topics.coordinator_records import decode_key, decode_value
+from ottla.protocol.internal_topics.coordinator_records import RecordTypes, decode_key, decode_value
 from ottla.protocol.json_form import to_json
 from ottla.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchView, check_batch
 from ottla.protocol.records.compression import CODECS
@@ -29,17 +30,30 @@ _TEXT_BYTES_MAX = 80
 HIDDEN = "[hidden]"
 
 
-def dump_log(files: Files, path: str, *, records: bool) -> Iterator[Row]:
-    """Batches, or their records, in order; the first thing that is no batch ends it with a problem row."""
+@contextmanager
+def mapped_file(files: Files, path: str) -> Iterator[memoryview]:
+    """Gives the bytes of a file, which may be large, without reading all of it."""
     size = files.size(path) or 0
     if not size:
+        yield memoryview(b"")
         return
     mapped = files.map(path, size, writable=False)
     try:
-        with memoryview(mapped.buffer) as view:
-            yield from _dump_batches(view[:size], path, records)
+        with memoryview(mapped.buffer) as view, view[:size] as there:
+            yield there
     finally:
         mapped.close()
+
+
+def dump_log(files: Files, path: str, *, records: bool) -> Iterator[Row]:
+    """Batches, or their records, in order; the first thing that is no batch ends it with a problem row."""
+    with mapped_file(files, path) as view:
+        yield from _dump_batches(view, path, records)
+
+
+def is_space_ahead(view: memoryview, pos: int) -> bool:
+    """Whether no batch was written at `pos`: the active segment of a running or killed broker has space ahead."""
+    return len(view) - pos > LOG_OVERHEAD_BYTES and not any(view[pos : pos + 4096])
 
 
 def _dump_batches(view: memoryview, path: str, records: bool) -> Iterator[Row]:
@@ -51,8 +65,7 @@ def _dump_batches(view: memoryview, path: str, records: bool) -> Iterator[Row]:
             check_batch(view, pos, end)
             batch = BatchView(view, pos)
         except KafkaError as fault:
-            if end - pos > LOG_OVERHEAD_BYTES and not any(view[pos : min(end, pos + 4096)]):
-                # The active segment of a running or killed broker has space ahead.
+            if is_space_ahead(view, pos):
                 yield {"position": pos, "note": f"{end - pos} bytes of space ahead"}
             else:
                 yield {"position": pos, "problem": fault.message}
@@ -85,7 +98,7 @@ def _batch_row(batch: BatchView, pos: int) -> Row:
         "last_offset": batch.last_offset,
         "count": batch.count,
         "size": batch.size,
-        "codec": _codec_name(batch),
+        "codec": codec_name(batch),
         "leader_epoch": batch.partition_leader_epoch,
         "max_timestamp": batch.max_timestamp,
         "producer_id": batch.producer_id,
@@ -95,7 +108,7 @@ def _batch_row(batch: BatchView, pos: int) -> Row:
     }
 
 
-def _codec_name(batch: BatchView) -> str:
+def codec_name(batch: BatchView) -> str:
     return CODECS[batch.compression].name if batch.compression < len(CODECS) else str(batch.compression)
 
 
@@ -142,13 +155,8 @@ def _decoder_for(path: str) -> Callable[[Record], Row] | None:
     topic = os.path.basename(os.path.dirname(os.path.abspath(path))).rpartition("-")[0]
     if topic == "__cluster_metadata":
         return _decode_metadata
-    if topic == "__consumer_offsets":
-        from ottla.protocol.internal_topics.group_records import GROUP_RECORDS as types
-    elif topic == "__transaction_state":
-        from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS as types
-    elif topic == "__share_group_state":
-        from ottla.protocol.internal_topics.share_records import SHARE_RECORDS as types
-    else:
+    types = record_types(topic)
+    if types is None:
         return None
 
     def decode(record: Record) -> Row:
@@ -160,6 +168,19 @@ def _decoder_for(path: str) -> Callable[[Record], Row] | None:
         return row
 
     return decode
+
+
+def record_types(topic: str) -> RecordTypes | None:
+    """Returns the records of a coordinator's topic; None for any other topic."""
+    if topic == "__consumer_offsets":
+        from ottla.protocol.internal_topics.group_records import GROUP_RECORDS as types
+    elif topic == "__transaction_state":
+        from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS as types
+    elif topic == "__share_group_state":
+        from ottla.protocol.internal_topics.share_records import SHARE_RECORDS as types
+    else:
+        return None
+    return types
 
 
 def _decode_metadata(record: Record) -> Row:

@@ -12,14 +12,17 @@ from pathlib import Path
 
 from ottla.testing import Cluster
 from tests.compat.librdkafka import Outcome
-from tests.ottla.cli.shims.recorded import NODE, SESSIONS, Run, play, read_session, run_ours
+from tests.ottla.cli.shims.recorded import SESSIONS, Run, node_properties, play, read_session, run_ours
 from tests.ottla.cli.shims.recorded.apache import apache_tools
+from tests.ports import free_base_port
 
 
 def outcomes(names: Iterable[str]) -> Iterator[Outcome]:
     """The sessions of these names, or all, each with Kafka's tools and then with ours."""
     wanted = set(names)
-    with Cluster(1, per_node={1: NODE}) as cluster, apache_tools() as apache:
+    port = free_base_port()
+    properties = {1: node_properties(port)}
+    with Cluster(1, base_port=port, per_node=properties) as cluster, apache_tools() as apache:
         for path in SESSIONS:
             if not wanted or path.stem in wanted:
                 yield _outcome(f"kafka {path.stem}", path, apache, cluster.bootstrap)

@@ -9,13 +9,12 @@ session loses its partitions to the others.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any
 
-from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
-from ottla.cli.client.failures import check, code_of
+from ottla.cli.client.coordinator_requests import ask_coordinator, until_answered
+from ottla.cli.client.failures import check
 from ottla.cli.client.groups import NO_GENERATION, commit_offsets, committed_offsets
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.client.topics import EARLIEST, list_offsets
@@ -99,6 +98,11 @@ class GroupConsumer:
                 return
 
     @property
+    def generation(self) -> int:
+        """The generation whose assignment is read, or NO_GENERATION."""
+        return self._generation
+
+    @property
     def _is_member(self) -> bool:
         return self._generation != NO_GENERATION
 
@@ -140,7 +144,7 @@ class GroupConsumer:
                 return None, fault.code
             return None, ErrorCode.NONE
 
-        _, code = await self._asked(ask)
+        _, code = await until_answered(self._cluster, ask)
         if not self._is_out(code):
             check(f"offsets of group {self.group}", code)
             self._committed |= moved
@@ -169,7 +173,7 @@ class GroupConsumer:
             protocol_type=PROTOCOL_TYPE,
             protocols=[ClassicProtocol(ASSIGNOR, _encoded(subscription))],
         )
-        response, code = await self._coordinator(request, REBALANCE_MS_MAX + ATTEMPT_MS_MAX)
+        response, code = await ask_coordinator(self._cluster, self.group, request, REBALANCE_MS_MAX + ATTEMPT_MS_MAX)
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
             return None
@@ -193,7 +197,7 @@ class GroupConsumer:
             protocol_name=joined.protocol_name,
             assignments=rows,
         )
-        response, code = await self._coordinator(request, REBALANCE_MS_MAX)
+        response, code = await ask_coordinator(self._cluster, self.group, request, REBALANCE_MS_MAX)
         if self._is_out(code):
             return None
         check(f"group {self.group}", code)
@@ -233,7 +237,7 @@ class GroupConsumer:
 
     async def _heartbeat(self) -> None:
         request = HeartbeatRequest(self.group, self._generation, self._member_id)
-        _, code = await self._coordinator(request, ATTEMPT_MS_MAX)
+        _, code = await ask_coordinator(self._cluster, self.group, request, ATTEMPT_MS_MAX)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             await self.commit()
         if not self._is_out(code):
@@ -242,7 +246,8 @@ class GroupConsumer:
     async def _leave(self) -> None:
         if self._member_id:
             members = [MemberIdentity(self._member_id, None, "the command has ended")]
-            await self._coordinator(LeaveGroupRequest(self.group, members=members), ATTEMPT_MS_MAX)
+            request = LeaveGroupRequest(self.group, members=members)
+            await ask_coordinator(self._cluster, self.group, request, ATTEMPT_MS_MAX)
 
     def _is_out(self, code: int) -> bool:
         """Whether the member is not, or no longer, part of the generation; it joins again then."""
@@ -252,28 +257,6 @@ class GroupConsumer:
             return False
         self._generation = NO_GENERATION
         return True
-
-    # -- Requests to the coordinator -----------------------------------------------------------------------------------
-
-    async def _coordinator(self, request: object, timeout_ms: int) -> tuple[Any, int]:
-        async def ask() -> tuple[Any, int]:
-            node = await self._cluster.coordinator(self.group)
-            response = await self._cluster.request(request, node, timeout_ms=timeout_ms)
-            return response, response.error_code
-
-        return await self._asked(ask, timeout_ms)
-
-    async def _asked(self, ask: Any, timeout_ms: int = ATTEMPT_MS_MAX) -> tuple[Any, int]:
-        """Ask until the coordinator answers, wherever it is: for the time limit of the command besides the answer's own time."""
-        async with self._cluster.limit(timeout_ms):
-            while True:
-                try:
-                    response, code = await ask()
-                except NoConnection:
-                    code = ErrorCode.NETWORK_EXCEPTION
-                if not code_of(code).retriable:
-                    return response, code
-                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
 
 def assign_ranges(

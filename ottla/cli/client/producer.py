@@ -68,10 +68,12 @@ class Producer:
         compression: int = NO_COMPRESSION,
         batch_bytes: int = BATCH_BYTES_MAX,
         notify: Callable[[str], object] | None = None,
+        on_acknowledged: Callable[[int, int, Batch], None] | None = None,
     ) -> None:
         """Make a producer that has sent nothing.
 
         `notify` is called with the reason as soon as a broker's disk refuses records. The batch is repeated nevertheless.
+        `on_acknowledged` gets the partition, the offset of the first record, and the batch.
         """
         self.cluster = cluster
         self.topic = topic
@@ -81,6 +83,7 @@ class Producer:
         self.acknowledged = 0
         #: How many the topic has, after `start`.
         self.partitions = 0
+        self._on_acknowledged = on_acknowledged
         self._leaders = Leaders(cluster, [topic])
         self._producer_id = -1
         self._producer_epoch = -1
@@ -216,7 +219,10 @@ class Producer:
         """Take the answer for the next batch of a partition. Returns False if the batch must be sent again."""
         batches, code = self._unacknowledged[result.index], code_of(result.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self.acknowledged += len(batches.popleft().records)
+            batch = batches.popleft()
+            self.acknowledged += len(batch.records)
+            if self._on_acknowledged is not None:
+                self._on_acknowledged(result.index, result.base_offset, batch)
             if not batches:
                 del self._unacknowledged[result.index]
             return True

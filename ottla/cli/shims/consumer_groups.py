@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from ottla.cli.client import groups, topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.groups import GroupDescription, GroupMember
 from ottla.cli.client.leaders import TopicPartition
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims import offset_resets
-from ottla.cli.shims.exceptions import exception, reason
-from ottla.cli.shims.tool import Parser, Unusable, given, table, with_cluster
-from ottla.protocol.errors import ErrorCode
+from ottla.cli.shims.group_commands import (
+    chosen,
+    delete_each,
+    described,
+    group_names,
+    print_deletion,
+    run_command,
+)
+from ottla.cli.shims.tool import Parser, given, table
 from ottla.server.extras import compiled
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
@@ -44,15 +49,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--timeout", type=int, default=30_000)
     options = parser.parse(arguments)
     check_options(parser, options)
-    try:
-        return with_cluster(options, lambda cluster: _run(cluster, options), options.timeout)
-    except Unusable as wrong:
-        parser.usage_error(str(wrong))
-    except CommandFailed as failure:
-        said = exception(failure) if failure.code == ErrorCode.GROUP_ID_NOT_FOUND else reason(failure)
-        print(f"\nError: Executing consumer group command failed due to {said}")
-        # Kafka's tool exits with 0 after this, too; scripts that check the exit code expect that.
-        return 0 if failure.code is not None else 1
+    return run_command(parser, options, lambda cluster: _run(cluster, options), "consumer")
 
 
 def check_options(parser: Parser, options: argparse.Namespace) -> None:
@@ -95,7 +92,9 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     if options.describe:
         return await describe(cluster, options)
     if options.delete:
-        return await delete(cluster, options)
+        deleted, failed = await delete_each(cluster, await names_of(cluster, options))
+        print_deletion("consumer", deleted, failed, separator=", ")
+        return 0
     if options.reset_offsets:
         return await offset_resets.reset(cluster, options, await names_of(cluster, options))
     if options.delete_offsets:
@@ -103,27 +102,21 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return await _validate_regex(cluster, options.validate_regex)
 
 
-async def consumer_groups(cluster: ClusterClient) -> list[str]:
-    """Returns the ids of all groups of consumers."""
-    found = await groups.list_groups(cluster)
-    return [group.group_id for group in found if group.group_type.capitalize() in TYPES]
-
-
 async def names_of(cluster: ClusterClient, options: argparse.Namespace) -> list[str]:
-    names: list[str] = await consumer_groups(cluster) if options.all_groups else options.group
-    return names
+    return await group_names(cluster, options, [kind.lower() for kind in TYPES])
 
 
-# -- List and delete --------------------------------------------------------------------------------------------------
+# -- List -------------------------------------------------------------------------------------------------------------
 
 
 async def list_groups(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    states = chosen(options.state, STATES, "Invalid state list '{}'. Valid states are: {}")
+    types = chosen(options.type, TYPES, "Invalid types list '{}'. Valid types are: {}")
     if options.state is None and options.type is None:
-        for name in await consumer_groups(cluster):
-            print(name)
+        for group in await groups.list_groups(cluster):
+            if group.group_type.capitalize() in TYPES:
+                print(group.group_id)
         return 0
-    states = _chosen(options.state, STATES, "Invalid state list '{}'. Valid states are: {}")
-    types = _chosen(options.type, TYPES, "Invalid types list '{}'. Valid types are: {}")
     rows: list[list[str]] = [["GROUP"]]
     rows[0] += ["TYPE"] if options.type is not None else []
     rows[0] += ["STATE"] if options.state is not None else []
@@ -136,34 +129,6 @@ async def list_groups(cluster: ClusterClient, options: argparse.Namespace) -> in
             rows.append(row)
     width = max(15, *(len(row[0]) for row in rows)) + 10
     print("\n".join(table(rows, (width, 20, 20)[: len(rows[0])])))
-    return 0
-
-
-def _chosen(text: str | None, known: Sequence[str], wrong: str) -> list[str]:
-    """Returns the known names of a list with commas, in any case."""
-    names = {name.lower(): name for name in known}
-    words = [word.strip().lower() for word in text.split(",")] if text else []
-    if any(word not in names for word in words):
-        raise Unusable(wrong.format(text, ", ".join(known)))
-    return [names[word] for word in words]
-
-
-async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    deleted, failed = [], []
-    for name in await names_of(cluster, options):
-        try:
-            await groups.delete_groups(cluster, [name])
-            deleted.append(name)
-        except CommandFailed as failure:
-            failed.append(f"* Group '{name}' could not be deleted due to: {exception(failure)}")
-    shown = ", ".join(deleted)
-    if not failed:
-        print(f"Deletion of requested consumer groups ('{shown}') was successful.")
-        return 0
-    print("\nError: Deletion of some consumer groups failed:")
-    print("\n".join(failed))
-    if deleted:
-        print(f"\nThese consumer groups were deleted successfully: '{shown}'")
     return 0
 
 
@@ -182,13 +147,7 @@ async def _validate_regex(cluster: ClusterClient, text: str) -> int:
 
 async def describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
     for name in sorted(await names_of(cluster, options)):
-        try:
-            found = await groups.describe_group(cluster, name)
-        except CommandFailed as failure:
-            if failure.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                raise
-            text = f"group: Group {name} not found. (GROUP_ID_NOT_FOUND)"
-            raise CommandFailed(text, code=failure.code) from None
+        found = await described(cluster, name, groups.describe_group)
         state = found.state.lower()
         if state == "empty":
             print(f"\nConsumer group '{name}' has no active members.", file=sys.stderr)

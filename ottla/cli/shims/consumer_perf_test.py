@@ -70,7 +70,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
         took_ms = max(1, clock.mono_ms() - begin_ms)
     if not options.show_detailed_stats:
         joining_ms = min(joined_ms or took_ms, took_ms)
-        print(f"{_time(start_ms)}, {_time(clock.wall_ms())}, {_numbers(count, size, took_ms, joining_ms)}")
+        print(f"{time_text(start_ms)}, {time_text(clock.wall_ms())}, {_numbers(count, size, took_ms, joining_ms)}")
     return 0
 
 
@@ -88,13 +88,13 @@ class _Report:
         seconds = (now_ms - then_ms) / 1000
         rates = f"{(size - old_size) / MIB / seconds:.4f}", f"{(count - old_count) / seconds:.4f}"
         print(
-            f"{_time(wall_ms)}, 0, {size / MIB:.4f}, {rates[0]}, {count}, {rates[1]}, 0, {now_ms - then_ms}, {rates[0]}, {rates[1]}",
+            f"{time_text(wall_ms)}, 0, {size / MIB:.4f}, {rates[0]}, {count}, {rates[1]}, 0, {now_ms - then_ms}, {rates[0]}, {rates[1]}",
             flush=True,
         )
         self.last = (now_ms, count, size)
 
 
-def _time(wall_ms: int) -> str:
+def time_text(wall_ms: int) -> str:
     moment = datetime.fromtimestamp(wall_ms / 1000)
     return moment.strftime("%Y-%m-%d %H:%M:%S:") + f"{wall_ms % 1000:03d}"
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.tokens import create_token, describe_tokens, expire_token, renew_token
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.exceptions import exception
 from ottla.cli.shims.tool import Parser, Unusable, with_cluster
 
 ACTIONS = ("create", "renew", "expire", "describe")
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     except Unusable as wrong:
         print(wrong, file=sys.stderr)
     except CommandFailed as failure:
-        print(reason(failure), file=sys.stderr)
+        print(exception(failure), file=sys.stderr)
     return 1
 
 
@@ -95,19 +95,14 @@ async def _create(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _renew(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    period = options.renew_time_period
-    print(f"Calling renew token operation with hmac :{options.hmac} , renew-time-period :{period}")
-    expiry_ms = await renew_token(cluster, _hmac(options.hmac), period)
-    print(f"Completed renew operation. New expiry date : {_minute(expiry_ms)}", end="")
-    return 0
-
-
-async def _expire(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    period = options.expiry_time_period
-    print(f"Calling expire token operation with hmac :{options.hmac} , expire-time-period :{period}")
-    expiry_ms = await expire_token(cluster, _hmac(options.hmac), period)
-    print(f"Completed expire operation. New expiry date : {_minute(expiry_ms)}", end="")
+async def _change(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    """Move the end of a token's life: --renew and --expire."""
+    verb, change, period = "renew", renew_token, options.renew_time_period
+    if options.expire:
+        verb, change, period = "expire", expire_token, options.expiry_time_period
+    print(f"Calling {verb} token operation with hmac :{options.hmac} , {verb}-time-period :{period}")
+    expiry_ms = await change(cluster, _hmac(options.hmac), period)
+    print(f"Completed {verb} operation. New expiry date : {_minute(expiry_ms)}", end="")
     return 0
 
 
@@ -131,4 +126,4 @@ async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
     return 0
 
 
-RUN = {"create": _create, "renew": _renew, "expire": _expire, "describe": _describe}
+RUN = {"create": _create, "renew": _change, "expire": _change, "describe": _describe}

@@ -19,6 +19,7 @@ IRREGULAR = {
     ErrorCode.FEATURE_UPDATE_FAILED: "FeatureUpdateFailed",
     ErrorCode.KAFKA_STORAGE_ERROR: "KafkaStorage",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "DelegationTokenDisabled",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "UnsupportedByAuthentication",
 }
 #: Kafka's messages for errors that brokers send without one.
 MESSAGES = {
@@ -37,6 +38,7 @@ MESSAGES = {
     ErrorCode.SECURITY_DISABLED: "Security features are disabled.",
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "No partition reassignment is in progress.",
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "Delegation Token feature is not enabled.",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "Delegation Token is not found on server.",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
         "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token "
         "authenticated channels."

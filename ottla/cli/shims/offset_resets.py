@@ -20,6 +20,7 @@ from ottla.protocol.errors import ErrorCode
 SCENARIOS = (
     "to-offset", "shift-by", "from-file", "to-datetime", "by-duration", "to-latest", "to-current", "to-earliest",
 )  # fmt: skip
+NO_PARTITION = -1
 Offsets = dict[TopicPartition, int]
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})(Z|[+-]\d\d(?::?\d\d)?)?")
 _DURATION = re.compile(r"([+-]?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.I)
@@ -38,11 +39,11 @@ async def reset(cluster: ClusterClient, options: argparse.Namespace, names: Iter
                 f"\nError: Assignments can only be reset if the group '{name}' is inactive, but the current state is Stable."
             )
             continue
-        plan[name] = await _new_offsets(cluster, name, options)
+        plan[name] = await new_offsets(cluster, name, options, await _places(cluster, name, options))
         if options.execute:
             await groups.commit_offsets(cluster, name, plan[name])
     if options.export:
-        print(_exported(plan))
+        print(exported(plan, with_group=len(plan) > 1))
         return 0
     rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")]
     rows += [(name, *place, offset) for name, offsets in plan.items() for place, offset in sorted(offsets.items())]
@@ -59,18 +60,20 @@ async def _is_active(cluster: ClusterClient, name: str) -> bool:
         raise
 
 
-def _exported(plan: dict[str, Offsets]) -> str:
+def exported(plan: dict[str, Offsets], *, with_group: bool) -> str:
     """Returns lines topic,partition,offset, with the group in front if there are several."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for name, offsets in plan.items():
         for place, offset in sorted(offsets.items()):
-            writer.writerow([*([name] if len(plan) > 1 else []), *place, offset])
+            writer.writerow([*([name] if with_group else []), *place, offset])
     return text.getvalue()
 
 
 async def _places(cluster: ClusterClient, group: str, options: argparse.Namespace) -> list[TopicPartition]:
     """Returns the partitions that --topic NAME, --topic NAME:0,1 and --all-topics mean."""
+    if options.from_file:
+        return []
     if options.all_topics:
         return sorted(await groups.committed_offsets(cluster, group))
     return await named_places(cluster, options.topic)
@@ -91,11 +94,13 @@ async def named_places(cluster: ClusterClient, texts: Iterable[str]) -> list[Top
     return sorted(found)
 
 
-async def _new_offsets(cluster: ClusterClient, group: str, options: argparse.Namespace) -> Offsets:
+async def new_offsets(
+    cluster: ClusterClient, group: str, options: argparse.Namespace, places: list[TopicPartition]
+) -> Offsets:
+    """Returns the offsets of the partitions by the scenario that the options have; those of a file bring their partitions."""
     if options.from_file:
         offsets = _from_file(options.from_file, group, len(options.group))
         return await _within(cluster, offsets)
-    places = await _places(cluster, group, options)
     if options.to_earliest:
         return await listed(cluster, places, topics.EARLIEST)
     if options.to_latest:
@@ -195,8 +200,13 @@ def _from_file(path: str, group: str, groups_count: int) -> Offsets:
 
 
 async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    (group,) = options.group[:1]
-    places = await named_places(cluster, options.topic)
+    return await delete_places(cluster, options.group[0], await named_places(cluster, options.topic))
+
+
+async def delete_places(
+    cluster: ClusterClient, group: str, places: list[TopicPartition], missing: Iterable[str] = ()
+) -> int:
+    """Delete the offsets, and print what became of each; `missing` are topics that do not exist."""
     try:
         results = await groups.delete_offsets(cluster, group, places)
     except CommandFailed as failure:
@@ -208,10 +218,11 @@ async def delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
             print("\nError: Encountered some partition-level error, see the follow-up details.")
         else:
             print(f"Request succeeded for deleting offsets from group {group}.")
+    results |= {(name, NO_PARTITION): int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in missing}
     rows: list[tuple[object, ...]] = [("TOPIC", "PARTITION", "STATUS")]
-    for place, number in sorted(results.items()):
+    for (name, index), number in sorted(results.items()):
         said = f"Error: {exception_name(number)}: {message(number)}" if number else "Successful"
-        rows.append((*place, said))
+        rows.append((name, "-" if index == NO_PARTITION else index, said))
     print("\n" + "\n".join(table(rows, (15, 10, 15))))
     return 0
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Protocol
 from uuid import UUID
 
 from ottla.cli.shims.exceptions import PACKAGE
 from ottla.cli.shims.tool import Unusable
 from ottla.protocol.records import Record
 
-#: Returns the text of a record of a partition.
-Write = Callable[[str, int, Record], bytes]
 #: Returns the text of a key, a value or the value of a header.
 Deserialize = Callable[[bytes], bytes]
 
 DEFAULT = "DefaultMessageFormatter"
+
+
+class Write(Protocol):
+    """Returns the text of a record of a partition; `deliveries` is how often a share group has delivered it."""
+
+    def __call__(self, topic: str, index: int, record: Record, deliveries: int | None = None) -> bytes: ...
+
+
 _NUMBERS = {"Short": ">h", "Integer": ">i", "Long": ">q", "Float": ">f", "Double": ">d"}
 
 
@@ -58,7 +65,7 @@ def formatter(
     """
     short = (name or DEFAULT).rpartition(".")[2]
     if short == "NoOpMessageFormatter":
-        return lambda topic, index, record: b""
+        return lambda topic, index, record, deliveries=None: b""
     if short not in (DEFAULT, "LoggingMessageFormatter"):
         raise Unusable(f"Class {name} could not be found.")
     key = deserializer(key_deserializer or properties.get("key.deserializer"))
@@ -75,26 +82,30 @@ def _default_formatter(properties: dict[str, str], key: Deserialize, value: Dese
     line_separator = properties.get("line.separator", "\n").encode()
     headers_separator = properties.get("headers.separator", ",").encode()
     null = properties.get("null.literal", "null").encode()
-    parts: list[Callable[[int, Record], bytes]] = []
+    parts: list[Callable[[int, Record, int | None], bytes]] = []
     if on("print.timestamp"):
-        parts.append(lambda index, record: f"CreateTime:{record.timestamp}".encode())
+        parts.append(lambda index, record, _: f"CreateTime:{record.timestamp}".encode())
     if on("print.partition"):
-        parts.append(lambda index, record: f"Partition:{index}".encode())
+        parts.append(lambda index, record, _: f"Partition:{index}".encode())
     if on("print.offset"):
-        parts.append(lambda index, record: f"Offset:{record.offset}".encode())
+        parts.append(lambda index, record, _: f"Offset:{record.offset}".encode())
     if on("print.delivery"):
-        parts.append(lambda index, record: b"Delivery:NOT_PRESENT")
+        parts.append(lambda _, __, count: f"Delivery:{'NOT_PRESENT' if count is None else count}".encode())
     if on("print.epoch"):
-        parts.append(lambda index, record: b"Epoch:NOT_PRESENT")
+        parts.append(lambda index, record, _: b"Epoch:NOT_PRESENT")
     if on("print.headers"):
 
-        def headers(index: int, record: Record) -> bytes:
+        def headers(index: int, record: Record, _: int | None) -> bytes:
             rows = [name.encode() + b":" + (null if data is None else header(data)) for name, data in record.headers]
             return headers_separator.join(rows) or b"NO_HEADERS"
 
         parts.append(headers)
     if on("print.key"):
-        parts.append(lambda index, record: null if record.key is None else key(record.key))
+        parts.append(lambda index, record, _: null if record.key is None else key(record.key))
     if on("print.value", "true"):
-        parts.append(lambda index, record: null if record.value is None else value(record.value))
-    return lambda topic, index, record: key_separator.join(part(index, record) for part in parts) + line_separator
+        parts.append(lambda index, record, _: null if record.value is None else value(record.value))
+
+    def write(topic: str, index: int, record: Record, deliveries: int | None = None) -> bytes:
+        return key_separator.join(part(index, record, deliveries) for part in parts) + line_separator
+
+    return write

@@ -10,9 +10,17 @@ from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.groups import GroupDescription
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import exception, exception_name, message, reason
+from ottla.cli.shims.exceptions import message, reason
+from ottla.cli.shims.group_commands import (
+    chosen,
+    delete_each,
+    described,
+    group_names,
+    print_deletion,
+    run_command,
+)
 from ottla.cli.shims.offset_resets import assignment_text, datetime_ms, listed, named_places, since
-from ottla.cli.shims.tool import Parser, Unusable, table, with_cluster
+from ottla.cli.shims.tool import Parser, Unusable, table
 from ottla.protocol.errors import ErrorCode
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
@@ -31,14 +39,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--timeout", type=int, default=30_000)
     options = parser.parse(arguments)
     check_options(parser, options)
-    try:
-        return with_cluster(options, lambda cluster: _run(cluster, options), options.timeout)
-    except Unusable as wrong:
-        parser.usage_error(str(wrong))
-    except CommandFailed as failure:
-        said = exception(failure) if failure.code == ErrorCode.GROUP_ID_NOT_FOUND else reason(failure)
-        print(f"\nError: Executing share group command failed due to {said}")
-        return 0 if failure.code is not None else 1
+    return run_command(parser, options, lambda cluster: _run(cluster, options), "share")
 
 
 def check_options(parser: Parser, options: argparse.Namespace) -> None:
@@ -69,61 +70,37 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
 
 
 async def _names(cluster: ClusterClient, options: argparse.Namespace) -> list[str]:
-    if not options.all_groups:
-        names: list[str] = options.group
-        return names
-    return [group.group_id for group in await groups.list_groups(cluster) if group.group_type.lower() == "share"]
+    return await group_names(cluster, options, ["share"])
 
 
 async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    known = {state.lower(): state for state in STATES}
-    words = [word.strip().lower() for word in options.state.split(",")] if options.state else []
-    if any(word not in known for word in words):
-        raise Unusable(f"Invalid state list '{options.state}'. Valid states are: {', '.join(STATES)}")
+    states = chosen(options.state, STATES, "Invalid state list '{}'. Valid states are: {}")
     found = [group for group in await groups.list_groups(cluster) if group.group_type.lower() == "share"]
     if options.state is None:
         for group in found:
             print(group.group_id)
         return 0
     rows = [("GROUP", "STATE")]
-    rows += [(row.group_id, row.group_state) for row in found if not words or row.group_state.lower() in words]
+    rows += [(row.group_id, row.group_state) for row in found if not states or row.group_state in states]
     print("\n".join(table(rows, (15, 0))))
     return 0
 
 
 async def _delete(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    deleted, failed = [], []
     kinds = {group.group_id: group.group_type.lower() for group in await groups.list_groups(cluster)}
-    for name in await _names(cluster, options):
-        try:
-            if kinds.get(name) != "share":
-                raise Unusable(f"java.lang.IllegalArgumentException: Group '{name}' is not a share group.")
-            await groups.delete_groups(cluster, [name])
-            deleted.append(name)
-        except CommandFailed as failure:
-            failed.append(f"* Group '{name}' could not be deleted due to: {exception(failure)}")
-        except Unusable as wrong:
-            failed.append(f"* Group '{name}' could not be deleted due to: {wrong}")
-    shown = ", ".join(f"'{name}'" for name in deleted)
-    if not failed:
-        print(f"Deletion of requested share groups ({shown}) was successful.")
-        return 0
-    print("\nError: Deletion of some share groups failed:")
-    print("\n".join(failed))
-    if deleted:
-        print(f"\nThese share groups were deleted successfully: {shown}")
+    names = await _names(cluster, options)
+    rejected = {
+        name: f"java.lang.IllegalArgumentException: Group '{name}' is not a share group."
+        for name in names
+        if kinds.get(name) != "share"
+    }
+    print_deletion("share", *await delete_each(cluster, names, rejected))
     return 0
 
 
 async def _describe(cluster: ClusterClient, options: argparse.Namespace) -> int:
     for name in sorted(await _names(cluster, options)):
-        try:
-            found = await share_groups.describe_share_group(cluster, name)
-        except CommandFailed as failure:
-            if failure.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                raise
-            text = f"group: Group {name} not found. (GROUP_ID_NOT_FOUND)"
-            raise CommandFailed(text, code=failure.code) from None
+        found = await described(cluster, name, share_groups.describe_share_group)
         if found.state.lower() == "empty" and (options.members or options.state is not None):
             print(f"\nShare group '{name}' has no active members.", file=sys.stderr)
         if options.members:
@@ -230,11 +207,6 @@ async def _delete_offsets(cluster: ClusterClient, options: argparse.Namespace) -
     except CommandFailed as failure:
         print(f"\nError: {reason(failure)}")
         results = dict.fromkeys(options.topic, (failure.code or 0, reason(failure)))
-    else:
-        if any(code for code, _ in results.values()):
-            print("\nError: Encountered some partition-level error, see the follow-up details.")
-        else:
-            print(f"Request succeeded for deleting offsets from group {group}.")
     rows = [("TOPIC", "STATUS")]
     rows += [(name, _status(*result)) for name, result in sorted(results.items())]
     print("\n" + "\n".join(table(rows, (15, 15))))
@@ -242,7 +214,7 @@ async def _delete_offsets(cluster: ClusterClient, options: argparse.Namespace) -
 
 
 def _status(code: int, text: str | None) -> str:
-    return f"Error: {exception_name(code)}: {text or message(code)}" if code else "Successful"
+    return f"Error: {text or message(code)}" if code else "Successful"
 
 
 RUN = {

@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--bootstrap-controller", dest="bootstrap_controller")
         self.add_argument("--command-config", dest="command_config")
         for name in old_names:
-            self.add_argument(name, dest=name.strip("-").replace(".", "_"))
+            self.add_argument(name, dest=name.strip("-").replace(".", "_").replace("-", "_"))
 
     def error(self, message: str) -> NoReturn:
         """What argparse finds: the message of jopt-simple."""
@@ -145,6 +145,17 @@ class TreeParser(argparse.ArgumentParser):
         """Returns the message as argparse4j has it."""
         message = re.sub("the following arguments are required: (-.*)", r"argument \1 is required", message)
         return re.sub("the following arguments are required: .*", "too few arguments", message)
+
+    def take_old_config(self, options: argparse.Namespace, name: str) -> argparse.Namespace:
+        """Use the file of the deprecated option --`name`, with Kafka's warning."""
+        if options.old_config is not None and options.command_config is not None:
+            self.error(f"Options --{name} and --command-config are mutually exclusive.")
+        if options.old_config is not None:
+            print(
+                f"Option --{name} has been deprecated and will be removed in a future version. Use --command-config instead."
+            )
+            options.command_config = options.old_config
+        return options
 
     def add_bootstrap(self, *, required: bool = True) -> None:
         servers = self.add_mutually_exclusive_group(required=required)

@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 
-from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.producer import Producer
+from ottla.cli.client.producer import Batch, Producer
 from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.exceptions import exception_name, reason
 from ottla.cli.shims.tool import TreeParser, connected, with_cluster
+from ottla.cli.shims.verifiable_events import print_event, text
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import NewRecord
+
+#: How long records are collected before they are sent, so that one that is alone does not wait.
+LINGER_MS = 50
 
 
 def main(arguments: list[str]) -> int:
-    parser = TreeParser("verifiable-producer", "This tool produces increasing integers to the specified topic.")
+    parser = TreeParser(
+        "verifiable-producer",
+        'This tool produces increasing integers to the specified topic and prints JSON metadata to stdout on each "send"'
+        " request, making externally visible which messages have been acked and which have not.",
+    )
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap-server", required=True)
     parser.add_argument("--max-messages", type=int, default=-1)
     parser.add_argument("--throughput", type=int, default=-1)
-    parser.add_argument("--acks", type=int, choices=(0, 1, -1), default=-1)  # -1 is used always
-    parser.add_argument("--command-config", "--producer.config", dest="command_config")
+    parser.add_argument("--acks", type=int, choices=(0, 1, -1), default=-1)  # an idempotent producer waits for all
+    parser.add_argument("--producer.config", dest="old_config")
+    parser.add_argument("--command-config")
     parser.add_argument("--message-create-time", type=int, default=-1)
     parser.add_argument("--value-prefix", type=int)
     parser.add_argument("--repeating-keys", type=int)
-    options = connected(parser.parse_args(arguments))
+    if not arguments:
+        parser.print_help()
+        return 0
+    options = connected(parser.take_old_config(parser.parse_args(arguments), "producer.config"))
     try:
         return with_cluster(options, lambda cluster: _run(cluster, options), limited=False)
     except CommandFailed as failure:
@@ -36,34 +47,46 @@ def main(arguments: list[str]) -> int:
 
 
 async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    """Send one record after the other, so that the end of its partition shows its offset: no other producer should write meanwhile."""
     clock = cluster.world.clock
 
-    def say(name: str, **facts: object) -> None:
-        row = {"timestamp": clock.wall_ms(), "name": name, **facts}
-        print(json.dumps(row, separators=(",", ":")), flush=True)
+    def acknowledged(partition: int, offset: int, batch: Batch) -> None:
+        for number, record in enumerate(batch.records):
+            facts = {"key": text(record.key), "value": text(record.value), "offset": offset + number}
+            print_event(clock, "producer_send_success", **facts, topic=options.topic, partition=partition)
 
-    producer = Producer(cluster, options.topic)
+    producer = Producer(cluster, options.topic, on_acknowledged=acknowledged)
     async with cluster.limit():
         await producer.start()
-    say("startup_complete")
-    begin_ms, number, create_ms = clock.mono_ms(), 0, options.message_create_time
+    print_event(clock, "startup_complete")
+    begin_ms, failed = clock.mono_ms(), None
+    try:
+        await _send_all(cluster, producer, options)
+    except CommandFailed as failure:
+        failed = failure
+        name = exception_name(failure.code or ErrorCode.REQUEST_TIMED_OUT)
+        facts = {"exception": f"class {name}", "message": reason(failure), "topic": options.topic}
+        print_event(clock, "producer_send_error", **facts)
+    print_event(clock, "shutdown_complete")
+    rate = producer.acknowledged * 1000 / max(1, clock.mono_ms() - begin_ms)
+    totals = {"sent": producer.sent, "acked": producer.acknowledged, "target_throughput": options.throughput}
+    print_event(clock, "tool_data", **totals, avg_throughput=rate)
+    return 0 if failed is None else 1
+
+
+async def _send_all(cluster: ClusterClient, producer: Producer, options: argparse.Namespace) -> None:
+    clock = cluster.world.clock
+    begin_ms = flushed_ms = clock.mono_ms()
+    number, create_ms = 0, options.message_create_time
     while number != options.max_messages:
         value = str(number) if options.value_prefix is None else f"{options.value_prefix}.{number}"
-        key = None if options.repeating_keys is None else str(number % options.repeating_keys)
-        partition = number % producer.partitions
+        key = None if options.repeating_keys is None else str(number % options.repeating_keys).encode()
         time_ms = clock.wall_ms() if create_ms < 0 else create_ms + clock.mono_ms() - begin_ms
-        await producer.send(NewRecord(key.encode() if key else None, value.encode(), time_ms), partition)
-        async with cluster.limit():
-            await producer.flush()
-            ends = await topics.list_offsets(cluster, options.topic, topics.LATEST, [partition])
-        facts = {"key": key, "value": value, "offset": ends[partition] - 1, "topic": options.topic}
-        say("producer_send_success", **facts, partition=partition)
+        await producer.send(NewRecord(key, value.encode(), time_ms))
         number += 1
-        if options.throughput > 0:
-            await asyncio.sleep(max(0.0, number / options.throughput - (clock.mono_ms() - begin_ms) / 1000))
-    say("shutdown_complete")
-    rate = number * 1000 / max(1, clock.mono_ms() - begin_ms)
-    totals = {"sent": number, "acked": producer.acknowledged, "target_throughput": options.throughput}
-    say("tool_data", **totals, avg_throughput=rate)
-    return 0
+        wait_ms = number * 1000 / options.throughput - (clock.mono_ms() - begin_ms) if options.throughput > 0 else 0
+        if wait_ms > LINGER_MS or clock.mono_ms() - flushed_ms >= LINGER_MS:
+            await producer.flush()
+            flushed_ms = clock.mono_ms()
+        if wait_ms > 0:
+            await asyncio.sleep(wait_ms / 1000)
+    await producer.flush()

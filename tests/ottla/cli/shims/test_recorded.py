@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import Cluster
-from tests.ottla.cli.shims.recorded import NODE, SESSIONS, play, read_session, run_ours
+from tests.ottla.cli.shims.recorded import SESSIONS, node_properties, play, read_session, run_ours
+from tests.ports import free_base_port
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with Cluster(1, per_node={1: NODE}) as cluster:
+    port = free_base_port()
+    with Cluster(1, base_port=port, per_node={1: node_properties(port)}) as cluster:
         yield cluster.bootstrap
 
 

@@ -9,9 +9,11 @@ A session is a text file of commands, each with what it printed:
     = 1
 
 `= 1` is the exit code, which is left out where it is 0. `$ file NAME` writes its input to a file of the session's
-directory, TMP. SERVER is the bootstrap address, and RUN three letters that differ in each run, so that a session can be
-repeated at one cluster. What differs by chance (ids, times, addresses) is shaped before it is compared, and so is what
-only a JVM prints: stack traces, lines of a log, the help after a mistake in usage.
+directory, TMP, and `$ streams-join ...` is a member of a streams group (`streams_member.py`). FILES is the folder of
+files that Apache Kafka wrote (`log_files.py`), SERVER the bootstrap address, SECURE that of the listener with logins, and
+RUN three letters that differ in each
+run, so that a session can be repeated at one cluster. What differs by chance (ids, times, addresses) is shaped before it
+is compared, and so is what only a JVM prints: stack traces, lines of a log, the help after a mistake in usage.
 
     python -m tests.ottla.cli.shims.recorded.apache [NAME...]   records sessions again (with a JDK and Maven)
 """
@@ -33,17 +35,33 @@ from pathlib import Path
 from random import Random
 
 from ottla.cli.shims.__main__ import main
+from tests.ottla.cli.shims.recorded import streams_member
 
 HERE = Path(__file__).parent
 SESSIONS = sorted(HERE.glob("*.txt"))
+FILES = HERE / "files"
 RUN_LETTERS = 3
-#: The properties of a node at which sessions are recorded or played.
-NODE = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-    "group.initial.rebalance.delay.ms": "0",
-    "ottla.advertised.release": "4.3.1",  # which Apache Kafka ignores
-}
+#: The port of the listener with logins, above that of the others: SECURE in a session.
+SECURE_STEP = 10
+USER, PASSWORD = "alice", "alice-secret"
+
+
+def node_properties(port: int) -> dict[str, str]:
+    """The properties of a node at which sessions are recorded or played, which listens on this port."""
+    listeners = f"PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{port + SECURE_STEP}"
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{USER}",
+        "group.initial.rebalance.delay.ms": "0",
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{port + 100}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_PLAINTEXT",
+        "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.secure.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}";',
+        "delegation.token.secret.key": "planted-delegation-token-key",
+        "ottla.advertised.release": "4.3.1",  # which Apache Kafka ignores
+    }
 
 
 @dataclass
@@ -98,11 +116,13 @@ def play(steps: Iterable[Step], run: Run, server: str) -> Iterator[tuple[Step, l
     """Yield each step with the shaped lines that it gives now."""
     letters = "".join(Random().choices(string.ascii_lowercase, k=RUN_LETTERS))
     with tempfile.TemporaryDirectory() as directory:
-        names = {"SERVER": server, "TMP": directory, "RUN": letters}
-        pattern = re.compile("|".join(names))
+        host, _, port = server.partition(":")
+        secure = f"{host}:{int(port) + SECURE_STEP}" if port else server
+        names = {"SERVER": server, "SECURE": secure, "TMP": directory, "RUN": letters, "FILES": str(FILES)}
+        pattern = re.compile("|".join((*names, "HMAC")))
 
         def fill(text: str) -> str:
-            return pattern.sub(lambda found: names[found[0]], text)
+            return pattern.sub(lambda found: names.get(found[0], found[0]), text)
 
         for step in steps:
             tool, *arguments = [fill(word) for word in shlex.split(step.command)]
@@ -111,14 +131,25 @@ def play(steps: Iterable[Step], run: Run, server: str) -> Iterator[tuple[Step, l
                 (Path(directory) / arguments[0]).write_text(stdin)
                 yield step, []
                 continue
-            yield step, shaped(run(tool, arguments, stdin), server, directory, letters)
+            if tool in ("streams-join", "streams-leave"):
+                streams_member.run(server, tool, arguments)
+                yield step, []
+                continue
+            said = run(tool, arguments, stdin)
+            if found := _SECRET.search(said.out):
+                names["HMAC"] = found[0]
+            yield step, shaped(said, server, directory, letters)
 
 
 # -- Shapes -----------------------------------------------------------------------------------------------------------
 
+#: The secret of a delegation token; HMAC is that of the token that was printed last.
+_SECRET = re.compile(r"(?<![\w+/])[\w+/]{86}==")
 _SHAPES = (
+    (_SECRET, "HMAC".ljust(88, "-")),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d\b"), "YYYY-MM-DDTHH:MM"),
     (re.compile(r"(?<![\w-])(?=\S*[A-Z0-9])[\w-]{22}(?![\w-])"), "ID".ljust(22, "-")),
-    (re.compile(r"\b\d{13}\b"), "TIME".ljust(13, "-")),
+    (re.compile(r"(?<!\.)\b\d{13}\b"), "TIME".ljust(13, "-")),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID".ljust(36, "-")),
     (re.compile(r"(localhost|127\.0\.0\.1)(:| +)\d+ *"), "SERVER "),
     (re.compile(r"SERVER +"), "SERVER "),
@@ -128,7 +159,9 @@ _SHAPES = (
     (re.compile(r"\t\d{2,} *\t"), "\tN\t"),
 )
 #: Kafka prints these in the order of a hash table.
-_SETS = re.compile(r"(?<=only supports operations \[)[A-Z_, ]+|(?<=Valid states are: ).*")
+_SETS = re.compile(
+    r"(?<=only supports operations \[)[A-Z_, ]+|(?<=Valid states are: ).*|(?<=following scenarios: \[).*(?=\])"
+)
 _ACL = "(principal="
 #: Lines of measurements, of which no number is the same twice.
 _MEASURED = re.compile(r"records/sec|Avg latency|Percentiles|timestamp.:|\d{4}-\d\d-\d\d \d\d:|\d+\t[\d.]+$")
@@ -137,6 +170,8 @@ _LOG = re.compile(
     r"(WARN|ERROR|INFO) |Picked up JAVA_TOOL_OPTIONS|.*\(KIP-848\) is production-ready!|.* max latency\.$"
 )
 _EXCEPTION = re.compile(r"[a-z][\w.$]*\.[A-Z]\w*(?:Exception|Error): (.*)")
+#: The class in front of the message of jopt-simple, where a tool does not catch it.
+_JOPT = re.compile(r'^(Exception in thread "main" )?joptsimple\.\w+Exception: ')
 _HELP = re.compile(r"^Option .*Description|^usage: ")
 _USAGE_ERROR = re.compile(r"^[\w.-]+: error: ")
 
@@ -145,7 +180,7 @@ def shaped(said: Said, server: str, directory: str, letters: str) -> list[str]:
     out, err = (_without_java(text.splitlines()) for text in (said.out, said.err))
     lines = [*_without_blanks_at_the_end(_news(out, [])), *(f"! {line}" for line in _news(err, out) if line)]
     for index, line in enumerate(lines):
-        line = line.replace(server, "SERVER").replace(directory, "TMP")
+        line = line.replace(server, "SERVER").replace(directory, "TMP").replace(str(FILES), "FILES")
         line = re.sub(rf"(?<![a-zA-Z]){letters}(?![a-z])", "RUN", line)
         for pattern, text in _SHAPES:
             line = pattern.sub(text, line)
@@ -191,7 +226,7 @@ def _without_java(lines: list[str]) -> list[str]:
         elif _HELP.match(line):
             is_help = True
         if not (is_help or _FRAME.match(line) or _LOG.match(line)):
-            kept.append(line)
+            kept.append(_JOPT.sub("", line))
     return kept
 
 

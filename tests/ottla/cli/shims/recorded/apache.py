@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from tests.ottla.cli.shims.recorded import NODE, SESSIONS, Run, Said, play, read_session, write_session
+from tests.ottla.cli.shims.recorded import SESSIONS, Run, Said, node_properties, play, read_session, write_session
 from tests.ports import free_base_port
 from tools.apache_kafka import ApacheKafka, ToolSession, run_tool
 
@@ -25,8 +25,8 @@ OWN_JVM = {
     "kafka-e2e-latency",
     "kafka-verifiable-producer",
     "kafka-verifiable-consumer",
-    "kafka-storage",
-    "kafka-dump-log",
+    "kafka-verifiable-share-consumer",
+    "kafka-share-consumer-perf-test",
 }
 
 
@@ -47,20 +47,25 @@ def apache_tools() -> Iterator[Run]:
 
 
 @contextmanager
-def recording() -> Iterator[tuple[Run, str]]:
-    """Apache Kafka's tools, and the address of a fresh node of it."""
-    with ApacheKafka(base_port=free_base_port(), properties=NODE) as kafka, apache_tools() as run:
-        yield run, kafka.bootstrap
+def recording(with_node: bool = True) -> Iterator[tuple[Run, str]]:
+    """Apache Kafka's tools, and the address of a fresh node of it if sessions need one."""
+    with ExitStack() as stack:
+        server = "no-node:1"
+        if with_node:
+            port = free_base_port()
+            node = ApacheKafka(base_port=port, properties=node_properties(port))
+            server = stack.enter_context(node).bootstrap
+        yield stack.enter_context(apache_tools()), server
 
 
 def main(names: list[str]) -> None:
-    with recording() as (run, server):
-        for path in SESSIONS:
-            if not names or path.stem in names:
-                steps = read_session(path)
-                for step, lines in play(steps, run, server):
-                    step.lines = lines
-                write_session(path, steps)
+    sessions = {path: read_session(path) for path in SESSIONS if not names or path.stem in names}
+    needs_node = any("SERVER" in step.command for steps in sessions.values() for step in steps)
+    with recording(needs_node) as (run, server):
+        for path, steps in sessions.items():
+            for step, lines in play(steps, run, server):
+                step.lines = lines
+            write_session(path, steps)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,37 @@
+"""Requests to the coordinator of a group, wherever it is: they are repeated until it answers, or until time is up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.cli.client.failures import code_of
+from ottla.protocol.errors import ErrorCode
+
+
+async def ask_coordinator(cluster: ClusterClient, group: str, request: object, timeout_ms: int) -> tuple[Any, int]:
+    """Return the response of the group's coordinator, and its error code, which is none that passes."""
+
+    async def ask() -> tuple[Any, int]:
+        node = await cluster.coordinator(group)
+        response = await cluster.request(request, node, timeout_ms=timeout_ms)
+        return response, response.error_code
+
+    return await until_answered(cluster, ask, timeout_ms)
+
+
+async def until_answered(
+    cluster: ClusterClient, ask: Callable[[], Awaitable[tuple[Any, int]]], timeout_ms: int = ATTEMPT_MS_MAX
+) -> tuple[Any, int]:
+    """Repeat `ask` for the time limit of the command besides the answer's own time."""
+    async with cluster.limit(timeout_ms):
+        while True:
+            try:
+                response, code = await ask()
+            except NoConnection:
+                code = ErrorCode.NETWORK_EXCEPTION
+            if not code_of(code).retriable:
+                return response, code
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)

@@ -1,0 +1,97 @@
+"""Shared by the tools of consumer, share and streams groups: names, states, deletion, and what is printed of a failure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import NoReturn, TypeVar
+
+from ottla.cli.client import groups
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.errors import CommandFailed
+from ottla.cli.shims.exceptions import exception, reason
+from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.protocol.errors import ErrorCode
+
+T = TypeVar("T")
+SCOPES = "[all-groups], [group]"
+
+
+def run_command(
+    parser: Parser, options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[int]], kind: str
+) -> int:
+    """Run the action of a tool for groups of this kind, and print why it failed."""
+    try:
+        return with_cluster(options, work, options.timeout)
+    except Unusable as wrong:
+        parser.usage_error(str(wrong))
+    except CommandFailed as failure:
+        said = exception(failure) if failure.code == ErrorCode.GROUP_ID_NOT_FOUND else reason(failure)
+        print(f"\nError: Executing {kind} group command failed due to {said}")
+        # Kafka's tools exit with 0 after this, too; scripts that check the exit code expect that.
+        return 0 if failure.code is not None else 1
+
+
+def chosen(text: str | None, known: Sequence[str], wrong: str) -> list[str]:
+    """Returns the known names of a list with commas, in any case; `wrong` is the message for others."""
+    names = {name.lower(): name for name in known}
+    words = [word.strip().lower() for word in text.split(",")] if text else []
+    if any(word not in names for word in words):
+        raise Unusable(wrong.format(text, ", ".join(known)))
+    return [names[word] for word in words]
+
+
+async def group_names(cluster: ClusterClient, options: argparse.Namespace, types: Collection[str]) -> list[str]:
+    """Returns the groups that --group and --all-groups name; `types` in lower case."""
+    if not options.all_groups:
+        names: list[str] = options.group
+        return names
+    return [group.group_id for group in await groups.list_groups(cluster) if group.group_type.lower() in types]
+
+
+def not_found(name: str) -> NoReturn:
+    raise CommandFailed(f"group: Group {name} not found. (GROUP_ID_NOT_FOUND)", code=ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+async def described(cluster: ClusterClient, name: str, describe: Callable[[ClusterClient, str], Awaitable[T]]) -> T:
+    """Returns the description of a group; a missing one fails with Kafka's message."""
+    try:
+        return await describe(cluster, name)
+    except CommandFailed as failure:
+        if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            not_found(name)
+        raise
+
+
+async def delete_each(
+    cluster: ClusterClient, names: Iterable[str], rejected: Mapping[str, str] | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Delete the groups. `rejected` are those that are not to be tried, with the reason.
+
+    Returns those that were deleted, and why the others were not.
+    """
+    deleted: list[str] = []
+    failed = dict(rejected or {})
+    for name in names:
+        if name in failed:
+            continue
+        try:
+            await groups.delete_groups(cluster, [name])
+            deleted.append(name)
+        except CommandFailed as failure:
+            failed[name] = exception(failure)
+    return deleted, failed
+
+
+def print_deletion(
+    kind: str, deleted: Sequence[str], failed: Mapping[str, str], separator: str = "', '", end: str = ""
+) -> None:
+    shown = f"'{separator.join(deleted)}'"
+    if not failed:
+        print(f"Deletion of requested {kind} groups ({shown}) was successful.")
+        return
+    print(f"\nError: Deletion of some {kind} groups failed:")
+    for name, why in failed.items():
+        print(f"* Group '{name}' could not be deleted due to: {why}")
+    if deleted:
+        print(f"\nThese {kind} groups were deleted successfully: {shown}{end}")

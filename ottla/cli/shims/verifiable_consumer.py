@@ -1,0 +1,133 @@
+"""kafka-verifiable-consumer: reads a topic as a member of a group, and prints each step as a JSON line."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+
+from ottla.cli.client import topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.consumer import Consumed
+from ottla.cli.client.group_consumer import GroupConsumer
+from ottla.cli.client.groups import NO_GENERATION
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.errors import CommandFailed
+from ottla.cli.shims.exceptions import reason
+from ottla.cli.shims.tool import TreeParser, connected, with_cluster
+from ottla.cli.shims.verifiable_events import print_event, text
+
+RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
+RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST}
+#: Of these the client has one value.
+FIXED = {"group_protocol": "classic", "assignment_strategy": RANGE, "group_instance_id": None}
+
+
+def main(arguments: list[str]) -> int:
+    parser = TreeParser(
+        "verifiable-consumer",
+        "This tool consumes messages from a specific topic and emits consumer events (e.g. group rebalances, received"
+        " messages, and offsets committed) as JSON objects to STDOUT.",
+    )
+    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--group-protocol", default="classic", type=str.lower)
+    parser.add_argument("--group-remote-assignor")
+    parser.add_argument("--group-id", required=True)
+    parser.add_argument("--group-instance-id")
+    parser.add_argument("--max-messages", type=int, default=-1)
+    parser.add_argument("--session-timeout", type=int)
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--enable-autocommit", action="store_true")
+    parser.add_argument("--reset-policy", default="earliest", choices=tuple(RESETS))
+    parser.add_argument("--assignment-strategy", default=RANGE)
+    parser.add_argument("--consumer.config", dest="old_config")
+    parser.add_argument("--command-config")
+    if not arguments:
+        parser.print_help()
+        return 0
+    options = connected(parser.take_old_config(parser.parse_args(arguments), "consumer.config"))
+    for name, value in FIXED.items():
+        if getattr(options, name) != value:
+            parser.error(f"argument --{name.replace('_', '-')}: {getattr(options, name)} is not served here")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return with_cluster(options, lambda cluster: _Run(cluster, options).run(), limited=False)
+    except CommandFailed as failure:
+        print(reason(failure), file=sys.stderr)
+        return 1
+
+
+class _Run:
+    """One run: what was consumed, and the assignment that was printed last."""
+
+    def __init__(self, cluster: ClusterClient, options: argparse.Namespace) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._clock = cluster.world.clock
+        self._count = 0
+        self._generation = NO_GENERATION
+        self._assigned: list[TopicPartition] = []
+
+    @property
+    def _is_finished(self) -> bool:
+        return 0 <= self._options.max_messages <= self._count
+
+    async def run(self) -> int:
+        options = self._options
+        print_event(self._clock, "startup_complete")
+        reset = RESETS[options.reset_policy]
+        async with GroupConsumer(self._cluster, options.group_id, [options.topic], reset=reset) as member:
+            while not self._is_finished:
+                consumed = await member.poll()
+                self._print_assignment(member)
+                if consumed:
+                    await self._consume(member, consumed)
+        self._print_places("partitions_revoked")
+        print_event(self._clock, "shutdown_complete")
+        print_event(self._clock, "shutdown_requested")  # by the hook that ends Kafka's tool
+        return 0
+
+    def _print_assignment(self, member: GroupConsumer) -> None:
+        if member.generation in (self._generation, NO_GENERATION):
+            return
+        if self._assigned:
+            self._print_places("partitions_revoked")
+        self._generation, self._assigned = member.generation, sorted(member.consumer.positions)
+        self._print_places("partitions_assigned")
+
+    def _print_places(self, name: str) -> None:
+        rows = [{"topic": topic, "partition": index} for topic, index in self._assigned]
+        print_event(self._clock, name, partitions=rows)
+
+    async def _consume(self, member: GroupConsumer, consumed: list[Consumed]) -> None:
+        rows: list[dict[str, object]] = []
+        offsets: dict[TopicPartition, int] = {}
+        total = sum(len(records) for _, _, records in consumed)
+        for topic, index, records in consumed:
+            if self._options.max_messages >= 0:
+                records = records[: self._options.max_messages - self._count]
+            if not records:
+                continue
+            first, last = records[0].offset, records[-1].offset
+            offsets[topic, index] = last + 1
+            row = {"topic": topic, "partition": index, "count": len(records), "minOffset": first, "maxOffset": last}
+            rows.append(row)
+            for record in records if self._options.verbose else ():
+                facts = {"key": text(record.key), "value": text(record.value), "topic": topic, "partition": index}
+                print_event(self._clock, "record_data", **facts, offset=record.offset)
+            self._count += len(records)
+        print_event(self._clock, "records_consumed", count=total, partitions=rows)
+        for place, offset in offsets.items():
+            member.processed(place, offset)
+        if not self._options.enable_autocommit:
+            await self._commit(member, offsets)
+
+    async def _commit(self, member: GroupConsumer, offsets: dict[TopicPartition, int]) -> None:
+        error: dict[str, object] = {}
+        try:
+            await member.commit()
+        except CommandFailed as failure:
+            error = {"error": reason(failure)}
+        rows = [{"topic": topic, "partition": index, "offset": offset} for (topic, index), offset in offsets.items()]
+        print_event(self._clock, "offsets_committed", offsets=rows, **error, success=not error)
