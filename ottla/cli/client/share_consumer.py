@@ -21,7 +21,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from ottla.protocol.messages.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
-from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.protocol.messages.shared_structs import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -156,7 +156,7 @@ class ShareConsumer:
             rows = response.assignment.topic_partitions
             self._assigned = {(self._leaders.name_of(row.topic_id), index) for row in rows for index in row.partitions}
 
-    async def _beat(self, epoch: int) -> tuple[object, int]:
+    async def _beat(self, epoch: int) -> tuple[ShareGroupHeartbeatResponse, int]:
         names = self.topics if epoch == FIRST_EPOCH else None
         request = ShareGroupHeartbeatRequest(self.group, self._member_id, epoch, None, names)
         return await ask_coordinator(self._cluster, self.group, request, ATTEMPT_MS_MAX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from ottla.cli.metadata_tree import Node
 from ottla.cli.shims.tool import TreeParser
@@ -40,7 +40,7 @@ class Leave(Exception):
 
 
 class _Parser(TreeParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
+    def error(self, message: str) -> NoReturn:
         raise WrongCommand(self.translated(message))
 
 

@@ -7,9 +7,13 @@ import os
 import shlex
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 from ottla.cli.shims.tool import TreeParser
 from ottla.protocol.errors import KafkaError, ProtocolError
+
+if TYPE_CHECKING:
+    from ottla.cli.shims.metadata_commands import Shell
 
 COMMIT = "unknown"
 
@@ -54,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
     return _interact(shell)
 
 
-def _interact(shell: Shell) -> int:  # type: ignore[name-defined] # noqa: F821
+def _interact(shell: Shell) -> int:
     from ottla.cli.shims.metadata_commands import Leave
 
     if sys.stdin.isatty():

@@ -71,7 +71,8 @@ class _Run:
 
     @property
     def _is_finished(self) -> bool:
-        return 0 <= self._options.max_messages <= self._count
+        limit: int = self._options.max_messages
+        return 0 <= limit <= self._count
 
     async def run(self) -> int:
         options = self._options
