@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.cli.shims.tool import TreeParser
@@ -62,7 +63,7 @@ def _interact(shell: Shell) -> int:
     from ottla.cli.shims.metadata_commands import Leave
 
     if sys.stdin.isatty():
-        import readline  # noqa: F401  # arrow keys in `input`
+        import_module("readline")  # arrow keys in `input`
     print("[ Kafka Metadata Shell ]")
     while True:
         try:

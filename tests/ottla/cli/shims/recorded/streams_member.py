@@ -7,6 +7,7 @@ $ streams-leave GROUP          leaves
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 from ottla.cli.client.cluster import ClusterClient
@@ -32,9 +33,9 @@ def run(server: str, command: str, arguments: list[str]) -> None:
     asyncio.run(_join(server, *arguments) if command == "streams-join" else _leave(server, *arguments))
 
 
-async def _heartbeat(cluster: ClusterClient, group: str, epoch: int, **fields: object) -> StreamsGroupHeartbeatResponse:
+async def _heartbeat(cluster: ClusterClient, group: str, epoch: int, **fields: Any) -> StreamsGroupHeartbeatResponse:
     async def ask() -> tuple[StreamsGroupHeartbeatResponse, int]:
-        request = StreamsGroupHeartbeatRequest(group_id=group, member_id=MEMBER, member_epoch=epoch, **fields)  # type: ignore[arg-type]
+        request = StreamsGroupHeartbeatRequest(group_id=group, member_id=MEMBER, member_epoch=epoch, **fields)
         response = await cluster.request(request, await cluster.coordinator(group), version=0)
         return response, response.error_code
 
@@ -46,7 +47,7 @@ async def _heartbeat(cluster: ClusterClient, group: str, epoch: int, **fields: o
 async def _join(server: str, group: str, topic: str) -> None:
     store = TopicInfo(name=f"{group}-store-changelog", replication_factor=1)
     topology = Topology(0, [Subtopology("0", [topic], state_changelog_topics=[store])])
-    nothing: dict[str, object] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
     async with open_cluster(server, {}, None, WAIT_MS, limited=True) as cluster:
         response = await _heartbeat(
             cluster, group, 0, rebalance_timeout_ms=60_000, topology=topology, process_id="process", client_tags=[],
