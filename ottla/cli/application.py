@@ -136,18 +136,29 @@ def _watch(look: Callable[[], int], every_s: float) -> Never:
 
 @asynccontextmanager
 async def connect(
-    connection: Connection, *, limited: bool = True, client_id: str = CLIENT_ID
+    connection: Connection,
+    *,
+    limited: bool = True,
+    client_id: str = CLIENT_ID,
+    properties: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ClusterClient]:
-    """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout."""
+    """Connect a cluster client for one command; `limited` commands end with exit code 124 after their timeout.
+
+    `properties` are those of the client unless the command has an address or a file of its own.
+    """
     servers, path = connection.bootstrap, connection.config
-    if servers is None and path is None:
+    if servers is None and path is None and properties is None:
         context = contexts.current(connection.context)
         servers, path = context.bootstrap, context.config
-    properties = {} if path is None else read_client_properties(path)
     if path is not None:
         from ottla.cli.client.security import check_names  # slow to import, and for files only
 
+        properties = read_client_properties(path)
         check_names(properties, path)
+    elif servers is not None or properties is None:
+        properties = {}
+    else:
+        path = "the node's properties"
     servers = servers or properties.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
     if connection.timeout <= 0:
         raise CommandFailed(f"--timeout {connection.timeout:g} is not above 0", None, USAGE)

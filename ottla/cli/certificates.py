@@ -68,6 +68,14 @@ class Authority:
         builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
         return cls(key, builder.sign(key, hashes.SHA256()))
 
+    @classmethod
+    def read(cls, certificate_pem: bytes, key_pem: bytes) -> Authority:
+        """Read an authority that was made before. ValueError if one of the two is damaged."""
+        key = serialization.load_pem_private_key(key_pem, None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise ValueError("the key is neither RSA nor on an elliptic curve")
+        return cls(key, x509.load_pem_x509_certificate(certificate_pem))
+
     @property
     def pem(self) -> str:
         return pem(self.certificate)

@@ -94,15 +94,19 @@ def new_directory(directory: str, names: Iterable[str]) -> str:
         OSError: it cannot be made.
     """
     for name in names:
-        if not name or not NAME_CHARACTERS.issuperset(name) or name == NODE_USER:
-            raise CommandFailed(
-                f"{name!r} cannot be the name of a node or user", "letters, digits, '.', '_' and '-'", USAGE
-            )
+        _check_name(name)
     directory = os.path.abspath(directory)
     os.makedirs(directory, exist_ok=True)
     if os.listdir(directory):
         raise CommandFailed(f"{directory} is not empty: keys in use would be replaced", "name another", USAGE)
     return directory
+
+
+def _check_name(name: str) -> None:
+    if not name or not NAME_CHARACTERS.issuperset(name) or name == NODE_USER:
+        raise CommandFailed(
+            f"{name!r} cannot be the name of a node or user", "letters, digits, '.', '_' and '-'", USAGE
+        )
 
 
 def make(
@@ -142,6 +146,35 @@ def make(
     except OSError as failure:
         raise CommandFailed(f"{failure.filename} cannot be written: {failure.strerror}") from None
     return files
+
+
+def issue(directory: str, name: str, hosts: Sequence[str]) -> str:
+    """Make the key and certificate of one more node by the authority that `make` left in the directory. Returns the file.
+
+    Raises:
+        CommandFailed: there is no authority, the node has a certificate already, or its name has invalid characters.
+    """
+    _check_name(name)
+    from ottla.cli.certificates import Authority
+
+    store = os.path.join(directory, "nodes", f"{name}.pem")
+    if os.path.exists(store):
+        raise CommandFailed(f"{store} is there already", "move it away first, if the node needs a new one", USAGE)
+    try:
+        parts = []
+        for file in ("ca.pem", "ca-key.pem"):
+            with open(os.path.join(directory, file), "rb") as opened_file:
+                parts.append(opened_file.read())
+        issued = Authority.read(*parts).issue(name, hosts)
+        write_new(store, issued.key_pem + issued.chain_pem)
+    except OSError as failure:
+        raise CommandFailed(
+            f"{failure.filename}: {failure.strerror}",
+            "`ottla init --secure` or `ottla secure init` makes the authority",
+        ) from None
+    except ValueError as failure:
+        raise CommandFailed(f"the authority in {directory} cannot be read: {failure}") from None
+    return store
 
 
 def opened(directory: str) -> SecureFiles | None:

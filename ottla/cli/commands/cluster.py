@@ -75,11 +75,13 @@ async def may_stop(
 ) -> int:
     """Check whether NODE may stop without making anything unavailable; the exit code is 3 if not.
 
-    NODE is the id of a broker or controller, or its server.properties. Run it before each step of an update, as the service unit does.
+    NODE is the id of a broker or controller, or its server.properties: then the command connects as this node does, unless it
+    is given an address or --config. Run it before each step of an update, as the service unit does.
     """
-    node_id = _node_id(node)
+    named = connection.bootstrap or connection.config or connection.context
+    node_id, properties = _node(node, as_itself=named is None)
     deadline = time.monotonic() + wait
-    async with connect(replace(connection, timeout=connection.timeout + wait)) as cluster:
+    async with connect(replace(connection, timeout=connection.timeout + wait), properties=properties) as cluster:
         while True:
             stop = await _effects_of_stop(cluster, node_id)
             if not stop.now or time.monotonic() >= deadline:
@@ -102,14 +104,22 @@ async def _effects_of_stop(cluster: ClusterClient, node_id: int) -> Stop:
         return Stop([health.Problem("cluster", fault.cause)], [])
 
 
-def _node_id(text: str) -> int:
+def _node(text: str, as_itself: bool) -> tuple[int, dict[str, str] | None]:
+    """Return the id of a node, and the client properties of its file."""
     if text.isascii() and text.isdigit():
-        return int(text)
+        return int(text), None
     properties = read_client_properties(text)
     found = properties.get("node.id", properties.get("broker.id", ""))
     if not found.isascii() or not found.isdigit():
         raise CommandFailed(f"{text} is neither the id of a node nor a file with node.id", None, USAGE)
-    return int(found)
+    if not as_itself:
+        return int(found), None
+    from ottla.cli.client.node_properties import client_properties  # slow to import, and for files only
+
+    try:
+        return int(found), client_properties(properties)
+    except ValueError as fault:
+        raise CommandFailed(f"{text}: {fault}", None, USAGE) from None
 
 
 def _roles(node: int, quorum: PartitionDataResponse) -> list[str]:

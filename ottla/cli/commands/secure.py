@@ -1,4 +1,4 @@
-"""The command `ottla secure`: init."""
+"""The command `ottla secure`: init, issue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def init(
     nodes = {}
     for text in node or ["node-1"]:
         name, _, hosts = text.partition("=")
-        nodes[name] = [*LOCAL_HOSTS, *(part.strip() for part in hosts.split(",") if part.strip())]
+        nodes[name] = [*LOCAL_HOSTS, *_hosts(hosts)]
     files = secure_files.make(directory, nodes, user or [])
     note(
         f"{files.directory} has a CA, {len(nodes)} certificate(s) and {len(files.passwords)} user(s). Keep it private."
@@ -54,3 +54,15 @@ def init(
             print(f"{name} may do nothing yet; for a topic and a group:")
             for words in ("write topic:TOPIC", "read topic:TOPIC", "read group:GROUP"):
                 print(f"  ottla acl add {name} {words} --config {files.client_file(ADMIN)}")
+
+
+@app.command
+def issue(directory: str, node: str, /) -> None:
+    """Make the key and certificate of one more node, NAME=HOST,HOST..., by the CA that `init` left in DIRECTORY."""
+    name, _, hosts = node.partition("=")
+    store = secure_files.issue(directory, name, [*LOCAL_HOSTS, *(_hosts(hosts) or [name])])
+    note(f"{store} is for ssl.keystore.location of {name}")
+
+
+def _hosts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from cryptography import x509
+
 from ottla.server.config.load import NodeConfig, read_properties
 from ottla.server.tls.contexts import server_context
 from ottla.server.tls.properties import TlsProperties
@@ -43,3 +45,19 @@ def test_no_password_is_printed_and_a_second_time_changes_nothing(tmp_path: Path
     again = init(str(tmp_path / "s"))
     assert again.returncode == 2 and "is not empty" in again.stderr
     assert (tmp_path / "s" / "users").read_text() == users
+
+
+def test_a_later_node_gets_a_certificate_of_the_same_authority_for_its_own_host(tmp_path: Path) -> None:
+    directory = tmp_path / "s"
+    assert init(str(directory), "--node", "east=east.example").returncode == 0
+    authority = x509.load_pem_x509_certificate((directory / "ca.pem").read_bytes())
+    done = subprocess.run(
+        command("secure", "issue", str(directory), "west=west.example"), capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "nodes/west.pem" in done.stderr, done.stderr
+    issued = x509.load_pem_x509_certificate((directory / "nodes/west.pem").read_bytes())
+    issued.verify_directly_issued_by(authority)
+    names = issued.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "west.example" in names.get_values_for_type(x509.DNSName)
+    for again in ("west", "../west"):
+        assert subprocess.run(command("secure", "issue", str(directory), again), capture_output=True).returncode == 2
