@@ -1,6 +1,7 @@
 """What a release consists of: `make dist` builds it into dist/, and the same commit gives the same bytes.
 
 ottla-VERSION-py3-none-any.whl, ottla-VERSION.tar.gz     the wheel and the source archive
+pyspark_ottla-VERSION-py3-none-any.whl                   the connector for Spark alone (docs/SPARK.md)
 ottla-image-VERSION.tar.gz                               the context of docker/Dockerfile: docker build -f docker/Dockerfile .
 ottla-VERSION.cdx.json                                   what is in the image, as CycloneDX
 SHA256SUMS                                               of all of them
@@ -23,10 +24,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools import connector_dist
+
 ROOT = Path(__file__).parent.parent
 VERSION_FILE = "ottla/__init__.py"
 #: The time of everything in an archive: 2020-02-02, as hatchling's. The commit's own would be one more thing that can differ.
 EPOCH = 1_580_601_600
+#: The same in a zip archive.
+DATE = (2020, 2, 2, 0, 0, 0)
 #: What docker/Dockerfile copies, and the file itself.
 CONTEXT = ("docker/Dockerfile", "docker/image", "docker/requirements.txt", "docker/build-requirements.txt", "ottla")
 CONTEXT_FILES = ("pyproject.toml", "README.md", "LICENSE", ".dockerignore")
@@ -52,6 +57,7 @@ def build(folder: Path) -> list[Path]:
     (folder / f"ottla-image-{version()}.tar.gz").write_bytes(image_context())
     (folder / f"{name}.cdx.json").write_text(json.dumps(bill_of_materials(), indent=1) + "\n")
     made = sorted(folder / file for file in (f"{name}-py3-none-any.whl", f"{name}.tar.gz"))
+    made.append(connector_dist.write_wheel(folder, version(), DATE))
     made += [folder / f"ottla-image-{version()}.tar.gz", folder / f"{name}.cdx.json"]
     sums = folder / "SHA256SUMS"
     sums.write_text("".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made))

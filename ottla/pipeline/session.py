@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.config import Config
+from ottla.pipeline.connector_modules import needed_files
 from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def own_settings(config: Config) -> dict[str, str]:
 
 
 def send_package(spark: SparkSession) -> None:
-    """Executors run functions of this package: they get it as a zip, whether or not it is installed there."""
+    """Executors run functions of this package and of the connector: they get both as a zip, whether or not they are installed there."""
     context = spark.sparkContext
     if any(file.endswith("/pipeline.zip") for file in context.listFiles):
         return  # the session is shared, and Spark rejects a file that changes
@@ -138,9 +139,9 @@ def send_package(spark: SparkSession) -> None:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they get their first task
     archive = Path(folder) / "pipeline.zip"
     with zipfile.ZipFile(archive, "w") as target:
-        target.writestr("ottla/__init__.py", "")
-        for file in sorted(PACKAGE.rglob("*.py")):
-            target.write(file, Path("ottla/pipeline") / file.relative_to(PACKAGE))
+        files = {*PACKAGE.rglob("*.py"), *needed_files().values()}
+        for file in sorted(files):
+            target.write(file, file.relative_to(PACKAGE.parents[1]))
     context.addPyFile(str(archive))
 
 

@@ -25,6 +25,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.records import NewRecord, build_batch
+from ottla.protocol.records.builder import partition_for_key
 from ottla.protocol.records.compression import NO_COMPRESSION
 
 ACKS_ALL = -1
@@ -33,10 +34,6 @@ BATCH_BYTES_MAX = 512 * 1024
 # The bytes of a record besides key and value; only the estimate of a batch's size uses it.
 _RECORD_OVERHEAD_BYTES = 20
 _SEQUENCES = 1 << 31
-# MurmurHash2 with Kafka's seed.
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFF_FFFF
 
 
 @dataclass(slots=True)
@@ -237,21 +234,3 @@ class Producer:
             first = result.record_errors[0]
             place += f", record {batches[0].numbers[first.batch_index]} ({first.batch_index_error_message})"
         raise failure(place, result.error_code, result.error_message)
-
-
-def partition_for_key(key: bytes, partitions: int) -> int:
-    """Return the partition of a key, by murmur2: the one that Java's, librdkafka's ("murmur2") and kafka-python's producers choose."""
-    return (murmur2(key) & 0x7FFF_FFFF) % partitions
-
-
-def murmur2(data: bytes) -> int:
-    """MurmurHash2, 32 bits, Kafka's seed."""
-    tail = len(data) & ~3
-    value = _SEED ^ len(data)
-    for start in range(0, tail, 4):
-        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
-        value = (value * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
-    if tail < len(data):
-        value = (value ^ int.from_bytes(data[tail:], "little")) * _M & _MASK
-    value = (value ^ value >> 13) * _M & _MASK
-    return value ^ value >> 15

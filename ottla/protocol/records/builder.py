@@ -1,6 +1,7 @@
 """Make record batches v2 from records: for our own topics, the command line, recompression and compaction.
 
-Offsets are consecutive from the base offset, except in `rebuild_batch`, which keeps those the survivors had.
+Offsets are consecutive from the base offset, except in `rebuild_batch`, which keeps those the survivors had. A record's key chooses
+its partition: `partition_for_key`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ from ottla.protocol.records.crc import crc32c
 from ottla.protocol.records.record import NewRecord, Record, RecordHeaders, encode_record
 
 _CRC_BYTES = 4
+# MurmurHash2 with Kafka's seed.
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFF_FFFF
 
 
 def build_batch(
@@ -169,3 +174,21 @@ def _attributes(timestamp_type: int, transactional: bool, control: bool) -> int:
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
     )
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """Returns the partition of a key, by murmur2: the one that Java's, librdkafka's ("murmur2") and kafka-python's producers choose."""
+    return (murmur2(key) & 0x7FFF_FFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bits, Kafka's seed."""
+    tail = len(data) & ~3
+    value = _SEED ^ len(data)
+    for start in range(0, tail, 4):
+        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
+        value = (value * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
+    if tail < len(data):
+        value = (value ^ int.from_bytes(data[tail:], "little")) * _M & _MASK
+    value = (value ^ value >> 13) * _M & _MASK
+    return value ^ value >> 15

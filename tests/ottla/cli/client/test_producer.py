@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from ottla.cli.client.producer import murmur2, partition_for_key
+from ottla.protocol.records.builder import murmur2, partition_for_key
 
 
 # From Apache Kafka's own test of Utils.murmur2.

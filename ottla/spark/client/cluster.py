@@ -1,0 +1,195 @@
+"""A cluster as Spark's processes see it: bootstrap addresses, topics, leaders, coordinators; each request with retries.
+
+Errors that pass by themselves (no leader yet, a coordinator that loads, a broker that is gone) are retried until RETRY_SECONDS_MAX,
+which is longer than a failover takes. Everything else is raised at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.spark.client.connection import Connection
+from ottla.spark.client.security import security_of
+from ottla.spark.errors import ConnectionLost, ConnectorError, check
+
+T = TypeVar("T")
+
+DEFAULT_PORT = 9092
+RETRY_SECONDS_MAX = 60.0
+RETRY_BACKOFF_SECONDS = 0.1
+GROUP, TRANSACTION = 0, 1
+#: Topics have ids instead of names in later versions of Metadata's answers; both are there in this one.
+_METADATA_VERSION_MAX = 12
+
+TopicPartition = tuple[str, int]
+
+
+class Topic(NamedTuple):
+    """A topic and the number of its partitions."""
+
+    name: str
+    partitions: int
+    is_internal: bool
+
+
+class Cluster:
+    """Connections by address and what the last Metadata response said. Not safe to use from several threads."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """Takes the properties of a Kafka client, without the prefix `kafka.`. Raises ConnectorError if one is wrong."""
+        self.addresses = parse_bootstrap(properties.get("bootstrap.servers", ""))
+        self._security = security_of(properties)
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- Connections
+
+    def connection(self, address: tuple[str, int]) -> Connection:
+        known = self._connections.get(address)
+        if known is None or known.is_due:
+            if known is not None:
+                known.close()
+            known = self._connections[address] = Connection(*address, self._security)
+        return known
+
+    def forget(self, connection: Connection) -> None:
+        """Closes a connection that was lost, so that the next request makes a new one."""
+        connection.close()
+        self._connections = {key: value for key, value in self._connections.items() if value is not connection}
+
+    def node(self, node_id: int) -> Connection:
+        """Returns the connection to a broker. Raises ConnectionLost if the metadata does not have it, or it cannot be reached."""
+        if node_id not in self._brokers:
+            raise ConnectionLost(f"broker {node_id} is not in the metadata")
+        return self.connection(self._brokers[node_id])
+
+    def call(self, connection: Connection, request: Any, version_max: int = 0x7FFF) -> Any:
+        try:
+            return connection.call(request, version_max)
+        except ConnectionLost:
+            self.forget(connection)
+            raise
+
+    def call_node(self, node_id: int, request: Any, version_max: int = 0x7FFF) -> Any:
+        return self.call(self.node(node_id), request, version_max)
+
+    def any_call(self, request: Any, version_max: int = 0x7FFF) -> Any:
+        """Sends a request that every broker can answer to the first that does. Raises the last ConnectionLost."""
+        last = ConnectionLost("no broker is known")
+        for address in dict.fromkeys((*self._brokers.values(), *self.addresses)):
+            try:
+                return self.call(self.connection(address), request, version_max)
+            except ConnectionLost as fault:
+                last = fault
+        raise last
+
+    def retry(self, attempt: Callable[[], T], *, also: Sequence[int] = ()) -> T:
+        """Returns the result of the attempt, which is repeated while it raises errors that pass, or codes of `also`."""
+        deadline = time.monotonic() + RETRY_SECONDS_MAX
+        while True:
+            try:
+                return attempt()
+            except ConnectorError as fault:
+                passing = isinstance(fault, ConnectionLost) or is_retriable(fault.code) or fault.code in also
+                if not passing or time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY_BACKOFF_SECONDS)
+            self._leaders.clear()
+
+    # -- Metadata
+
+    def topics(self, names: Iterable[str] | None = None) -> list[Topic]:
+        """Returns the topics of these names, or all. Raises ConnectorError for a topic that does not exist."""
+        return self.retry(lambda: self._topics(names))
+
+    def _topics(self, names: Iterable[str] | None) -> list[Topic]:
+        response = self._metadata(None if names is None else list(names))
+        found = []
+        for row in response.topics:
+            check(f"topic {row.name}", row.error_code)
+            found.append(Topic(str(row.name), len(row.partitions), row.is_internal))
+        return sorted(found)
+
+    def _metadata(self, names: list[str] | None) -> MetadataResponse:
+        rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(rows, allow_auto_topic_creation=False)
+        response: MetadataResponse = self.any_call(request, _METADATA_VERSION_MAX)
+        self._brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
+        for topic in response.topics:
+            for part in topic.partitions:
+                self._leaders[str(topic.name), part.partition_index] = part.leader_id
+        return response
+
+    @property
+    def brokers(self) -> list[int]:
+        """Ids of the brokers in the last Metadata response."""
+        return sorted(self._brokers)
+
+    def leader(self, place: TopicPartition) -> int:
+        """Returns the leader of a partition. Raises ConnectorError (retriable) while there is none."""
+        if place not in self._leaders:
+            name, index = place
+            for topic in self._metadata([name]).topics:
+                check(f"topic {name}", topic.error_code)
+            if place not in self._leaders:
+                check(f"partition {name}-{index}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._leaders[place] < 0:
+            self._leaders.pop(place)
+            check(f"partition {place[0]}-{place[1]}", ErrorCode.LEADER_NOT_AVAILABLE)
+        return self._leaders[place]
+
+    def forget_leader(self, place: TopicPartition) -> None:
+        self._leaders.pop(place, None)
+
+    def by_leader(self, places: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = {}
+        for place in places:
+            found.setdefault(self.leader(place), []).append(place)
+        return found
+
+    def coordinator(self, key: str, kind: int) -> Connection:
+        """Returns the connection to the coordinator of a group or a transactional id. Raises ConnectorError while there is none."""
+        response = self.any_call(FindCoordinatorRequest(key, kind), 3)
+        check(f"coordinator of {key}", response.error_code, response.error_message)
+        return self.connection((response.host, response.port))
+
+    def ask_coordinator(self, key: str, kind: int, request: Any, version_max: int = 0x7FFF) -> Any:
+        return self.call(self.coordinator(key, kind), request, version_max)
+
+
+def is_retriable(code: int) -> bool:
+    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE):  # the first is retriable for producers only
+        return False
+    return code in ErrorCode._value2member_map_ and ErrorCode(code).retriable
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """Returns the addresses of `kafka.bootstrap.servers`. Raises ConnectorError if there are none, or one is no address."""
+    found = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        host, _, port = part.rpartition(":") if ":" in part else (part, "", str(DEFAULT_PORT))
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConnectorError(f"kafka.bootstrap.servers has {part}", "each address is HOST:PORT")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise ConnectorError(
+            "kafka.bootstrap.servers is missing", "give the addresses of the brokers: HOST:PORT,HOST:PORT"
+        )
+    return found

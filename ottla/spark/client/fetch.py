@@ -1,0 +1,155 @@
+"""A range of offsets of one partition from its leader, as batches. The next Fetch is under way while a response is decoded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.protocol.records.batch import BatchView, batch_size
+from ottla.spark.client.batches import BatchFilter
+from ottla.spark.client.cluster import RETRY_BACKOFF_SECONDS, Cluster, is_retriable
+from ottla.spark.client.connection import Connection
+from ottla.spark.client.offsets import EARLIEST, READ_COMMITTED, list_offsets
+from ottla.spark.errors import ConnectionLost, ConnectorError, check
+
+FETCH_BYTES_MAX = 4 * 1024 * 1024
+#: Later versions have topic ids in place of names; an older broker's are enough for reading.
+_FETCH_VERSION_MAX = 12
+_WAIT_MS_MAX = 500
+#: So many responses in turn without a batch, from a leader that has the range, and the rest of the range is a hole.
+_EMPTY_MAX = 5
+#: The time without any progress after which a task fails: kafkaConsumer.pollTimeoutMs of the JVM source.
+PROGRESS_SECONDS_MAX = 120.0
+
+
+class RangeReader:
+    """Reads [start, end) of a partition. With `fail_on_loss` offsets that are gone raise ConnectorError, else they are passed over."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        place: tuple[str, int],
+        start: int,
+        end: int,
+        isolation: int,
+        *,
+        fail_on_loss: bool,
+        with_control: bool = False,
+    ) -> None:
+        self.cluster = cluster
+        self.place = place
+        self.name = f"{place[0]}-{place[1]}"
+        self.filter = BatchFilter(self.name, start, end, with_control=with_control)
+        self._isolation = isolation
+        self._fail_on_loss = fail_on_loss
+        self._empty = 0
+        self._in_flight: tuple[Connection, int] | None = None
+        self._deadline = time.monotonic() + PROGRESS_SECONDS_MAX
+
+    def batches(self) -> Iterator[BatchView]:
+        """Yields the batches that have rows of the range; the first and the last may have others, too."""
+        while not self.filter.is_done:
+            part = self._next()
+            if part is None:
+                continue
+            assert not isinstance(part.records, list), "what was decoded is in one buffer"
+            data = memoryview(part.records or b"")
+            before = self.filter.position
+            if self._isolation == READ_COMMITTED:
+                self.filter.announce((row.producer_id, row.first_offset) for row in part.aborted_transactions or ())
+            ahead = _next_offset(data)
+            if ahead is not None and ahead < self.filter.end:
+                self._send(max(ahead, before))
+            yield from self.filter.batches(data)
+            self._watch(part, before)
+
+    def _watch(self, part: PartitionData, before: int) -> None:
+        if self.filter.position > before:
+            self._deadline = time.monotonic() + PROGRESS_SECONDS_MAX
+            self._empty = 0
+            return
+        readable = part.last_stable_offset if self._isolation == READ_COMMITTED else part.high_watermark
+        self._empty += readable >= self.filter.end
+        if self._empty >= _EMPTY_MAX:
+            self.filter.position = self.filter.end
+        elif time.monotonic() > self._deadline:
+            raise ConnectorError(
+                f"{self.name}: nothing was read at offset {before} for {PROGRESS_SECONDS_MAX:.0f} s, and {self.filter.end} is the end",
+                "is its leader up, and has it all offsets that it had when the read was planned?",
+            )
+
+    def _send(self, offset: int) -> None:
+        """Sends a Fetch from the offset, unless there is one under way."""
+        if self._in_flight is not None:
+            return
+        name, index = self.place
+        request = FetchRequest(
+            max_wait_ms=_WAIT_MS_MAX,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            isolation_level=self._isolation,
+            topics=[FetchTopic(name, partitions=[FetchPartition(index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX)])],
+        )  # fmt: skip
+        connection = self.cluster.node(self.cluster.leader(self.place))
+        try:
+            connection.send(request, _FETCH_VERSION_MAX)
+        except ConnectionLost:
+            self.cluster.forget(connection)
+            raise
+        self._in_flight = connection, offset
+
+    def _next(self) -> PartitionData | None:
+        """Returns the next response with the partition; None after an error that passes, or a response out of order."""
+        try:
+            self._send(self.filter.position)
+            assert self._in_flight is not None
+            (connection, offset), self._in_flight = self._in_flight, None
+            try:
+                response = connection.receive()
+            except ConnectionLost:
+                self.cluster.forget(connection)
+                raise
+            if offset != self.filter.position:
+                return None
+            check(f"reading {self.name}", response.error_code)
+            part: PartitionData = response.responses[0].partitions[0]
+            if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._lose(offset)
+                return None
+            check(f"reading {self.name}", part.error_code)
+        except ConnectorError as fault:
+            passing = isinstance(fault, ConnectionLost) or is_retriable(fault.code)
+            if not passing or time.monotonic() > self._deadline:
+                raise
+            self._in_flight = None
+            self.cluster.forget_leader(self.place)
+            time.sleep(RETRY_BACKOFF_SECONDS)
+            return None
+        return part
+
+    def _lose(self, offset: int) -> None:
+        """Passes over offsets that the log no longer has, or raises ConnectorError."""
+        first = list_offsets(self.cluster, {self.place: EARLIEST}, self._isolation)[self.place]
+        if self._fail_on_loss:
+            raise data_loss(self.name, offset, first)
+        self.filter.position = min(first, self.filter.end) if first > offset else self.filter.end
+
+
+def data_loss(name: str, offset: int, first: int) -> ConnectorError:
+    """Returns the error for offsets that were to be read and are not there, as retention or a new topic of the name leaves it."""
+    return ConnectorError(
+        f"{name}: offsets that were to be read are gone: offset {offset} was asked for, and the log starts at {first}",
+        "the topic was deleted, or retention is faster than the query; with failOnDataLoss=false they are passed over",
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    )
+
+
+def _next_offset(data: memoryview) -> int | None:
+    """Returns the offset behind the last whole batch."""
+    found, position, end = None, 0, len(data)
+    while (size := batch_size(data, position, end)) is not None:
+        found = BatchView(data, position).next_offset
+        position += size
+    return found

@@ -1,0 +1,80 @@
+"""TLS and login of a blocking connection, by the properties of Kafka's own clients with the prefix `kafka.`.
+
+PLAIN, SCRAM and certificates of clients are served. GSSAPI and OAUTHBEARER, whose tokens come from other servers, are not.
+"""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ottla.server.sasl.client import ClientExchange, PlainClient, ScramClient
+from ottla.server.sasl.jaas import JaasError, read_module
+from ottla.spark.errors import ConnectorError
+
+PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_NONCE_BYTES = 16
+
+
+class Security(NamedTuple):
+    """What a connection needs: a TLS context, and a maker of exchanges, since each login is a new one."""
+
+    tls: ssl.SSLContext | None
+    mechanism: str | None
+    exchange: Callable[[], ClientExchange] | None
+
+
+def security_of(properties: Mapping[str, str]) -> Security:
+    """Raises ConnectorError if a property is missing, wrong or not served. No message has a secret."""
+    protocol = properties.get(PROTOCOL, "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise ConnectorError(f"kafka.{PROTOCOL} is {protocol}", f"it is one of {', '.join(PROTOCOLS)}")
+    tls = _context(properties) if protocol.endswith("SSL") else None
+    if not protocol.startswith("SASL"):
+        return Security(tls, None, None)
+    mechanism = properties.get(MECHANISM, "GSSAPI")
+    if mechanism not in SERVED:
+        raise ConnectorError(f"kafka.{MECHANISM} {mechanism} is not served", f"this connector has {', '.join(SERVED)}")
+    try:
+        options = read_module(properties.get(JAAS, "")).values
+    except JaasError as fault:
+        raise ConnectorError(f"kafka.{JAAS} cannot be read: {fault}", "it has one login module and ends in ;") from None
+    user, password = options.get("username"), options.get("password")
+    if user is None or password is None:
+        raise ConnectorError(f"kafka.{JAAS} has no username or no password")
+    is_token = options.get("tokenauth", "").lower() == "true"
+
+    def exchange() -> ClientExchange:
+        if mechanism == "PLAIN":
+            return PlainClient(user, password)
+        return ScramClient(mechanism, user, password, secrets.token_hex(_NONCE_BYTES), token=is_token)
+
+    return Security(tls, mechanism, exchange)
+
+
+def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    # Not at the top: a plaintext connection would pay for the libraries in each of Spark's processes.
+    from ottla.server.config.errors import ConfigError
+    from ottla.server.config.tables.ssl import SSL
+    from ottla.server.tls.contexts import client_context
+    from ottla.server.tls.properties import TlsProperties
+
+    try:
+        values = {name: key.parse(properties.get(name, _text(key.default))) for name, key in SSL.items()}
+        return client_context(TlsProperties(values, _read)).context
+    except ConfigError as fault:
+        raise ConnectorError(f"kafka.{fault}") from None
+
+
+def _text(default: Any) -> str | None:
+    return ",".join(default) if isinstance(default, list) else None if default is None else str(default)
+
+
+def _read(path: str) -> bytes | None:
+    file = Path(path)
+    return file.read_bytes() if file.exists() else None

@@ -1,0 +1,40 @@
+"""The error that a user of `format("ottla")` sees: what happened and what to do. Spark prints it as the last line of its own exception."""
+
+from __future__ import annotations
+
+from ottla.protocol.errors import ErrorCode
+
+
+class ConnectorError(Exception):
+    """The source or the sink cannot go on. `code` is Kafka's error if a broker has returned one."""
+
+    def __init__(self, what: str, remedy: str | None = None, code: int = ErrorCode.NONE) -> None:
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+        self.code = code
+
+
+class ConnectionLost(ConnectorError):
+    """The broker cannot be reached, or the connection has ended. Another attempt may succeed."""
+
+
+def name_of(code: int) -> str:
+    """Returns the name of an error code, also of one that a newer Kafka has."""
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+
+
+def check(place: str, code: int, message: str | None = None) -> None:
+    """Raises ConnectorError for any code but NONE."""
+    if code:
+        text = f"{place}: {name_of(code)}" + (f" ({message})" if message else "")
+        raise ConnectorError(text, _REMEDIES.get(code), code)
+
+
+_REMEDIES: dict[int, str] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the user needs an ACL on the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the user needs an ACL on the group",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the user needs an ACL on transactional ids with the sink's prefix",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the user needs IDEMPOTENT_WRITE or an ACL on the cluster",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic, or correct its name",
+    ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the topic",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower the option transactionTimeoutMs, or raise transaction.max.timeout.ms of the brokers",
+}

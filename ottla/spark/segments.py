@@ -1,0 +1,133 @@
+"""Segment files as a source, where Spark runs on the host of a replica: `segments://` and one of the broker's log.dirs.
+
+The files are Kafka's own, so that this reads an Apache Kafka's as well. They are opened for reading only and never locked; the broker
+may append, roll and delete meanwhile. Nothing beyond the high watermark is read: without addresses of brokers it is the one of
+`replication-offset-checkpoint`, which brokers write every five seconds, and on a clean stop.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+
+from ottla.protocol.records.batch import BatchView, batch_size
+from ottla.spark.client.batches import Aborted, BatchFilter
+from ottla.spark.client.fetch import data_loss
+from ottla.spark.client.offsets import READ_COMMITTED
+from ottla.spark.errors import ConnectorError
+from ottla.spark.options import Options
+from ottla.spark.ranges import Offsets, Range
+
+HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
+#: An entry of .index: offset minus the segment's base, and the position of its batch.
+_INDEX_ENTRY = Struct(">ii")
+#: An entry of .txnindex: version, producer id, first and last offset, last stable offset.
+_ABORTED_ENTRY = Struct(">hqqqq")
+
+
+def partitions_in(directory: str) -> Offsets:
+    """Returns the high watermark of each partition in a log directory. Raises ConnectorError if it is none."""
+    return _checkpoint(Path(directory), HIGH_WATERMARKS)
+
+
+def starts_in(directory: str) -> Offsets:
+    """Returns the log start offset of each partition: that of the checkpoint, or of the first segment."""
+    given = _checkpoint(Path(directory), LOG_STARTS)
+    found = {}
+    for place in partitions_in(directory):
+        files = _segments(Path(directory), place)
+        found[place] = max(given.get(place, 0), int(files[0].stem) if files else 0)
+    return found
+
+
+def _checkpoint(directory: Path, name: str) -> Offsets:
+    file = directory / name
+    if not file.exists():
+        if name == LOG_STARTS:
+            return {}
+        raise ConnectorError(f"{directory} has no {name}", "segments:// takes one of the log.dirs of a broker")
+    rows = (line.split() for line in file.read_text().splitlines()[2:])
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+
+
+def _segments(directory: Path, place: tuple[str, int]) -> list[Path]:
+    return sorted((directory / f"{place[0]}-{place[1]}").glob("*.log"))
+
+
+class SegmentReader:
+    """Reads a range from the files of its partition."""
+
+    def __init__(self, directory: str, wanted: Range, options: Options) -> None:
+        self._folder = Path(directory)
+        self._place = (wanted.topic, wanted.partition)
+        self._fail_on_loss = options.fail_on_loss
+        self._filter = BatchFilter(f"{directory}/{wanted.topic}-{wanted.partition}", wanted.start, wanted.end)
+        self._is_committed_only = options.isolation == READ_COMMITTED
+
+    def batches(self) -> Iterator[BatchView]:
+        """Yields the batches with rows of the range. Raises ConnectorError for offsets that are gone, unless they may be."""
+        files = _segments(self._folder, self._place)
+        bases = [int(file.stem) for file in files]
+        found = self._filter
+        if not files or found.position < bases[0]:
+            if self._fail_on_loss or not files:
+                raise data_loss(found.place, found.position, bases[0] if bases else found.end)
+            found.position = bases[0]
+        if self._is_committed_only:
+            found.announce(row for file in files for row in _aborted(file))
+        for file in files[max(0, bisect_right(bases, found.position) - 1) :]:
+            if found.is_done:
+                return
+            try:
+                yield from self._batches_of(file)
+            except FileNotFoundError:  # retention has deleted it since
+                if self._fail_on_loss:
+                    raise data_loss(found.place, found.position, int(file.stem)) from None
+
+    def _batches_of(self, file: Path) -> Iterator[BatchView]:
+        with file.open("rb") as opened:
+            opened.seek(0, 2)
+            if not opened.tell():
+                return
+            # It is unmapped when the last batch that is a view of it is gone.
+            whole = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+        start = _position_of(file, self._filter.position)
+        yield from self._filter.batches(whole[start : _written(whole, start)])
+
+
+def _written(mapped: memoryview, start: int) -> int:
+    """Returns the end of what is written: an active segment may be preallocated with zeros behind it."""
+    position, end = start, len(mapped)
+    while end - position > _INDEX_ENTRY.size and mapped[position + 8 : position + 12] != bytes(4):
+        size = batch_size(mapped, position, end)
+        if size is None:
+            return position
+        position += size
+    return position
+
+
+def _position_of(file: Path, offset: int) -> int:
+    """Returns the position of a batch at or before the offset, by the sparse index; 0 if there is no index."""
+    index = file.with_suffix(".index")
+    if not index.exists():
+        return 0
+    wanted, found = offset - int(file.stem), 0
+    for relative, position in _INDEX_ENTRY.iter_unpack(_whole(index.read_bytes(), _INDEX_ENTRY.size)):
+        if relative > wanted or (relative == 0 and position == 0 and found):
+            break
+        found = position
+    return found
+
+
+def _aborted(file: Path) -> Iterator[Aborted]:
+    index = file.with_suffix(".txnindex")
+    if index.exists():
+        for _, producer, first, _, _ in _ABORTED_ENTRY.iter_unpack(_whole(index.read_bytes(), _ABORTED_ENTRY.size)):
+            yield producer, first
+
+
+def _whole(data: bytes, size: int) -> bytes:
+    return data[: len(data) // size * size]

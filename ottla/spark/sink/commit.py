@@ -1,0 +1,129 @@
+"""The driver's part of an exactly-once write: it decides a batch, commits the transactions of its tasks, and aborts what is left over.
+
+Spark may run this in a new process for each batch, and again for a batch that was committed: all that it knows is in Kafka.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import partial
+
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
+from ottla.spark.client.cluster import TRANSACTION, Cluster
+from ottla.spark.client.producer import INIT_VERSION_MAX, Transaction, end
+from ottla.spark.errors import ConnectorError, check
+from ottla.spark.sink.decisions import Claim, Decision, Decisions
+from ottla.spark.sink.options import SinkOptions
+from ottla.spark.sink.task import Prepared
+
+ONGOING = "Ongoing"
+
+
+def commit(options: SinkOptions, messages: Iterable[Prepared | None], batch: int) -> None:
+    """Makes the batch final and commits it. Raises ConnectorError: then Spark runs the batch again, which completes it."""
+    done = [each for each in messages if each is not None]
+    prepared = {each.place.partition: each.transaction for each in done if each.transaction is not None}
+    if not options.is_exactly_once or not done:
+        return
+    with Cluster(options.client) as cluster:
+        if done[0].place.batch < 0:
+            _commit_undecided(cluster, prepared.values())
+            return
+        _, sink, run, _, _ = done[0].place
+        claim = _claim(cluster, options, sink)
+        before = claim.last
+        if before is not None and before.batch >= batch:
+            # Spark runs a batch again that was decided; or another driver decided it after this one's tasks had begun.
+            repairs = {each.place.partition: each.transaction for each in done if each.is_repair and each.transaction}
+            _abort(cluster, (each for number, each in prepared.items() if number not in repairs))
+            if before.batch > batch:
+                return
+            prepared, kept = repairs, before.prepared
+        else:
+            kept = {}
+        if not prepared and not kept:
+            return  # no rows: nothing to remember
+        decided = Decision(batch, run, {**kept, **prepared})
+        if prepared:
+            _check_open(cluster, prepared.values())
+            claim.write(decided, time.time_ns() // 1_000_000)
+        _commit_all(cluster, decided)
+        if before is None or before.run != run or any(each.place.attempt for each in done):
+            abort_left_over(cluster, f"{options.id_prefix}{sink}/")
+
+
+def _claim(cluster: Cluster, options: SinkOptions, sink: str) -> Claim:
+    decisions = Decisions(cluster, options.batches_topic, sink)
+    decisions.ensure()
+    return decisions.claim(f"{options.id_prefix}{sink}/driver")
+
+
+def _commit_all(cluster: Cluster, decided: Decision) -> None:
+    lost = [number for number, each in sorted(decided.prepared.items()) if not end(cluster, each, commit=True)]
+    if lost:
+        raise ConnectorError(
+            f"batch {decided.batch}: the transactions of tasks {lost} ended before they were committed",
+            "start the query again: it writes these rows again. A higher transactionTimeoutMs avoids it",
+        )
+
+
+def _commit_undecided(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
+    """Commits a batch that has no number: all of it, unless the driver dies in between."""
+    for each in transactions:
+        if not end(cluster, each, commit=True):
+            raise ConnectorError(
+                f"transaction {each.transactional_id} ended before it was committed: the write is incomplete"
+            )
+
+
+def abort(options: SinkOptions, messages: Iterable[Prepared | None], batch: int) -> None:
+    """Aborts what the tasks have prepared, unless the batch is decided: then its next run commits it."""
+    done = [each for each in messages if each is not None]
+    prepared = [each.transaction for each in done if each.transaction is not None]
+    if not prepared:
+        return
+    with Cluster(options.client) as cluster:
+        if done[0].place.batch >= 0:
+            last = _claim(cluster, options, done[0].place.sink).last
+            if last is not None and last.batch == batch:
+                prepared = [each for each in prepared if each not in last.prepared.values()]
+        _abort(cluster, prepared)
+
+
+def _abort(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
+    for each in transactions:
+        end(cluster, each, commit=False)
+
+
+def _check_open(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
+    """Raises ConnectorError if a transaction is no longer as its task has left it. After the decision it would be too late."""
+    for each in transactions:
+
+        def attempt(each: Transaction = each) -> object:
+            request = DescribeTransactionsRequest([each.transactional_id])
+            (row,) = cluster.ask_coordinator(each.transactional_id, TRANSACTION, request).transaction_states
+            check(f"transaction {each.transactional_id}", row.error_code)
+            return (row.transaction_state, row.producer_id, row.producer_epoch)
+
+        if cluster.retry(attempt) != (ONGOING, each.producer_id, each.producer_epoch):
+            raise ConnectorError(
+                f"transaction {each.transactional_id} has ended before its batch was complete",
+                "a task ran twice, or longer than transactionTimeoutMs; the batch is written again when the query is started again",
+            )
+
+
+def abort_left_over(cluster: Cluster, prefix: str) -> None:
+    """Aborts open transactions of this sink that tasks and drivers left behind when they died: they would hold back read_committed
+    readers until their timeout. Brokers before Kafka 3.0 do not list them."""
+    cluster.topics([])
+    for node in cluster.brokers:
+        response = cluster.retry(partial(cluster.call_node, node, ListTransactionsRequest([ONGOING])))
+        check(f"transactions of broker {node}", response.error_code)
+        for row in response.transaction_states:
+            name = row.transactional_id
+            if name.startswith(prefix):
+                request = InitProducerIdRequest(name, 60_000)
+                cluster.retry(partial(cluster.ask_coordinator, name, TRANSACTION, request, INIT_VERSION_MAX))

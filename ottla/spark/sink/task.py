@@ -1,0 +1,159 @@
+"""The task of an executor that writes: Arrow batches to records in a transaction, which it leaves prepared for the driver.
+
+A task of a batch that is decided already writes nothing, unless the transaction of its own partition was lost: see `resolved`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from ottla.protocol.records.builder import partition_for_key
+from ottla.spark.client.cluster import Cluster
+from ottla.spark.client.producer import Producer, Row, Transaction, end
+from ottla.spark.errors import ConnectorError
+from ottla.spark.sink.decisions import Decision, Decisions
+from ottla.spark.sink.options import SinkOptions
+
+#: Local properties of a task that Structured Streaming sets; a job's group is the id of the query's run.
+_BATCH, _QUERY, _RUN = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
+
+
+class Place(NamedTuple):
+    """The place of a task: its micro-batch (-1 where there is none), the sink and the run, its partition and attempt."""
+
+    batch: int
+    sink: str
+    run: str
+    partition: int
+    attempt: int
+
+
+class Prepared(WriterCommitMessage):
+    """What a task has done: its transaction is open, if it wrote rows in one.
+
+    `is_repair`: the batch was decided, but the task's transaction of then was lost, and this one takes its place.
+    """
+
+    def __init__(self, place: Place, transaction: Transaction | None, *, is_repair: bool = False) -> None:
+        self.place = place
+        self.transaction = transaction
+        self.is_repair = is_repair
+
+
+def place_of(options: SinkOptions) -> Place:
+    """Returns the place of the task that is running. Raises ConnectorError outside of a task."""
+    context = TaskContext.get()
+    if context is None:
+        raise ConnectorError("there is no task of Spark here")
+    query = context.getLocalProperty(_QUERY)
+    run = (context.getLocalProperty(_RUN) if query else None) or options.run
+    batch = options.batch_id
+    if options.is_stream:
+        batch = int(context.getLocalProperty(_BATCH) or -1)
+    sink = options.sink_id or (query if options.is_stream else None) or ""
+    return Place(-1 if batch is None else batch, sink, run, context.partitionId(), context.attemptNumber())
+
+
+def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place) -> Prepared:
+    """Writes what the task has. Raises ConnectorError; then nothing of it is ever committed."""
+    with Cluster(options.client) as cluster:
+        if not options.is_exactly_once:
+            _send(cluster, Producer(cluster, options.codec), options, batches)
+            return Prepared(place, None)
+        last = _last_decision(cluster, options, place)
+        is_repair = False
+        if last is not None and last.batch >= place.batch:
+            if last.batch > place.batch or resolved(cluster, last, place.partition):
+                return Prepared(place, None)
+            is_repair = True
+        producer = Producer(cluster, options.codec, transactional_id(options, place), options.timeout_ms)
+        _send(cluster, producer, options, batches)
+        return Prepared(place, producer.transaction, is_repair=is_repair)
+
+
+def transactional_id(options: SinkOptions, place: Place) -> str:
+    """Returns the id of the task's transaction. Tasks of one run use it again for each batch, those of another run never."""
+    return f"{options.id_prefix}{place.sink}/{place.run}/{place.partition}/{place.attempt}"
+
+
+def _last_decision(cluster: Cluster, options: SinkOptions, place: Place) -> Decision | None:
+    if place.batch < 0:
+        return None
+    decisions = Decisions(cluster, options.batches_topic, place.sink)
+    decisions.ensure()
+    return decisions.last()
+
+
+def resolved(cluster: Cluster, decision: Decision, partition: int) -> bool:
+    """Commits the partition's own transaction of a decided batch. Returns False if it was lost: its rows are to be written again.
+
+    A transaction is lost if its timeout ended it between the decision and its commit, while the driver was away. A partition that
+    had no rows, or that the batch did not have, has nothing to commit.
+    """
+    own = decision.prepared.get(partition)
+    return own is None or end(cluster, own, commit=True)
+
+
+def _send(cluster: Cluster, producer: Producer, options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> None:
+    partitioner = Partitioner(lambda topic: cluster.topics([topic])[0].partitions)
+    now_ms = time.time_ns() // 1_000_000
+    for topic, partition, row in rows_of(batches, options.topic, now_ms):
+        producer.add((topic, partitioner.partition(topic, row[0], partition)), row)
+    producer.flush()
+
+
+def rows_of(batches: Iterable[pa.RecordBatch], topic: str | None, now_ms: int) -> Iterator[tuple[str, int | None, Row]]:
+    """Yields topic, partition (None: by key) and row. Raises ConnectorError for a row without a topic, or a header without a key."""
+    for batch in batches:
+        names, count = batch.schema.names, batch.num_rows
+        empty: list[Any] = [None] * count
+        columns = {name: batch.column(names.index(name)).to_pylist() if name in names else empty for name in (
+            "key", "value", "headers", "topic", "partition")}  # fmt: skip
+        for key, value, headers, own_topic, partition in zip(*columns.values(), strict=True):
+            where = topic or own_topic
+            if not where:
+                raise ConnectorError("a row has no topic", "give the option topic, or fill the column topic")
+            yield where, partition, (_bytes(key), _bytes(value), now_ms, _headers(headers))
+
+
+def _bytes(found: bytes | str | None) -> bytes | None:
+    return found.encode() if isinstance(found, str) else found
+
+
+def _headers(found: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
+    if not found:
+        return ()
+    if any(each["key"] is None for each in found):
+        raise ConnectorError("a header has no key")
+    return tuple((each["key"], each["value"]) for each in found)
+
+
+class Partitioner:
+    """Chooses partitions as Java's producer: by the key's murmur2, and for rows without a key one after the other in turns."""
+
+    #: Rows without a key go to one partition until it has so many, so that they fill batches (KIP-480).
+    STICKY_ROWS = 500
+
+    def __init__(self, partitions_of: Callable[[str], int]) -> None:
+        self._partitions_of = partitions_of
+        self._counts: dict[str, int] = {}
+        self._turns = 0
+
+    def partition(self, topic: str, key: bytes | None, given: int | None) -> int:
+        if topic not in self._counts:
+            self._counts[topic] = self._partitions_of(topic)
+        count = self._counts[topic]
+        if given is not None:
+            if not 0 <= given < count:
+                raise ConnectorError(f"a row has partition {given}, and topic {topic} has {count}")
+            return given
+        if key is not None:
+            return partition_for_key(key, count)
+        self._turns += 1
+        return self._turns // self.STICKY_ROWS % count

@@ -1,0 +1,88 @@
+"""The modules of the connector: no broker among them, and a wheel of them alone that works."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.needs import needs_packages
+
+needs_packages("pyspark", "pyarrow")
+
+from ottla.pipeline.connector_modules import needed_files
+from tools import connector_dist
+
+#: What may be there: the protocol, and of the server what makes a client's TLS and login.
+ALLOWED = (
+    "ottla.protocol",
+    "ottla.spark",
+    "ottla.server.sasl",
+    "ottla.server.tls",
+    "ottla.server.config",
+    "ottla.server.network",
+)
+#: Further modules that these import, each a leaf of its package.
+LEAVES_MAX = 15
+DATE = (2020, 2, 2, 0, 0, 0)
+
+
+def test_no_broker_is_among_its_modules() -> None:
+    others = [name for name in needed_files() if name.count(".") > 1 and not name.startswith(ALLOWED)]
+    assert not [
+        name for name in others if name.startswith(("ottla.broker", "ottla.controller", "ottla.node", "ottla.cli"))
+    ]
+    assert len(others) <= LEAVES_MAX, others
+
+
+def test_what_its_modules_import_is_what_the_wheel_requires() -> None:
+    found = set()
+    for file in needed_files().values():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.partition(".")[0])
+    required = {re.split(r"\W", each)[0] for each in connector_dist.REQUIRES}
+    found -= {*sys.stdlib_module_names, "re2"}  # the latter only where it is installed
+    assert found == required | {"ottla", "pyspark"}
+
+
+def test_the_wheel_works_without_the_rest_of_the_tree(tmp_path: Path) -> None:
+    wheel = connector_dist.write_wheel(tmp_path, "1.0", DATE)
+    assert wheel.read_bytes() == connector_dist.write_wheel(tmp_path, "1.0", DATE).read_bytes()
+    program = (
+        "import sys, importlib.abc\n"
+        "class NoOttla(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name.partition('.')[0] == 'ottla': raise ImportError(name)\n"
+        "sys.meta_path.insert(0, NoOttla())\n"
+        f"sys.path.insert(0, {str(wheel)!r})\n"
+        "from pyspark_ottla import DefaultSource\n"
+        "import pyspark_ottla.server.tls.contexts\n"
+        "source = DefaultSource({'subscribe': 't', 'kafka.bootstrap.servers': '127.0.0.1:1'})\n"
+        "print(source.name(), source.schema())\n"
+        "try: source.reader(None).partitions()\n"
+        "except Exception as fault: print(fault)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ottla key BINARY, value BINARY") and "127.0.0.1:1 cannot be reached" in done.stdout
+
+
+def test_names_of_modules_are_replaced_and_nothing_else() -> None:
+    assert connector_dist.renamed('from ottla.protocol.api import f"ottla.protocol.messages.{x}"') == (
+        'from pyspark_ottla.protocol.api import f"pyspark_ottla.protocol.messages.{x}"'
+    )
+    assert connector_dist.renamed('format("ottla"), ottla.sh') == 'format("ottla"), ottla.sh'
+
+
+@pytest.mark.parametrize("requirement", connector_dist.REQUIRES)
+def test_it_requires_no_more_than_the_broker_does(requirement: str) -> None:
+    text = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text()
+    name = requirement.partition(";")[0].strip()
+    assert f'"{name}' in text or name.startswith("pyarrow")

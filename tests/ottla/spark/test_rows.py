@@ -1,0 +1,91 @@
+"""Records to Arrow columns, against the plain decoder, and bytes that are no records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.needs import needs_packages
+
+needs_packages("pyspark", "pyarrow")
+
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records import BatchView, build_batch
+from ottla.spark.errors import ConnectorError
+from ottla.spark.layout import Layout
+from ottla.spark.options import ALL_COLUMNS
+from ottla.spark.rows import Rows
+
+FIELD = st.none() | st.binary(max_size=200)
+HEADER_NAME = st.text(max_size=5)
+RECORDS = st.lists(
+    st.tuples(FIELD, FIELD, st.integers(0, 2**40), st.lists(st.tuples(HEADER_NAME, FIELD), max_size=3)),
+    min_size=1,
+    max_size=40,
+)
+
+
+def view(rows: Any, **given: Any) -> BatchView:
+    return BatchView(memoryview(build_batch(rows, **given)))
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=4), st.integers(0, 4), st.integers(0, 2**40), st.integers(0, 30))
+def test_rows_are_those_of_the_plain_decoder(lists: list[Any], codec: int, base: int, cut: int) -> None:
+    batches, expected = [], []
+    for rows in lists:
+        batches.append(view(rows, base_offset=base, compression=codec))
+        expected += batches[-1].records()
+        base = batches[-1].next_offset
+    start = expected[0].offset + cut
+    found = [row for part in Rows("t", 3, start, base - 1, ALL_COLUMNS).batches(batches) for row in part.to_pylist()]
+    wanted = [record for record in expected if start <= record.offset < base - 1]
+    assert [(row["offset"], row["key"], row["value"]) for row in found] == [
+        (record.offset, record.key, record.value) for record in wanted
+    ]
+    for row, record in zip(found, wanted, strict=True):
+        assert row["timestamp"].timestamp() * 1000 == pytest.approx(record.timestamp)
+        assert (row["topic"], row["partition"], row["timestampType"]) == ("t", 3, 0)
+        headers = [(each["key"], each["value"]) for each in row["headers"]] if row["headers"] is not None else []
+        assert headers == list(record.headers)
+
+
+def test_a_time_that_the_broker_gave_is_that_of_all_records() -> None:
+    batch = view([(None, b"v", 5), (None, b"v", 7)], timestamp_type=1)
+    (found,) = Rows("t", 0, 0, 10, ("timestampType", "timestamp")).batches([batch])
+    assert found["timestampType"].to_pylist() == [1, 1]
+    assert [time.timestamp() for time in found["timestamp"].to_pylist()] == [0.007, 0.007]
+
+
+@given(RECORDS, st.data())
+def test_damaged_bytes_are_an_error_or_records_and_never_anything_else(rows: Any, data: st.DataObject) -> None:
+    payload = bytearray(view(rows).payload)
+    for _ in range(data.draw(st.integers(1, 3))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    layout = Layout()
+    try:
+        layout.add(bytes(payload), len(rows), 0, 0, None)
+        for number in range(len(layout.with_headers)):
+            layout.headers_of(number)
+    except KafkaError:
+        return
+    assert len(layout) == len(rows)
+
+
+def test_a_count_that_the_bytes_cannot_hold_is_rejected_before_anything_is_allocated() -> None:
+    with pytest.raises(KafkaError, match="record count 1000000"):
+        Layout().add(b"\0" * 100, 1_000_000, 0, 0, None)
+
+
+def test_a_batch_that_cannot_be_read_is_named_by_its_offset() -> None:
+    batch = view([(None, b"v", 0)], base_offset=12)
+    batch.buffer = memoryview(bytes(batch.buffer[:-1]) + b"\x09")
+    with pytest.raises(ConnectorError, match="t-0: the records at offset 12 cannot be read"):
+        list(Rows("t", 0, 0, 100, ("headers",)).batches([batch]))
+
+
+def test_a_timestamp_that_is_too_large_for_spark_is_an_error() -> None:
+    with pytest.raises(ConnectorError, match="overflow"):
+        list(Rows("t", 0, 0, 9, ("timestamp",)).batches([view([(None, b"v", 2**62)])]))

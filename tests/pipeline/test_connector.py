@@ -1,0 +1,239 @@
+"""`format("ottla")` on a live node: the same rows in the same order as the JVM source, from the wire and from segment files."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.needs import needs_packages
+
+needs_packages("pyspark")
+
+from ottla.spark import register
+from ottla.testing import Cluster
+from tests.pipeline.conftest import Node
+from tests.pipeline.test_source import eventually
+
+pytestmark = pytest.mark.timeout(600)  # the first test of a worker starts Spark, on a machine that may be busy
+MINUTE = 60
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+@pytest.fixture(scope="module")
+def spark(spark: Any) -> Any:
+    register(spark)
+    return spark
+
+
+def frame(spark: Any, node: Node, form: str, **options: str) -> Any:
+    reader = spark.read.format(form).option("kafka.bootstrap.servers", node.bootstrap)
+    return reader.options(**options).load()
+
+
+def rows(spark: Any, node: Node, form: str, **options: str) -> list[Any]:
+    """The rows in the order in which they come, partition by partition."""
+    found: list[Any] = frame(spark, node, form, **options).collect()
+    return sorted(
+        found, key=lambda row: (row.topic, row.partition)
+    )  # stable: within a partition it is the order of the source
+
+
+def same(spark: Any, node: Node, **options: str) -> list[Any]:
+    """What both sources read."""
+    ours, theirs = (rows(spark, node, form, **options) for form in ("ottla", "kafka"))
+    assert ours == theirs
+    return ours
+
+
+def transactions(node: Node, topic: str, *kept: bool) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": node.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for number, is_kept in enumerate(kept):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number, partition=0)
+        producer.flush(30)  # an abort would drop what was not sent yet
+        producer.commit_transaction(30) if is_kept else producer.abort_transaction(30)
+
+
+def fill(node: Node) -> str:
+    """A topic with all that a log can have: every codec, keys, headers, nulls, holes, markers, large records, two partitions."""
+    from confluent_kafka import Producer
+
+    topic = node.topic(2, max_message_bytes="4000000", retention_ms="-1")
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = Producer(
+            {"bootstrap.servers": node.bootstrap, "compression.type": codec, "message.max.bytes": 4_000_000}
+        )
+        for number in range(60):
+            producer.produce(
+                topic,
+                None if number % 7 == 0 else codec.encode() * number,
+                b"" if number % 5 == 0 else None if number % 5 == 1 else b"key",
+                partition=number % 2,
+                headers=[("a", b"1"), ("", None), ("a", b"")] if number % 11 == 0 else None,
+                timestamp=1_700_000_000_000 + number * (1 if number % 3 else -400_000),
+            )
+        producer.produce(topic, codec.encode() * 300_000, partition=1)
+        assert producer.flush(30) == 0
+    transactions(node, topic, True, False, True)
+    node.drop_before(topic, 10)
+    return topic
+
+
+def test_rows_and_order_are_those_of_the_jvm_source(spark: Any, node: Node) -> None:
+    topic = fill(node)
+    everything = same(spark, node, subscribe=topic, includeHeaders="true")
+    assert len(everything) == 5 * 61 + 3 - 10
+    committed = same(spark, node, subscribe=topic, **COMMITTED)
+    assert len(committed) == len(everything) - 1
+    split = frame(spark, node, "ottla", subscribe=topic, minPartitions="6")
+    assert split.rdd.getNumPartitions() == 6 and split.count() == len(everything)
+    narrow = frame(spark, node, "ottla", subscribe=topic, columns="offset,partition,timestamp").collect()
+    assert sorted((row.partition, row.offset, row.timestamp) for row in narrow) == sorted(
+        (row.partition, row.offset, row.timestamp) for row in everything
+    )
+
+
+def test_a_compacted_topic_has_the_rows_that_are_left(spark: Any, node: Node) -> None:
+    settings = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
+    topic = node.topic(1, retention_ms="-1", **settings)
+    for number in range(3):
+        for key in (b"a", b"b", b"c"):
+            node.send(topic, 5, key=key, timestamp=1_700_000_000_000 + number)
+    same(spark, node, subscribe=topic)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"startingTimestamp": "1700000002000", "endingTimestamp": "1700000004000"},
+        {"startingOffsetsByTimestamp": {"0": 1_700_000_002_500, "1": 1_700_000_000_000}},
+        {"endingOffsetsByTimestamp": {"0": 1_700_000_002_500, "1": 1_700_000_009_000}},
+        {"startingOffsets": {"0": 1, "1": -2}, "endingOffsets": {"0": -1, "1": 1}},
+    ],
+    ids=lambda limits: "-".join(limits),
+)
+def test_a_range_is_given_as_to_the_jvm_source(spark: Any, node: Node, limits: dict[str, Any]) -> None:
+    topic = node.topic(retention_ms="-1")
+    for number in range(1, 5):
+        node.send(topic, 1, partition=number % 2, timestamp=number * 1000 + 1_700_000_000_000)
+    given = {name: json.dumps({topic: each}) if isinstance(each, dict) else each for name, each in limits.items()}
+    assert same(spark, node, subscribe=topic, **given)
+
+
+def test_topics_are_selected_by_pattern_and_partitions_by_assign(spark: Any, node: Node) -> None:
+    first, second = node.topic(), node.topic()
+    node.send(first, 3, partition=1)
+    node.send(second, 4)
+    assert len(same(spark, node, subscribePattern=f"{first}|{second}")) == 7
+    assert len(same(spark, node, assign=json.dumps({first: [1], second: [0]}))) == 7
+
+
+#: Mistakes in options, and what the message has to say.
+MISTAKES: dict[str, tuple[dict[str, str], str]] = {
+    "no topic": ({"subscribe": "nothing-here"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+    "nothing selected": ({}, "assign, subscribe and subscribePattern"),
+    "a column that is not there": ({"subscribe": "t", "columns": "key,valu"}, "option columns has valu"),
+    "an address that is none": ({"subscribe": "t", "kafka.bootstrap.servers": "here"}, "cannot be reached"),
+    "a deserializer": ({"subscribe": "t", "kafka.value.deserializer": "x"}, "kafka.value.deserializer is not supported"),
+    "offsets of some partitions": ({"subscribe": "TOPIC", "startingOffsets": '{"TOPIC": {"0": 1}}'}, "an offset for every partition"),
+    "an offset that is gone": ({"subscribe": "TOPIC", "startingOffsets": '{"TOPIC": {"0": 1, "1": 0}}'}, "are gone: offset 1 was asked for"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_explained(spark: Any, node: Node, mistake: str) -> None:
+    topic = node.topic(2)
+    node.send(topic, 5)
+    node.drop_before(topic, 3)
+    options, said = MISTAKES[mistake]
+    given = {name: text.replace("TOPIC", topic) for name, text in options.items()}
+    with pytest.raises(Exception) as caught:
+        rows(spark, node, "ottla", **given)
+    assert said in str(caught.value)
+
+
+# -- Streams ---------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """A query whose rows are kept by micro-batch."""
+
+    def __init__(self, spark: Any, node: Node, checkpoint: Path, **options: str) -> None:
+        self.batches: list[list[tuple[int, int]]] = []
+        self._changed = threading.Event()
+        reader = spark.readStream.format("ottla").option("kafka.bootstrap.servers", node.bootstrap)
+        writer = reader.options(**options).load().writeStream.foreachBatch(self._take)
+        self.query = writer.option("checkpointLocation", str(checkpoint)).start()
+
+    def _take(self, found: Any, batch_id: int) -> None:
+        self.batches.append([(row.partition, row.offset) for row in found.select("partition", "offset").collect()])
+        self._changed.set()
+
+    def until(self, holds: Callable[[Stream], bool]) -> Stream:
+        while not holds(self):
+            assert self._changed.wait(MINUTE), self.query.exception()
+            self._changed.clear()
+        return self
+
+    @property
+    def offsets(self) -> list[int]:
+        return [offset for batch in self.batches for _, offset in sorted(batch)]
+
+
+def test_a_stream_goes_on_where_it_ended_and_keeps_to_its_limit(spark: Any, node: Node, tmp_path: Path) -> None:
+    topic = node.topic(1)
+    node.send(topic, 100)
+    group = {"kafka.group.id": node.name()}
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "40", **group}
+    first = Stream(spark, node, tmp_path, **options).until(lambda stream: len(stream.offsets) == 100)
+    first.query.processAllAvailable()
+    first.query.stop()
+    assert [len(batch) for batch in first.batches if batch] == [40, 40, 20]
+    node.send(topic, 50)
+    again = Stream(spark, node, tmp_path, **options).until(lambda stream: len(stream.offsets) == 50)
+    again.query.stop()
+    assert again.offsets == list(range(100, 150)) and [len(batch) for batch in again.batches if batch] == [40, 10]
+
+
+def test_offsets_that_are_lost_end_a_stream_with_words(spark: Any, node: Node, tmp_path: Path) -> None:
+    topic = node.topic(1)
+    node.send(topic, 5)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    Stream(spark, node, tmp_path, **options).until(lambda stream: len(stream.offsets) == 5).query.stop()
+    node.send(topic, 10)
+    node.drop_before(topic, 9)
+    stream = Stream(spark, node, tmp_path, **options)
+    with pytest.raises(Exception, match="offsets that were to be read are gone"):
+        stream.query.awaitTermination(MINUTE)
+    passing = Stream(spark, node, tmp_path, failOnDataLoss="false", **options)
+    passing.until(lambda stream: bool(stream.offsets)).query.stop()
+    assert passing.offsets == list(range(9, 15))
+
+
+# -- Segment files ---------------------------------------------------------------------------------------------------
+
+
+def test_segment_files_have_the_rows_of_the_wire_up_to_the_high_watermark(spark: Any) -> None:
+    with Cluster(1, properties={"log.segment.bytes": "20000", "log.index.interval.bytes": "1000"}) as cluster:
+        node = Node(cluster.bootstrap)
+        topic = node.topic(2)
+        for number in range(8):
+            node.send(topic, 100, partition=number % 2, value=b"v" * 200)
+        transactions(node, topic, True, False, True)
+        eventually(lambda: any(Path(cluster.directory).rglob("replication-offset-checkpoint")))
+        (log,) = {file.parent for file in Path(cluster.directory).rglob("replication-offset-checkpoint")}
+        for wanted in ({}, COMMITTED, {"startingOffsets": json.dumps({topic: {"0": 157, "1": 390}})}):
+            over_the_wire = rows(spark, node, "ottla", subscribe=topic, **wanted)
+            assert rows(spark, node, "ottla", subscribe=topic, segments=f"segments://{log}", **wanted) == over_the_wire
+        everything = rows(spark, node, "ottla", subscribe=topic)
+        cluster.stop(1)
+        alone = spark.read.format("ottla").options(subscribe=topic, segments=f"segments://{log}").load().collect()
+        assert sorted(alone) == sorted(everything) and len(everything) == 803
