@@ -30,6 +30,7 @@ RETIRED = {
     "vouch vouches vouched vouching": "verify",
     "anew": "again",
     "betimes": "early",
+    "errand errands": "disk job",
 }
 WORDS = frozenset(" ".join(RETIRED).split())
 #: Turns of speech, as they stand in a line.
