@@ -115,11 +115,20 @@ async def consume(
 
 
 async def latency(
-    cluster: ClusterClient, topic: str, ends: dict[TopicPartition, int], load: Load, progress: Progress
+    cluster: ClusterClient,
+    reader: ClusterClient,
+    topic: str,
+    ends: dict[TopicPartition, int],
+    load: Load,
+    progress: Progress,
 ) -> list[Measured]:
-    """Write one record after another, each read by a consumer that waits for it: until its acknowledgement, and end to end."""
+    """Write one record after another, each read by a consumer that waits for it: until its acknowledgement, and end to end.
+
+    The consumer has connections of its own, as in applications: a broker answers the requests of one connection in their order, and a
+    Produce behind a Fetch that waits would wait with it.
+    """
     clock, rng = cluster.world.clock, cluster.world.rng
-    producer, consumer = Producer(cluster, topic), Consumer(cluster, ends)
+    producer, consumer = Producer(cluster, topic), Consumer(reader, ends)
     async with cluster.limit():
         await producer.start()
     value, acknowledged, received = rng.randbytes(load.size), Measured("acknowledged"), Measured("end to end")
@@ -128,7 +137,7 @@ async def latency(
         if load.rate:
             await asyncio.sleep(max(0, begin_ns + int(number * 1e9 / load.rate) - clock.mono_ns()) / 1e9)
         sent_ns = clock.mono_ns()
-        waiting = cluster.world.spawn(_next_record(consumer), "the next record")
+        waiting = reader.world.spawn(_next_record(consumer), "the next record")
         await asyncio.sleep(0)  # its Fetch is under way before the record is
         async with cluster.limit():
             await producer.send(NewRecord(None, value, clock.wall_ms()))

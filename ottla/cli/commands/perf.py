@@ -118,12 +118,13 @@ async def latency(
     wanted = _load(records, size, rate)
     async with (
         connect(connection, limited=False) as cluster,
+        connect(connection, limited=False) as reader,
         _topic(cluster, topic, partitions, replication_factor) as name,
     ):
         async with cluster.limit():
             ends = await topics.list_offsets(cluster, name, topics.LATEST)
         progress = _progress(cluster, f"sending to {name}", records)
-        found = await load.latency(cluster, name, places_of(name, ends), wanted, progress)
+        found = await load.latency(cluster, reader, name, places_of(name, ends), wanted, progress)
     print_rows([each.row() for each in found], COLUMNS, output)
 
 

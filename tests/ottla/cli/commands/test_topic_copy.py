@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import time
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.cli.errors import FAILED, INTERRUPTED, TIMED_OUT, USAGE
+from ottla.testing import Cluster
 from tests.ottla.conftest import Cli, command
 
 WAIT_SECONDS_MAX = 30
@@ -124,3 +126,37 @@ def test_a_copy_that_follows_is_stopped_and_goes_on(cli: Cli, stop: int) -> None
     write(cli, source, range(9, 12), 1)
     assert "3 records copied" in cli("topic", "copy", source, target).err
     assert records(cli, target) == records(cli, source)
+
+
+def test_a_full_disk_ends_a_copy_with_its_reason_and_it_goes_on_when_there_is_room(cli: Cli) -> None:
+    source = cli.topic(partitions=2)
+    write(cli, source, range(30))
+    with Cluster(1) as other:
+        arguments = ("topic", "copy", source, "full", "--to", other.bootstrap, "--timeout", "5")
+        cli.ok(*arguments)
+        cli.ok("produce", source, "-z", "none", stdin=(random.Random(1).randbytes(25_000).hex() + "\n") * 10)
+        other.disk_full(1)
+        done = cli(*arguments)
+        assert done.code in (FAILED, TIMED_OUT), done.err
+        assert "STORAGE" in done.err and "\n  " in done.err
+        other.disk_full(1, full=False)
+        assert "all 40 offsets" in cli("topic", "copy", source, "full", "--to", other.bootstrap).err
+        assert records(Cli(other.bootstrap), "full") == records(cli, source)
+
+
+def test_a_cluster_that_goes_away_ends_a_copy_with_its_address(cli: Cli) -> None:
+    source = cli.topic()
+    write(cli, source, range(5), 1)
+    with Cluster(1) as other:
+        arguments = ("topic", "copy", source, "gone", "--to", other.bootstrap, "--follow", "--timeout", "3")
+        running = subprocess.Popen(
+            command(*arguments, "-b", cli.bootstrap), stderr=subprocess.PIPE, text=True
+        )  # it ends by itself
+        assert running.stderr is not None and running.stderr.readline() == "created topic gone\n"
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while len(records(Cli(other.bootstrap), "gone")) < 5 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        other.kill(1)
+        write(cli, source, range(5, 9), 1)
+        _, error = running.communicate(timeout=WAIT_SECONDS_MAX)
+    assert running.returncode in (FAILED, TIMED_OUT) and other.bootstrap in error and "Traceback" not in error
