@@ -25,7 +25,8 @@ SCREEN_BYTES_MAX = 16 * 1024 * 1024
 SCREEN_S_MAX = 6.0
 #: One fetch of a screen has so much of each partition: more would be decoded for nothing.
 SCREEN_FETCH_BYTES = 128 * 1024
-#: Offsets of one partition in one window of a scan.
+#: Offsets of one partition in the first window of a scan, which has its matches on the screen soon, and in later ones at most.
+FIRST_WINDOW_OFFSETS = 500
 WINDOW_OFFSETS = 20_000
 STARTS = ("newest", "oldest", "offset", "time", "live")
 #: A live tail that gets more at once leaves the rest out, and says how many.
@@ -204,17 +205,19 @@ async def scan(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found
 def windows(
     begin: Mapping[int, int], ends: Mapping[int, int], back: bool
 ) -> Iterable[tuple[dict[int, int], dict[int, int]]]:
-    """Give out ranges that cover `begin` to `ends` of each partition, the last one first if it goes `back`."""
+    """Give out ranges that cover `begin` to `ends` of each partition, the last one first if it goes `back`. They grow."""
     begin, ends = dict(begin), dict(ends)
+    size = FIRST_WINDOW_OFFSETS
     while left := {index: end for index, end in ends.items() if end > begin[index]}:
         if back:
-            starts = {index: max(begin[index], end - WINDOW_OFFSETS) for index, end in left.items()}
+            starts = {index: max(begin[index], end - size) for index, end in left.items()}
             yield starts, left
             ends.update(starts)
         else:
-            stops = {index: min(end, begin[index] + WINDOW_OFFSETS) for index, end in left.items()}
+            stops = {index: min(end, begin[index] + size) for index, end in left.items()}
             yield {index: begin[index] for index in left}, stops
             begin.update(stops)
+        size = min(2 * size, WINDOW_OFFSETS)
 
 
 async def tail(cluster: ClusterClient, query: Query) -> AsyncIterator[list[Found] | int]:

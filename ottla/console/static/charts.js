@@ -105,7 +105,7 @@ class LiveChart extends HTMLElement {
       legend: { show: false },
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       scales: { y: { range: (plot, low, high) => [0, Math.max(high * 1.1, 1)] } },
-      axes: [{ ...axis, space: 80, values: (plot, splits) => splits.map((value) => clock(value, splits)) }, { ...axis, size: 56, values: (plot, splits) => splits.map((value) => this.text(value)) }],
+      axes: [{ ...axis, space: 80, size: 30, values: (plot, splits) => splits.map((value) => clock(value, splits)) }, { ...axis, size: 56, values: (plot, splits) => splits.map((value) => this.text(value)) }],
       series: [{ value: (plot, value) => (value ? new Date(value * 1000).toLocaleTimeString() : "–") }, ...series],
     };
     this.plot = new uPlot(options, data, this.place);

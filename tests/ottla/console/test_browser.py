@@ -1,0 +1,153 @@
+"""The pages in headless Chromium, on three nodes of which one is killed while the browser looks."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ottla.cli.local_console import running_console
+from ottla.testing import Cluster
+from tests.needs import skip_because
+
+try:
+    from playwright.sync_api import Page, sync_playwright
+
+    MISSING = None if shutil.which("chromium") else "needs Chromium: apt install chromium"
+except ImportError:
+    MISSING = "needs Playwright: pip install playwright"
+
+PAGES = (
+    "/", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings", "/topics/orders/groups", "/groups",
+    "/group?id=readers", "/transactions", "/access", "/quotas", "/timeline",
+)  # fmt: skip
+MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+#: Text and background of each element with text of its own, as the browser has computed them.
+COLOURS = """() => [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()
+    && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())).map((e) => {
+  let back = e, layers = [];
+  while (back) { layers.push(getComputedStyle(back).backgroundColor); back = back.parentElement; }
+  const style = getComputedStyle(e);
+  return [e.textContent.trim().slice(0, 30), style.color, layers.filter((c) => !c.endsWith(', 0)')), parseFloat(style.fontSize)];
+})"""
+
+
+#: A page of a browser needs more time than others on a machine that is busy.
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass
+class Looked:
+    """A page, and what its console has complained about."""
+
+    page: Any
+    base: str
+    complaints: list[str] = field(default_factory=list)
+
+    def at(self, path: str) -> Any:
+        self.page.goto(self.base + path.lstrip("/"))
+        return self.page
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Cluster, str]]:
+    skip_because(MISSING)
+    with Cluster(nodes=3) as cluster:
+        cluster.topic("orders", partitions=3)
+        producer = cluster.producer()
+        for number in range(100):
+            producer.produce("orders", f'{{"n": {number}}}', f"k{number}")
+        producer.produce("orders", MARKUP, MARKUP, headers={MARKUP: MARKUP})
+        producer.flush()
+        consumer = cluster.consumer("orders", group_id="readers", enable_auto_commit=False)
+        consumer.commit(message=consumer.consume(1, 30)[0], asynchronous=False)
+        consumer.close()
+        with running_console(list(cluster.nodes.values()), 0, "look", None) as url:
+            yield cluster, url
+
+
+@contextmanager
+def browser(url: str, **context: Any) -> Iterator[Looked]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page: Page = chromium.new_context(**context).new_page()
+        looked = Looked(page, url)
+        page.on("console", lambda message: looked.complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: looked.complaints.append(str(error)))
+        try:
+            yield looked
+        finally:
+            chromium.close()
+
+
+def test_each_page_fits_a_phone_can_be_read_and_runs_no_markup(served: tuple[Cluster, str]) -> None:
+    for scheme in ("light", "dark"):
+        with browser(served[1], viewport={"width": 400, "height": 800}, color_scheme=scheme) as looked:
+            for path in PAGES:
+                page = looked.at(path)
+                page.wait_for_selector("h1")
+                assert page.title() != "owned", path
+                assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+                poor = [row for row in page.evaluate(COLOURS) if contrast(row[1], row[2]) < 4.5]
+                assert not poor, (path, scheme, poor)
+            assert not looked.complaints
+
+
+def test_records_are_opened_by_keyboard_filtered_and_followed(served: tuple[Cluster, str]) -> None:
+    cluster, url = served
+    with browser(url) as looked:
+        page = looked.at("/topics")
+        page.wait_for_selector("text=orders")
+        page.keyboard.press("/")
+        page.keyboard.type("ord")
+        page.keyboard.press("Enter")
+        page.click("th a:has-text('orders')")
+        page.click("nav.tabs >> text=Records")
+        page.focus("details.record >> nth=0 >> summary")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("details.record[open] pre")
+        looked.at('/topics/orders/records?value="n": 7')
+        page.wait_for_selector("text=Done: 11 of 101 records match")
+        assert page.locator("details.record").count() == 11
+        looked.at("/topics/orders/records?from=live")
+        page.wait_for_selector("text=Live: 0 records")
+        producer = cluster.producer()
+        producer.produce("orders", "just now")
+        producer.flush()
+        page.wait_for_selector("details.record >> text=just now")
+        page.click("#stream-stop")
+        page.wait_for_selector("text=Stopped.")
+        assert not looked.complaints
+
+
+def test_pages_go_on_when_a_broker_is_killed_while_they_are_looked_at(served: tuple[Cluster, str]) -> None:
+    cluster, url = served
+    with browser(url) as looked:
+        page = looked.at("/")
+        page.wait_for_selector("text=Nothing is wrong")
+        cluster.kill(3)
+        page.wait_for_selector("text=broker 3 is fenced", timeout=60_000)
+        for path in PAGES:
+            answer = page.goto(url + path.lstrip("/"))
+            assert answer is not None and answer.status == 200, path
+        looked.at("/topics/orders").wait_for_selector(".cell.offline small")
+        looked.at("/timeline").wait_for_selector("li:has-text('fencing')")
+        assert not looked.complaints
+
+
+def contrast(text: str, layers: list[str]) -> float:
+    """The contrast of WCAG 2: the ratio of luminances, of the text over its background."""
+    back = layers[0] if layers else "rgb(255, 255, 255)"
+    bright, dark = sorted((luminance(text), luminance(back)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = [float(found) / 255 for found in re.findall(r"[\d.]+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
