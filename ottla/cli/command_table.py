@@ -40,6 +40,7 @@ COMMANDS = {
         "ottla.cli.commands.doctor", "what is wrong between here and a cluster, and in it; with remedies"
     ),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
+    "registry": Command("ottla.registry.command", "serve schemas of Avro, JSON Schema and Protobuf"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
     "apply": Command(
         "ottla.cli.commands.apply", "bring topics, settings, users, ACLs and quotas to what a file declares"

@@ -1,4 +1,4 @@
-"""The console beside a local cluster: `ottla dev --console`. It is a process of its own, which ends with the cluster."""
+"""The console and the schema registry beside a local cluster: processes of their own, which end with the cluster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ottla.cli.local_nodes import HOST, Node, bootstrap
 
 #: The console's port is this much above the first node's: 9490 beside 9092.
 PORT_OFFSET = 398
+#: The registry's port is as much below the first node's as Confluent's 8081 is below 9092.
+REGISTRY_OFFSET = 8081 - 9092
 LOOK, CHANGES = "look", "changes"
 STOP_TIMEOUT_S = 5.0
 
@@ -30,14 +32,35 @@ def running_console(nodes: Sequence[Node], port: int, mode: str, config: str | N
         command.append("--allow-changes")
     if config is not None:
         command += ["--config", config]
+    with _running(command, "console") as url:
+        yield url
+
+
+@contextmanager
+def running_registry(nodes: Sequence[Node], port: int, config: str | None) -> Iterator[str]:
+    """Run a schema registry over these nodes; its URL, once it can write. `config`: a file of client properties.
+
+    Raises:
+        CommandFailed: as `running_console`.
+    """
+    command = [sys.executable, "-m", "ottla", "registry", "--bootstrap", bootstrap(nodes), "--listen", f"{HOST}:{port}"]
+    if config is not None:
+        command += ["--config", config]
+    with _running(command, "registry") as line:
+        yield line.split()[-1]
+
+
+@contextmanager
+def _running(command: Sequence[str], name: str) -> Iterator[str]:
+    """Run a process that writes a line once it serves, and yield the line."""
     # A session of its own: Ctrl-C at the terminal is for `ottla dev`, which stops it.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        if not url:
-            raise CommandFailed("the console has not started", "without --console the cluster runs as before")
-        yield url
+        line = process.stdout.readline().strip()
+        if not line:
+            raise CommandFailed(f"the {name} has not started", f"without --{name} the cluster runs as before")
+        yield line
     finally:
         process.terminate()
         try:

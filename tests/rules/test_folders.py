@@ -10,6 +10,8 @@ from tests.rules.sources import ROOT, sources
 COVERED_IN = {
     "broker/groups/classic": "tests/broker/groups",
     "broker/api": "tests/broker",
+    "ottla/registry/formats": "tests/ottla/registry",
+    "ottla/registry/rest": "tests/ottla/registry",
     "protocol/messages": "tests/protocol",
     "server/config/tables": "tests/server/config",
 }

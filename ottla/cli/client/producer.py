@@ -12,7 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla.cli.client.brokers import directory_problems
-from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, ClusterClient, NoConnection
+from ottla.cli.client.cluster import (
+    ATTEMPT_MS_MAX,
+    RETRY_BACKOFF_MS,
+    TRANSACTION_KEY_TYPE,
+    ClusterClient,
+    NoConnection,
+)
 from ottla.cli.client.failures import check, code_of, failure
 from ottla.cli.client.leaders import Leaders
 from ottla.cli.errors import USAGE, CommandFailed
@@ -31,6 +37,8 @@ from ottla.protocol.records.compression import NO_COMPRESSION
 ACKS_ALL = -1
 # Well below max.message.bytes (1 MB by default), so that header and record overhead never matter.
 BATCH_BYTES_MAX = 512 * 1024
+#: The request with a transactional id needs a timeout of transactions; none is opened here.
+FENCE_TIMEOUT_MS = 60_000
 # The bytes of a record besides key and value; only the estimate of a batch's size uses it.
 _RECORD_OVERHEAD_BYTES = 20
 _SEQUENCES = 1 << 31
@@ -66,11 +74,14 @@ class Producer:
         batch_bytes: int = BATCH_BYTES_MAX,
         notify: Callable[[str], object] | None = None,
         on_acknowledged: Callable[[int, int, Batch], None] | None = None,
+        transactional_id: str | None = None,
     ) -> None:
         """Make a producer that has sent nothing.
 
         `notify` is called with the reason as soon as a broker's disk refuses records. The batch is repeated nevertheless.
         `on_acknowledged` gets the partition, the offset of the first record, and the batch.
+        `transactional_id`: each start under it takes the next producer epoch, and the partitions reject what producers with an
+        earlier one send afterwards. No transaction is opened.
         """
         self.cluster = cluster
         self.topic = topic
@@ -81,6 +92,7 @@ class Producer:
         #: How many the topic has, after `start`.
         self.partitions = 0
         self._on_acknowledged = on_acknowledged
+        self._transactional_id = transactional_id
         self._leaders = Leaders(cluster, [topic])
         self._producer_id = -1
         self._producer_epoch = -1
@@ -103,7 +115,12 @@ class Producer:
         self.partitions = len(self._leaders.partitions(self.topic))
 
         async def ask() -> tuple[InitProducerIdResponse, int]:
-            response = await self.cluster.request(InitProducerIdRequest(transactional_id=None))
+            node = None
+            if self._transactional_id is not None:
+                node = await self.cluster.coordinator(self._transactional_id, TRANSACTION_KEY_TYPE)
+            timeout_ms = 0 if self._transactional_id is None else FENCE_TIMEOUT_MS
+            request = InitProducerIdRequest(self._transactional_id, timeout_ms)
+            response = await self.cluster.request(request, node)
             return response, response.error_code
 
         self.cluster.doing = "getting a producer id"

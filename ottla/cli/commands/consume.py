@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from importlib import import_module
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
@@ -74,6 +75,14 @@ async def consume(
             "%v{hex}, %k{base64}, %d{%H:%M:%S}.",
         ),
     ] = None,
+    registry: Annotated[
+        str | None,
+        Parameter(
+            name="--registry",
+            env_var="OTTLA_REGISTRY",
+            help="Address of a schema registry (http://localhost:8081): its Avro, JSON and Protobuf values are shown as JSON.",
+        ),
+    ] = None,
     connection: Connection = CONNECTION,
 ) -> None:
     """Read what a topic holds now, partition by partition in order, and stop; or go on with --follow.
@@ -98,7 +107,7 @@ async def consume(
     async with connect(connection, limited=False) as cluster, AsyncExitStack() as stack:
         if group is None:
             consumer = await _consumer(cluster, topic, partition, start, to, follow, level)
-            await _print(consumer.fetch(), write, matches, max_records)
+            await _print(_read(consumer.fetch(), registry), write, matches, max_records)
             return
         async with cluster.limit():
             ends = await topics.list_offsets(cluster, topic, topics.LATEST, None, level)
@@ -107,9 +116,31 @@ async def consume(
             GroupConsumer(cluster, group, [topic], isolation_level=level, reset=reset)
         )
         until = None if follow else places_of(topic, ends)
-        stopped = await _print(member.fetch(until), write, matches, max_records)
+        stopped = await _print(_read(member.fetch(until), registry), write, matches, max_records)
         if stopped is not None:
             member.processed(*stopped)
+
+
+async def _read(consumed: AsyncIterator[Consumed], registry: str | None) -> AsyncIterator[Consumed]:
+    """Yield the records, with JSON in place of what the schemas of a registry decode."""
+    if registry is None:
+        async for each in consumed:
+            yield each
+        return
+    # By their names: the registry is built on this package, and its client is HTTP and TLS, only for this.
+    values = import_module("ottla.registry.values")
+    decoder = values.Decoder(import_module("ottla.registry.client").RegistryClient(registry))
+    async for topic, index, records in consumed:
+        offset = -1
+        try:
+            rows = []
+            for record in records:
+                offset = record.offset
+                rows.append(await decoder.record(record))
+        except values.DecodeFailed as fault:
+            hint = "without --registry the bytes are shown as they are"
+            raise CommandFailed(f"{topic}-{index} offset {offset}: {fault}", hint) from None
+        yield Consumed(topic, index, rows)
 
 
 async def _consumer(

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ottla.cli import local_directory, local_nodes
 from ottla.cli.commands.start import overrides
 from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.local_console import CHANGES, LOOK, PORT_OFFSET, running_console
+from ottla.cli.local_console import CHANGES, LOOK, PORT_OFFSET, REGISTRY_OFFSET, running_console, running_registry
 from ottla.cli.local_nodes import BASE_PORT_MAX, HOST, NODES_MAX, STOP_TIMEOUT_S, Node
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def parser() -> argparse.ArgumentParser:
         const=LOOK,
         choices=(LOOK, CHANGES),
         help="serve a web page of the cluster too; `--console changes` lets it change something (needs 'ottla[console]')",
+    )
+    parser.add_argument(
+        "--registry", action="store_true", help="serve a schema registry too, at port 8081 (needs 'ottla[registry]')"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON once a client can produce")
     parser.add_argument(
@@ -87,8 +90,13 @@ def print_ready(nodes: Sequence[Node], node: Node) -> None:
 
 
 def print_nodes(
-    nodes: Sequence[Node], as_json: bool, seconds: float, secure: SecureFiles | None, console: str | None
+    nodes: Sequence[Node],
+    as_json: bool,
+    seconds: float,
+    secure: SecureFiles | None,
+    services: Mapping[str, str],
 ) -> None:
+    """Print what runs where. `services` are the URLs of the console and the registry, by their names."""
     servers = local_nodes.bootstrap(nodes)
     if as_json:
         described = [
@@ -96,8 +104,7 @@ def print_nodes(
             for n in nodes
         ]
         config = {} if secure is None else {"config": secure.client_file(), "librdkafka": secure.librdkafka_file()}
-        page = {} if console is None else {"console": console}
-        print(json.dumps({"bootstrap": servers, "nodes": described} | config | page), flush=True)
+        print(json.dumps({"bootstrap": servers, "nodes": described} | config | dict(services)), flush=True)
         return
     print(f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ready in {seconds:.2f} s\n")
     print(f"  {'id':>3}  {'pid':>7}  {'address':<21}  directory")
@@ -108,7 +115,8 @@ def print_nodes(
     if secure is not None:
         at += f" --config {secure.client_file()}"
     ottla = _command()
-    lines = [] if console is None else [f"\nIn a browser: {console}"]
+    lines = [f"\nIn a browser: {services['console']}"] if "console" in services else []
+    lines += [f"\nSchema registry: {services['registry']}"] if "registry" in services else []
     lines += [
         "\nNext, in another terminal:",
         f"  {ottla} topic create hello{at}",
@@ -199,12 +207,15 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
         if failure is not None:
             raise CommandFailed(failure)
         with ExitStack() as stack:
-            console = None
+            services = {}
+            config = None if files is None else files.client_file()
             if arguments.console:
                 port = arguments.base_port and arguments.base_port + PORT_OFFSET
-                config = None if files is None else files.client_file()
-                console = stack.enter_context(running_console(nodes, port, arguments.console, config))
-            print_nodes(nodes, arguments.json, time.monotonic() - began, files, console)
+                services["console"] = stack.enter_context(running_console(nodes, port, arguments.console, config))
+            if arguments.registry:
+                port = arguments.base_port and max(0, arguments.base_port + REGISTRY_OFFSET)
+                services["registry"] = stack.enter_context(running_registry(nodes, port, config))
+            print_nodes(nodes, arguments.json, time.monotonic() - began, files, services)
             return watch(nodes)
     except Stopped:
         print(f"{PROGRAM}: stopping", file=sys.stderr, flush=True)

@@ -1,0 +1,173 @@
+"""Who may use the registry: users with passwords (basic authentication), and what each may do with which subjects.
+
+The file of users has a line for each: `alice: secret`, or with a hash that `ottla registry --hash-password` prints. The file of
+permissions has lines `alice orders-* read,write`: the user, or `*` for all; the subjects, with `*` for any text in them; and the
+operations, or `all`. What no line permits is denied, except without such a file.
+
+    read     versions, ids and compatibility checks of the subject     write    register schemas
+    delete   delete versions and subjects                              config   compatibility level and mode
+
+The subject `` of a line with `*` alone covers the global configuration and mode as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.registry.errors import RegistryError
+from ottla.registry.subjects import GLOBAL
+
+OPERATIONS = ("read", "write", "delete", "config")
+SCHEME = "PBKDF2"
+ITERATIONS = 100_000
+#: Logins that were found right are not hashed again.
+VERIFIED_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A line of the file of permissions."""
+
+    user: str
+    pattern: str
+    operations: frozenset[str]
+
+
+class Access:
+    """Logins and permissions. Without users everybody may do everything."""
+
+    def __init__(self, users: Mapping[str, str] | None = None, permissions: Iterable[Permission] | None = None) -> None:
+        self._users = users
+        self._permissions = None if permissions is None else list(permissions)
+        self._verified: dict[bytes, str] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return self._users is None
+
+    def login(self, header: str | None) -> str:
+        """Return the user of an Authorization header. It hashes, and belongs on a thread unless `known` returns the user.
+
+        Raises:
+            RegistryError: there is no such user, or the password is wrong.
+        """
+        if self._users is None:
+            return ""
+        name, password = _credentials(header)
+        expected = self._users.get(name)
+        if expected is None or not verify(password, expected):
+            raise RegistryError("unauthorized")
+        while len(self._verified) >= VERIFIED_MAX:
+            del self._verified[next(iter(self._verified))]
+        self._verified[_digest(header or "")] = name
+        return name
+
+    def known(self, header: str | None) -> str | None:
+        """Return the user of a header that was right before."""
+        return "" if self._users is None else self._verified.get(_digest(header or ""))
+
+    def may(self, user: str, operation: str, subject: str) -> bool:
+        if self._permissions is None:
+            return True
+        return any(
+            row.user in (user, "*") and operation in row.operations and fnmatch.fnmatchcase(subject, row.pattern)
+            for row in self._permissions
+        )
+
+    def require(self, user: str, operation: str, subject: str) -> None:
+        """Check that the user may do it.
+
+        Raises:
+            RegistryError: no permission covers it.
+        """
+        if not self.may(user, operation, subject):
+            if subject == GLOBAL:
+                raise RegistryError("denied_globally", operation.capitalize())
+            raise RegistryError("denied", operation.capitalize(), subject)
+
+
+def read_users(text: str) -> dict[str, str]:
+    """Return the users of a file and their passwords or hashes.
+
+    Raises:
+        ValueError: a line is none.
+    """
+    users = {}
+    for number, line in _lines(text):
+        name, colon, password = line.partition(":")
+        if not colon or not name.strip() or not password.strip():
+            raise ValueError(f"line {number}: it must be NAME: PASSWORD")
+        # Jetty's files, which Confluent's registry reads, have roles behind a comma.
+        users[name.strip()] = password.strip().partition(",")[0]
+    return users
+
+
+def read_permissions(text: str) -> list[Permission]:
+    """Return the lines of a file of permissions.
+
+    Raises:
+        ValueError: a line is none.
+    """
+    found = []
+    for number, line in _lines(text):
+        parts = line.split()
+        operations = frozenset(parts[2].lower().split(",")) if len(parts) == 3 else frozenset()
+        if operations == {"all"}:
+            operations = frozenset(OPERATIONS)
+        if not operations or not operations <= frozenset(OPERATIONS):
+            raise ValueError(f"line {number}: it must be USER SUBJECTS OPERATIONS, of {', '.join(OPERATIONS)} or all")
+        found.append(Permission(parts[0], parts[1], operations))
+    return found
+
+
+def hashed(password: str) -> str:
+    """Return what a file of users may have in place of a password."""
+    salt = secrets.token_bytes(16)
+    return f"{SCHEME}:{ITERATIONS}:{base64.b64encode(salt).decode()}:{base64.b64encode(_derive(password, salt, ITERATIONS)).decode()}"
+
+
+def verify(password: str, expected: str) -> bool:
+    """Whether a password is the one of a file's line."""
+    if not expected.startswith(SCHEME + ":"):
+        return hmac.compare_digest(password.encode(), expected.encode())
+    try:
+        _, iterations, salt, derived = expected.split(":")
+        return hmac.compare_digest(
+            _derive(password, base64.b64decode(salt), int(iterations)), base64.b64decode(derived)
+        )
+    except ValueError:
+        return False
+
+
+def _derive(password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
+
+
+def _digest(header: str) -> bytes:
+    return hashlib.sha256(header.encode("utf-8", "surrogatepass")).digest()
+
+
+def _credentials(header: str | None) -> tuple[str, str]:
+    scheme, _, data = (header or "").partition(" ")
+    if scheme.lower() != "basic":
+        raise RegistryError("unauthorized")
+    try:
+        name, colon, password = base64.b64decode(data.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise RegistryError("unauthorized") from None
+    if not colon:
+        raise RegistryError("unauthorized")
+    return name, password
+
+
+def _lines(text: str) -> Iterable[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line.strip()

@@ -1,0 +1,253 @@
+"""Schemas are parsed and compared in processes of their own, whose time and memory are bounded: any client may send a schema.
+
+One process takes one request at a time, a line of JSON, and answers with a line. It is ended when it takes too long, and the next
+request starts another one. The registry's own process never parses a schema.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.registry.errors import RegistryError
+from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
+from ottla.registry.records import Version
+
+#: What one request may take, without the start of the process.
+CHECK_S_MAX = 10.0
+START_S_MAX = 30.0
+PROCESSES = 2
+#: What a process may allocate.
+MEMORY_BYTES_MAX = 1 << 30
+#: A schema of more characters is not parsed. A record of Kafka has at most 1 MiB by default, and a schema is one record.
+TEXT_CHARS_MAX = 1_000_000
+LINE_BYTES_MAX = 64 * 1024 * 1024
+#: An old schema in a message is cut here.
+SHOWN_CHARS_MAX = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A parsed schema: its text to keep, the text that was asked for, and why it is incompatible with earlier ones."""
+
+    canonical: str
+    formatted: str
+    messages: list[str]
+
+
+# -- In the registry -----------------------------------------------------------------------------------------------------
+
+
+class Checker:
+    """The processes, and who may use one."""
+
+    def __init__(self, check_s: float = CHECK_S_MAX) -> None:
+        self._check_s = check_s
+        self._idle: list[asyncio.subprocess.Process] = []
+        self._slots = asyncio.Semaphore(PROCESSES)
+
+    async def check(
+        self,
+        kind: str,
+        text: str,
+        dependencies: Mapping[str, str],
+        *,
+        normalize: bool = False,
+        form: str = "",
+        strict: bool = True,
+        level: str = "NONE",
+        lenient: bool = False,
+        earlier: Sequence[tuple[Version, Mapping[str, str]]] = (),
+    ) -> Checked:
+        """Parse a schema, and compare it with `earlier` versions, of which each comes with its dependencies.
+
+        Raises:
+            RegistryError: it is not valid, or it takes longer than it may.
+        """
+        if len(text) > TEXT_CHARS_MAX:
+            raise RegistryError("too_large")
+        request = {
+            "kind": kind,
+            "text": text,
+            "dependencies": dict(dependencies),
+            "normalize": normalize,
+            "form": form,
+            "strict": strict,
+            "level": level,
+            "lenient": lenient,
+            "earlier": [
+                {"kind": row.kind, "text": row.text, "version": row.version, "dependencies": dict(needed)}
+                for row, needed in earlier
+            ],
+        }
+        async with self._slots, self._process() as process:
+            answer = await self._ask(process, request)
+        if "invalid" in answer:
+            raise RegistryError("invalid_schema", answer["invalid"])
+        return Checked(answer["canonical"], answer["formatted"], answer["messages"])
+
+    async def close(self) -> None:
+        for process in self._idle:
+            await _end(process)
+        self._idle.clear()
+
+    @asynccontextmanager
+    async def _process(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """A process that is ready. It is kept if the request was answered, and ended otherwise."""
+        process = self._idle.pop() if self._idle else await self._start()
+        try:
+            yield process
+        except BaseException:
+            await _end(process)
+            raise
+        self._idle.append(process)
+
+    @staticmethod
+    async def _start() -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            __name__,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES_MAX,
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(START_S_MAX):
+            await process.stdout.readline()
+        return process
+
+    async def _ask(self, process: asyncio.subprocess.Process, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            async with asyncio.timeout(self._check_s):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                await process.stdin.drain()
+                line = await process.stdout.readline()
+        except TimeoutError:
+            raise RegistryError(
+                "invalid_schema", f"the schema takes more than {self._check_s:g} s to be checked"
+            ) from None
+        except (OSError, ValueError):
+            line = b""
+        if not line:
+            raise RegistryError("invalid_schema", "the schema takes too much memory to be checked")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+# -- In a process of its own ---------------------------------------------------------------------------------------------
+
+
+def parse(kind: str, text: str, dependencies: Mapping[str, str]) -> ParsedSchema:
+    """Parse a schema. `dependencies` are the texts of all that it needs by the names of their imports, each after what it needs.
+
+    Raises:
+        InvalidSchema: it does not parse.
+    """
+    # Each format is imported when its first schema comes: together they take half a second.
+    if kind == "AVRO":
+        from ottla.registry.formats.avro_schema import AvroSchema
+
+        return AvroSchema(text, dependencies)
+    if kind == "JSON":
+        from ottla.registry.formats.json_schema import JsonSchema
+
+        return JsonSchema(text, dependencies)
+    from ottla.registry.formats.proto_schema import ProtobufSchema
+
+    return ProtobufSchema(text, dependencies)
+
+
+def incompatibilities(
+    schema: ParsedSchema, earlier: Sequence[tuple[int, ParsedSchema]], level: str, *, lenient: bool
+) -> list[str]:
+    """Return why a schema is incompatible with earlier versions, which stand from the first to the last; empty if it is not.
+
+    Without `_TRANSITIVE` only the last counts. BACKWARD: the new one reads what was written before; FORWARD: the reverse.
+    """
+    direction, _, transitive = level.partition("_")
+    if direction == "NONE":
+        return []
+    for number, old in list(reversed(earlier))[: None if transitive else 1]:
+        if schema.kind != old.kind:
+            return ["Incompatible because of different schema type"]
+        found: list[str] = []
+        if direction in ("FORWARD", "FULL"):
+            found += [_filled(text, "old", "new") for text in _reads(old, schema, lenient)]
+        if direction in ("BACKWARD", "FULL"):
+            found += [_filled(text, "new", "old") for text in _reads(schema, old, lenient)]
+        if found:
+            shown = old.canonical
+            if len(shown) > SHOWN_CHARS_MAX:
+                shown = f"<truncated> '{shown[:SHOWN_CHARS_MAX]}...'"
+            return [*found, f"{{oldSchemaVersion: {number}}}", f"{{oldSchema: '{shown}'}}"]
+    return []
+
+
+def _reads(reader: ParsedSchema, writer: ParsedSchema, lenient: bool) -> list[str]:
+    from ottla.registry.formats import json_schema
+
+    if isinstance(reader, json_schema.JsonSchema):
+        return reader.incompatible(writer, lenient=lenient)
+    return reader.incompatible(writer)
+
+
+def _filled(text: str, reader: str, writer: str) -> str:
+    return text.replace("{reader}", reader).replace("{writer}", writer)
+
+
+def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to one request."""
+    try:
+        schema = parse(request["kind"], request["text"], request["dependencies"])
+        if request["strict"]:
+            schema.check()
+        canonical = schema.normalized() if request["normalize"] else schema.canonical
+        if request["normalize"]:
+            schema = parse(request["kind"], canonical, request["dependencies"])
+        earlier = [(row["version"], parse(row["kind"], row["text"], row["dependencies"])) for row in request["earlier"]]
+        messages = incompatibilities(schema, earlier, request["level"], lenient=request["lenient"])
+        formatted = schema.formatted(request["form"]) if request["form"] else canonical
+    except InvalidSchema as fault:
+        return {"invalid": str(fault)}
+    except RecursionError:
+        return {"invalid": "the schema is nested too deeply"}
+    except MemoryError:
+        return {"invalid": "the schema takes too much memory to be checked"}
+    if request["level"] != "NONE" and messages:
+        messages.append(f"{{validateFields: 'false', compatibility: '{request['level']}'}}")
+    return {"canonical": canonical, "formatted": formatted, "messages": messages}
+
+
+def main() -> None:
+    """Answer requests from standard input until it ends."""
+    with suppress(ImportError):  # not on Windows
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    out = sys.stdout
+    # What libraries print must not come between the answers.
+    sys.stdout = sys.stderr
+    print("ready", file=out, flush=True)
+    for line in sys.stdin:
+        try:
+            answer = answer_to(json.loads(line))
+        except Exception as fault:  # of five libraries: what they raise for a wrong schema is the user's to see
+            answer = {"invalid": f"{type(fault).__name__}: {fault}"[:1000]}
+        print(json.dumps(answer), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""A client of a schema registry: Confluent's REST API by the standard library, with a cache of what never changes.
+
+    client = RegistryClient("http://localhost:8081")
+    decoder = Decoder(client)                     # ottla/registry/values.py
+    decoded = await decoder.decode(record.value)
+
+A schema of an id, and a version of a subject, are the same for ever; they are asked for once. All calls block: an event loop
+runs them on a thread (`asyncio.to_thread`).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+TIMEOUT_S = 10.0
+#: A registry's answer that is larger is not read: Kafka's records are smaller, and a schema is one record.
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+#: Schemas that are kept. One that is dropped is asked for again.
+CACHED_MAX = 4_096
+AVRO, JSON_SCHEMA, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+
+
+class RegistryFailed(Exception):
+    """The registry cannot be reached, or has answered with an error. `code` is its error code, such as 40403, or 0."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A schema that another one needs: the name by which it is imported, and where it is registered."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A registered schema. `references` are in the order in which it was registered with them."""
+
+    text: str
+    kind: str = AVRO
+    references: tuple[Reference, ...] = ()
+    #: The texts of all schemas that it needs, directly or not, by the name of their import; each after those that it needs.
+    dependencies: dict[str, str] = field(default_factory=dict, compare=False)
+
+
+class RegistryClient:
+    """One registry, or several instances of it that are tried in their order ("http://a:8081,http://b:8081")."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        ca_file: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Take the address. A login may also stand in it: https://user:password@host:8081."""
+        self.urls = [_without_login(part) for part in url.split(",") if part.strip()]
+        login = urllib.parse.urlsplit(url.split(",")[0].strip())
+        if user is None and login.username is not None:
+            user, password = urllib.parse.unquote(login.username), urllib.parse.unquote(login.password or "")
+        self._authorization = None
+        if user is not None:
+            self._authorization = "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode()
+        self._tls = (
+            ssl.create_default_context(cafile=ca_file) if any(u.startswith("https") for u in self.urls) else None
+        )
+        self._timeout_s = timeout_s
+        self._schemas: dict[tuple[int, str], Schema] = {}
+        self._lock = threading.Lock()
+
+    def schema(self, schema_id: int, subject: str = "") -> Schema:
+        """Return the schema of an id, with all that it needs. `subject` only names the context whose ids are meant.
+
+        Raises:
+            RegistryFailed: there is none (40403), or the registry cannot be asked.
+        """
+        with self._lock:
+            found = self._schemas.get((schema_id, subject))
+        if found is None:
+            query = {"subject": subject} if subject else {}
+            row = self.get(f"/schemas/ids/{schema_id}", query)
+            found = self._schema_of(row)
+            with self._lock:
+                while len(self._schemas) >= CACHED_MAX:
+                    del self._schemas[next(iter(self._schemas))]
+                self._schemas[schema_id, subject] = found
+        return found
+
+    def subjects(self, *, deleted: bool = False, prefix: str = "") -> list[str]:
+        query = {"deleted": "true"} if deleted else {}
+        rows: list[str] = self.get("/subjects", query | ({"subjectPrefix": prefix} if prefix else {}))
+        return rows
+
+    def versions(self, subject: str) -> list[int]:
+        rows: list[int] = self.get(f"/subjects/{quote(subject)}/versions")
+        return rows
+
+    def version(self, subject: str, version: int | str = "latest") -> dict[str, Any]:
+        """Return Confluent's row of a version: subject, version, id, schema, and schemaType unless it is Avro."""
+        row: dict[str, Any] = self.get(f"/subjects/{quote(subject)}/versions/{version}")
+        return row
+
+    def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """Register a schema under a subject, and return its id: the one that it has if it is registered already."""
+        query = "?normalize=true" if normalize else ""
+        row = self.request("POST", f"/subjects/{quote(subject)}/versions{query}", schema_body(schema))
+        return int(row["id"])
+
+    def get(self, path: str, query: dict[str, str] | None = None) -> Any:
+        return self.request("GET", path + ("?" + urllib.parse.urlencode(query) if query else ""))
+
+    def request(self, method: str, path: str, body: object | None = None) -> Any:
+        """Send one request to the first instance that can be reached, and return its JSON.
+
+        Raises:
+            RegistryFailed: none can be reached, or the answer is an error.
+        """
+        lost = ""
+        for url in self.urls:
+            try:
+                return self._ask(url, method, path, body)
+            except urllib.error.HTTPError as fault:
+                raise _failure_of(fault) from None
+            except (OSError, ValueError) as fault:
+                lost = f"the schema registry at {url} cannot be reached: {getattr(fault, 'reason', fault)}"
+        raise RegistryFailed(lost or "no address of a schema registry is set")
+
+    def _ask(self, url: str, method: str, path: str, body: object | None) -> Any:
+        headers = {"Accept": MEDIA_TYPE + ", application/json", "Content-Type": MEDIA_TYPE}
+        if self._authorization is not None:
+            headers["Authorization"] = self._authorization
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=self._timeout_s, context=self._tls) as response:
+            read = response.read(ANSWER_BYTES_MAX + 1)
+        if len(read) > ANSWER_BYTES_MAX:
+            raise RegistryFailed(f"the answer of {url} is longer than {ANSWER_BYTES_MAX} bytes")
+        return json.loads(read) if read else None
+
+    def _schema_of(self, row: dict[str, Any]) -> Schema:
+        references = references_of(row)
+        dependencies: dict[str, str] = {}
+        self._collect(references, dependencies, set())
+        return Schema(row["schema"], row.get("schemaType") or AVRO, references, dependencies)
+
+    def _collect(self, references: tuple[Reference, ...], found: dict[str, str], entered: set[tuple[str, int]]) -> None:
+        for reference in references:
+            place = (reference.subject, reference.version)
+            if reference.name in found or place in entered:
+                continue
+            entered.add(place)
+            row = self.version(*place)
+            self._collect(references_of(row), found, entered)
+            found[reference.name] = row["schema"]
+
+
+def schema_body(schema: Schema) -> dict[str, Any]:
+    """Return the body of a request that has a schema."""
+    body: dict[str, Any] = {"schema": schema.text}
+    if schema.kind != AVRO:
+        body["schemaType"] = schema.kind
+    if schema.references:
+        body["references"] = [
+            {"name": row.name, "subject": row.subject, "version": row.version} for row in schema.references
+        ]
+    return body
+
+
+def references_of(row: dict[str, Any]) -> tuple[Reference, ...]:
+    """Return the references of a schema's JSON."""
+    return tuple(Reference(part["name"], part["subject"], part["version"]) for part in row.get("references") or ())
+
+
+def quote(part: str) -> str:
+    """Return a subject as one part of a path."""
+    return urllib.parse.quote(part, safe="")
+
+
+def _without_login(url: str) -> str:
+    parts = urllib.parse.urlsplit(url.strip().rstrip("/"))
+    host = parts.netloc.rpartition("@")[2]
+    return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _failure_of(fault: urllib.error.HTTPError) -> RegistryFailed:
+    try:
+        row = json.loads(fault.read(ANSWER_BYTES_MAX))
+        return RegistryFailed(str(row["message"]), int(row["error_code"]))
+    except (ValueError, KeyError, TypeError):
+        return RegistryFailed(f"the schema registry answers {fault.code} {fault.reason}", fault.code)

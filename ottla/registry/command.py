@@ -1,0 +1,120 @@
+"""The command `ottla registry`: an instance of the schema registry."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import socket
+import sys
+from contextlib import AsyncExitStack
+from functools import partial
+from importlib.util import find_spec
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from ottla.cli.application import CONNECTION, Connection, connect, run
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.output import note
+
+app = App(
+    name="registry", version_flags=[], help="Serve schemas of Avro, JSON Schema and Protobuf (Confluent's REST API)."
+)
+
+main = partial(run, app)
+
+Level = Literal["none", "backward", "forward", "full", "backward_transitive", "forward_transitive", "full_transitive"]
+
+
+@app.default
+async def registry(
+    *,
+    listen: Annotated[
+        str, Parameter(help="HOST:PORT; port 0 takes a free one.", env_var="OTTLA_REGISTRY_LISTEN")
+    ] = "localhost:8081",
+    advertise: Annotated[
+        str | None, Parameter(help="HOST:PORT by which the other instances reach this one. Default: that of --listen.")
+    ] = None,
+    topic: Annotated[str, Parameter(help="The compacted topic that holds the schemas.")] = "_schemas",
+    group: Annotated[str, Parameter(help="Instances of one group elect a leader, which writes.")] = "schema-registry",
+    leader: Annotated[bool, Parameter(help="Whether this instance can be the leader.")] = True,
+    compatibility: Annotated[Level, Parameter(help="Level of subjects that have none set.")] = "backward",
+    cert: Annotated[str | None, Parameter(help="A certificate chain in PEM: serve HTTPS.")] = None,
+    key: Annotated[str | None, Parameter(help="The key of the certificate in PEM.")] = None,
+    ca: Annotated[str | None, Parameter(help="Certificates in PEM that the leader's is checked by.")] = None,
+    users: Annotated[
+        str | None, Parameter(help="A file with lines NAME: PASSWORD. Clients need one of these logins.")
+    ] = None,
+    acl: Annotated[
+        str | None, Parameter(help="A file with lines USER SUBJECTS OPERATIONS: read, write, delete, config, all.")
+    ] = None,
+    hash_password: Annotated[
+        bool, Parameter(negative="", help="Read a password, print what --users takes in its place, and stop.")
+    ] = False,
+    connection: Connection = CONNECTION,
+) -> None:
+    """Serve until interrupted. Its records are those of Confluent's registry, which can serve the same topic before or after."""
+    from ottla.registry import access
+
+    if hash_password:
+        print(access.hashed(getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")))
+        return
+    if (cert is None) != (key is None):
+        raise CommandFailed("--cert and --key belong together", None, USAGE)
+    if acl is not None and users is None:
+        raise CommandFailed("--acl needs --users", "permissions are for the names of logins", USAGE)
+    host, port = _address("--listen", listen)
+    reached = _address("--advertise", advertise) if advertise is not None else (_own_name(host), port)
+    _check_packages()
+    # Not at the top: HTTP, TLS and the server, only for this.
+    from ottla.registry import server
+    from ottla.registry.election import Identity
+
+    identity = Identity("https" if cert else "http", *reached, leader)
+    settings = server.Settings(host, port, identity, topic, group, compatibility.upper(), cert, key, ca)
+    try:
+        allowed = access.Access(
+            None if users is None else access.read_users(_read("--users", users)),
+            None if acl is None else access.read_permissions(_read("--acl", acl)),
+        )
+    except ValueError as fault:
+        raise CommandFailed(str(fault), None, USAGE) from None
+    logging.basicConfig(level=logging.WARNING, format="ottla registry: %(message)s")
+    async with AsyncExitStack() as stack:
+        clusters: list[ClusterClient] = [
+            await stack.enter_async_context(connect(connection, limited=False, client_id="ottla-registry"))
+            for _ in range(3)
+        ]
+        await server.serve(settings, allowed, (clusters[0], clusters[1], clusters[2]), _ready)
+
+
+def _ready(url: str, offset: int) -> None:
+    print(f"schema registry at {url}", flush=True)
+    if not offset:
+        note(f"an example: curl {url}/subjects")
+
+
+def _check_packages() -> None:
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise CommandFailed(f"the registry needs the package {missing[0]}", "pip install 'ottla[registry]'")
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise CommandFailed(f"{option} {text!r} is not HOST:PORT", None, USAGE)
+    return host.strip("[]"), int(port)
+
+
+def _own_name(host: str) -> str:
+    return socket.getfqdn() if host in ("0.0.0.0", "::", "") else host
+
+
+def _read(option: str, path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise CommandFailed(f"{option} {path} cannot be read: {fault}", None, USAGE) from None

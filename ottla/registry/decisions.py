@@ -1,0 +1,261 @@
+"""What the leader writes for a request: functions of the state and the request, which return records and change nothing.
+
+They run with a state that has all records of the topic. Between a decision and its append the leader awaits nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ottla.registry import records
+from ottla.registry.client import AVRO, JSON_SCHEMA, PROTOBUF, Reference, references_of
+from ottla.registry.errors import RegistryError
+from ottla.registry.records import Record, Version
+from ottla.registry.state import State
+from ottla.registry.subjects import DEFAULT_CONTEXT, GLOBAL, context_of
+
+KINDS = (JSON_SCHEMA, PROTOBUF, AVRO)
+LEVELS = ("NONE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE")
+MODES = ("READWRITE", "READONLY", "IMPORT", "FORWARD")
+IMPORTING = ("IMPORT", "FORWARD")
+#: Of the body of PUT /config: the name in the request, and in the record and the answer.
+CONFIG_FIELDS = {
+    "compatibility": "compatibilityLevel",
+    **{
+        name: name
+        for name in (
+            "alias", "normalize", "validateFields", "validateRules", "compatibilityPolicy", "compatibilityGroup",
+            "defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet",
+        )
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A schema in a request: of a registration, a lookup or a check. `version` 0 and `id` -1: none is asked for."""
+
+    text: str
+    kind: str
+    references: tuple[Reference, ...]
+    version: int = 0
+    id: int = -1
+    metadata: Mapping[str, Any] | None = None
+    rules: Mapping[str, Any] | None = None
+
+    @property
+    def md5(self) -> bytes:
+        return records.fingerprint(self.text, self.references, self.metadata, self.rules)
+
+
+def asked_from(body: object) -> Asked:
+    """Return the schema of a request's JSON.
+
+    Raises:
+        RegistryError: it is none.
+    """
+    if not isinstance(body, dict):
+        raise RegistryError("body", "it is no object")
+    text, kind = body.get("schema"), body.get("schemaType") or AVRO
+    if not isinstance(text, str) or not text:
+        raise RegistryError("invalid_schema", "Empty schema")
+    if kind not in KINDS:
+        raise RegistryError("invalid_schema", f"Invalid schema type {kind}")
+    try:
+        references = references_of(body)
+        made = Asked(text, kind, references, int(body.get("version") or 0), int(body.get("id") or -1))
+    except (KeyError, TypeError, ValueError):
+        raise RegistryError(
+            "invalid_schema", "Invalid references: each needs a name, a subject and a version"
+        ) from None
+    for row in references:
+        if not (isinstance(row.name, str) and isinstance(row.subject, str) and isinstance(row.version, int)):
+            raise RegistryError("invalid_schema", "Invalid references: each needs a name, a subject and a version")
+    metadata, rules = body.get("metadata"), body.get("ruleSet")
+    if not isinstance(metadata, dict | None) or not isinstance(rules, dict | None):
+        raise RegistryError("invalid_schema", "metadata and ruleSet are objects")
+    return replace(made, metadata=metadata, rules=rules)
+
+
+def dependencies_of(state: State, subject: str, references: tuple[Reference, ...]) -> dict[str, str]:
+    """Return the texts that a schema needs.
+
+    Raises:
+        RegistryError: one of them is not there.
+    """
+    try:
+        return state.dependencies(subject, references)
+    except LookupError as fault:
+        raise RegistryError("invalid_schema", fault.args[0]) from None
+
+
+# -- Registering ---------------------------------------------------------------------------------------------------------
+
+
+def check_writable(state: State, subject: str) -> None:
+    if state.mode(subject) == "READONLY":
+        place = f"Subject {subject or None} in context {context_of(subject)}"
+        raise RegistryError("not_permitted", f"{place} is in read-only mode")
+
+
+def check_mode(state: State, subject: str, asked: Asked) -> None:
+    """Check that the mode of the subject allows a registration: with an id only to import.
+
+    Raises:
+        RegistryError: it does not.
+    """
+    check_writable(state, subject)
+    place = f"Subject {subject} in context {context_of(subject)}"
+    if asked.id >= 0 and state.mode(subject) not in IMPORTING:
+        raise RegistryError("not_permitted", f"{place} is not in import mode")
+    if asked.id < 0 and state.mode(subject) != "READWRITE":
+        raise RegistryError("not_permitted", f"{place} is not in read-write mode")
+
+
+def find(state: State, subject: str, asked: Asked, *, deleted: bool = False) -> Version | None:
+    """Return the version of the subject that has this schema, the latest first."""
+    for version in reversed(state.versions(subject, deleted=deleted)):
+        if version.kind == asked.kind and version.md5 == asked.md5 and asked.id in (-1, version.id):
+            return version
+    return None
+
+
+def register(state: State, subject: str, asked: Asked) -> tuple[Version, list[Record]]:
+    """Return the version of a schema, whose text is canonical by now, and the records that make it: none if it is there.
+
+    Raises:
+        RegistryError: the id or the version belongs to another schema.
+    """
+    check_mode(state, subject, asked)
+    if asked.version == 0 and (found := find(state, subject, asked)) is not None:
+        return found, []
+    context = context_of(subject)
+    importing = state.mode(subject) in IMPORTING
+    known = state.id_of(context, asked.md5)
+    all_versions = state.versions(subject, deleted=True)
+    next_version = all_versions[-1].version + 1 if all_versions else 1
+    if asked.version > 0 and asked.version != next_version and not importing:
+        raise RegistryError("invalid_schema", "Version is not one more than previous version")
+    schema_id = asked.id if asked.id >= 0 else known if known is not None else state.id_max(context) + 1
+    holder = state.by_id(schema_id, context)
+    if holder is not None and holder.md5 != asked.md5:
+        raise RegistryError("not_permitted", f"Overwrite new schema with id {schema_id} is not permitted.")
+    made = Version(
+        subject,
+        max(asked.version, 0) or next_version,
+        schema_id,
+        asked.text,
+        asked.kind,
+        asked.references,
+        asked.metadata,
+        asked.rules,
+    )
+    rows = [] if context == DEFAULT_CONTEXT or context in state.contexts else [records.context_record(context)]
+    # A softly deleted version of the same schema gives way, unless others refer to it.
+    rows += [
+        records.deleted_for_good(old)
+        for old in all_versions
+        if old.deleted and old.id == schema_id and old.version < made.version
+        if not state.referrers(subject, old.version, deleted=True)
+    ]
+    return made, [*rows, records.schema_record(made)]
+
+
+# -- Deleting ------------------------------------------------------------------------------------------------------------
+
+
+def delete_version(state: State, subject: str, number: int, *, permanent: bool) -> tuple[int, list[Record]]:
+    """Return the number of the version that is deleted, and the record."""
+    check_writable(state, subject)
+    if not state.versions(subject, deleted=True) or (not permanent and not state.versions(subject)):
+        raise RegistryError("subject", subject)
+    version = state.version(subject, number, deleted=True)
+    if version is None:
+        raise RegistryError("version", number)
+    if version.deleted and not permanent:
+        raise RegistryError("version_soft_deleted", subject, version.version)
+    if permanent and not version.deleted:
+        raise RegistryError("version_not_soft_deleted", subject, version.version)
+    _check_referrers(state, version, deleted=permanent)
+    make = records.deleted_for_good if permanent else records.deleted_softly
+    return version.version, [make(version)]
+
+
+def delete_subject(state: State, subject: str, *, permanent: bool) -> tuple[list[int], list[Record]]:
+    """Return the numbers of the versions that are deleted, and the records."""
+    check_writable(state, subject)
+    rows, live = state.versions(subject, deleted=True), state.versions(subject)
+    if not rows:
+        raise RegistryError("subject", subject)
+    if not permanent and not live:
+        raise RegistryError("subject_soft_deleted", subject)
+    if permanent and live:
+        raise RegistryError("subject_not_soft_deleted", subject)
+    for version in rows if permanent else live:
+        _check_referrers(state, version, deleted=permanent, besides=subject)
+    if not permanent:
+        mark = {"version": live[-1].version}
+        return [row.version for row in live], [records.subject_record("DELETE_SUBJECT", subject, mark)]
+    made = [records.deleted_for_good(row) for row in reversed(rows)]
+    made += [records.subject_record("MODE", subject, None)] if subject in state.modes else []
+    made += [records.subject_record("CONFIG", subject, None)] if subject in state.configs else []
+    return [row.version for row in rows], made
+
+
+def _check_referrers(state: State, version: Version, *, deleted: bool, besides: str | None = None) -> None:
+    rows = state.referrers(version.subject, version.version, deleted=deleted)
+    if any(row.subject != besides for row in rows):
+        name = f"{{magic=1,keytype=SCHEMA,subject={version.subject},version={version.version}}}"
+        raise RegistryError("referenced", name)
+
+
+# -- Configurations and modes --------------------------------------------------------------------------------------------
+
+
+def set_config(state: State, subject: str, body: object) -> tuple[dict[str, Any], list[Record]]:
+    """Return the request's part of the configuration, as it is answered, and the record."""
+    if not isinstance(body, dict):
+        raise RegistryError("body", "it is no object")
+    check_writable(state, subject)
+    changed = {name: body[name] for name in CONFIG_FIELDS if name in body}
+    level = changed.get("compatibility")
+    if level is not None:
+        changed["compatibility"] = level.upper() if isinstance(level, str) else ""
+        if changed["compatibility"] not in LEVELS:
+            raise RegistryError("invalid_level")
+    value = {**state.configs.get(subject, {}), **{CONFIG_FIELDS[name]: part for name, part in changed.items()}}
+    kept = {name: part for name, part in value.items() if part is not None}
+    return changed, [records.subject_record("CONFIG", subject, kept)]
+
+
+def delete_config(state: State, subject: str) -> tuple[dict[str, Any], list[Record]]:
+    check_writable(state, subject)
+    old = state.configs.get(subject)
+    if old is None and subject != GLOBAL:
+        raise RegistryError("config", subject)
+    return old or {}, [records.subject_record("CONFIG", subject, None)]
+
+
+def set_mode(state: State, subject: str, body: object, *, force: bool) -> tuple[dict[str, str], list[Record]]:
+    mode = body.get("mode") if isinstance(body, dict) else None
+    if not isinstance(mode, str) or mode.upper() not in MODES:
+        raise RegistryError("invalid_mode")
+    mode = mode.upper()
+    rows: list[Record] = []
+    if mode == "IMPORT" and state.mode(subject) != "IMPORT" and not force:
+        concerned: Sequence[str] = [subject] if subject != GLOBAL else state.subjects(deleted=True)
+        if any(state.versions(each) for each in concerned):
+            raise RegistryError("not_permitted", "Cannot import since found existing subjects")
+        for each in concerned:
+            for version in state.versions(each, deleted=True):
+                _check_referrers(state, version, deleted=True, besides=each)
+                rows.append(records.deleted_for_good(version))
+    return {"mode": mode}, [*rows, records.subject_record("MODE", subject, {"mode": mode})]
+
+
+def delete_mode(state: State, subject: str) -> tuple[dict[str, str], list[Record]]:
+    if subject not in state.modes:
+        raise RegistryError("mode", subject)
+    return {"mode": state.modes[subject]}, [records.subject_record("MODE", subject, None)]

@@ -1,0 +1,222 @@
+"""The leader among the instances, by Kafka's group protocol as Confluent's registry elects it: type `sr`, protocol `v0`.
+
+Each member's metadata is its identity in JSON. The member that the coordinator lets assign gives all of them the same assignment:
+the eligible instance with the smallest URL, unless there is a leader already, which stays. Instances of both registries can be in
+one group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient, NoConnection
+from ottla.cli.client.failures import check, code_of
+from ottla.cli.errors import CommandFailed
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.shared_structs import ClassicProtocol
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.registry.errors import RegistryError
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL_TYPE = "sr"
+PROTOCOL = "v0"
+VERSION = 1
+SESSION_MS = 10_000
+HEARTBEAT_S = 3.0
+REBALANCE_MS_MAX = 30_000
+RETRY_S = 0.5
+DUPLICATE_URLS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An instance as others reach it."""
+
+    scheme: str
+    host: str
+    port: int
+    eligible: bool = True
+    leads: bool = False
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "host": self.host,
+            "port": self.port,
+            "master_eligibility": self.eligible,
+            "scheme": self.scheme,
+            "leader": self.leads,
+        }
+
+
+def identity_from(data: bytes | Mapping[str, Any]) -> Identity:
+    """Return the identity of a member's metadata.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        row = json.loads(data) if isinstance(data, bytes | bytearray | memoryview) else data
+        eligible, leads = bool(row.get("master_eligibility", True)), bool(row.get("leader", False))
+        return Identity(row.get("scheme") or "http", str(row["host"]), int(row["port"]), eligible, leads)
+    except (KeyError, TypeError, AttributeError) as fault:
+        raise ValueError(f"no identity of a registry: {fault!r}") from None
+
+
+def assign(members: Mapping[str, Identity]) -> dict[str, Any]:
+    """Return the assignment that all members get: who leads, and an error if two of them have the same URL."""
+    leading = [name for name, each in members.items() if each.eligible and each.leads]
+    eligible = sorted((each.url, name) for name, each in members.items() if each.eligible)
+    leader = leading[0] if len(leading) == 1 else eligible[0][1] if eligible else None
+    duplicates = len({each.url for each in members.values()}) != len(members)
+    made: dict[str, Any] = {"version": VERSION, "error": DUPLICATE_URLS if duplicates else 0}
+    if leader is not None:
+        made |= {"master": leader, "master_identity": members[leader].json()}
+    return made
+
+
+def assigned_from(data: bytes) -> tuple[str | None, Identity | None]:
+    """Return the member id and the identity of the leader that an assignment names.
+
+    Raises:
+        ValueError: two instances have the same URL, or it is no assignment.
+    """
+    row = json.loads(data)
+    if row.get("error"):
+        raise ValueError("two instances advertise the same address: each needs its own --advertise")
+    identity = row.get("master_identity")
+    return row.get("master"), None if identity is None else identity_from(identity)
+
+
+class Election:
+    """A member of the group. `on_leader(identity, is_self)` is awaited for each generation, with None while there is no leader."""
+
+    def __init__(
+        self, cluster: ClusterClient, group: str, identity: Identity, on_leader: Callable[[Identity | None, bool], Any]
+    ) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._identity = identity
+        self._on_leader = on_leader
+        self._member_id = ""
+        self._generation = -1
+
+    async def run(self) -> None:
+        """Take part for ever. Without a coordinator there is no leader, and it is tried again."""
+        while True:
+            try:
+                await self._generation_of_group()
+            except (CommandFailed, RegistryError, TimeoutError, ValueError) as fault:
+                logger.warning("the election of the leader: %s; it is tried again", fault)
+                await self._lead(None, False)
+                await asyncio.sleep(RETRY_S)
+
+    async def leave(self) -> None:
+        """Leave the group, so that another instance leads at once."""
+        if self._member_id:
+            members = [MemberIdentity(self._member_id, None, "the registry stops")]
+            with suppress(CommandFailed, TimeoutError):
+                async with asyncio.timeout(ATTEMPT_MS_MAX / 1000):
+                    await self._ask(LeaveGroupRequest(self._group, members=members), ATTEMPT_MS_MAX)
+
+    async def _generation_of_group(self) -> None:
+        joined = await self._join()
+        if joined is None:
+            return
+        assignment = await self._sync(joined)
+        if not assignment:
+            return
+        member, leader = assigned_from(assignment)
+        self._generation = joined.generation_id
+        await self._lead(leader, member == self._member_id)
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            if not await self._heartbeat():
+                return
+
+    async def _lead(self, leader: Identity | None, is_self: bool) -> None:
+        self._identity = replace(self._identity, leads=is_self)
+        await self._on_leader(leader, is_self)
+
+    async def _join(self) -> JoinGroupResponse | None:
+        metadata = json.dumps(self._identity.json(), separators=(",", ":")).encode()
+        request = JoinGroupRequest(
+            group_id=self._group,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS_MAX,
+            member_id=self._member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[ClassicProtocol(PROTOCOL, metadata)],
+        )
+        response, code = await self._ask(request, REBALANCE_MS_MAX + ATTEMPT_MS_MAX)
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = response.member_id
+            return None
+        if self._is_out(code):
+            return None
+        check(f"group {self._group}", code)
+        self._member_id = response.member_id
+        joined: JoinGroupResponse = response
+        return joined
+
+    async def _sync(self, joined: JoinGroupResponse) -> bytes:
+        rows: Sequence[SyncGroupRequestAssignment] = ()
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            members = {member.member_id: identity_from(bytes(member.metadata)) for member in joined.members}
+            data = json.dumps(assign(members), separators=(",", ":")).encode()
+            rows = [SyncGroupRequestAssignment(member, data) for member in members]
+        request = SyncGroupRequest(
+            group_id=self._group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=list(rows),
+        )
+        response, code = await self._ask(request, REBALANCE_MS_MAX)
+        if self._is_out(code):
+            return b""
+        check(f"group {self._group}", code)
+        return bytes(response.assignment)
+
+    async def _heartbeat(self) -> bool:
+        """Whether the member is still in the generation."""
+        request = HeartbeatRequest(self._group, self._generation, self._member_id)
+        _, code = await self._ask(request, SESSION_MS)
+        if self._is_out(code):
+            return False
+        check(f"group {self._group}", code)
+        return True
+
+    def _is_out(self, code: int) -> bool:
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
+        return code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+
+    async def _ask(self, request: object, timeout_ms: int) -> tuple[Any, int]:
+        """Ask the coordinator, wherever it is, until it answers."""
+        async with asyncio.timeout((timeout_ms + ATTEMPT_MS_MAX) / 1000):
+            while True:
+                try:
+                    node = await self._cluster.coordinator(self._group)
+                    response = await self._cluster.request(request, node, timeout_ms=timeout_ms)
+                    code = response.error_code
+                except NoConnection:
+                    code = ErrorCode.NETWORK_EXCEPTION
+                if not code_of(code).retriable:
+                    return response, code
+                await asyncio.sleep(RETRY_S)

@@ -1,0 +1,1 @@
+"""Avro, JSON Schema and Protobuf: parsing, the canonical text, and which evolution is compatible."""

@@ -1,0 +1,484 @@
+"""Which evolution of a JSON schema is compatible: Confluent's rules, which compare content models of objects and arrays.
+
+A property can be added if the old schema was closed, because it could not hold anything else under that name; it can be removed if
+the new one is open. What stands between (patternProperties, a schema of additionalProperties) must cover the property. Sums and
+products of schemas are compared as a matching of their parts.
+
+The tables say which differences are compatible; the walk only finds them. Schemas that contain themselves are compared by a
+greatest fixed point: a pair that is met again below itself counts as compatible, until a pass has found it is not.
+
+Reference: the tests of Confluent's schema registry (json-schema-provider, diff-schema-examples and diff-combined-schema-examples),
+which tests/ottla/registry has as a table of pairs and verdicts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+from ottla.registry.formats.json_differences import COMPATIBLE
+from ottla.registry.formats.json_model import Node
+from ottla.registry.formats.parsed import Difference
+
+Pair = tuple[int, int]
+
+
+def compare(old: Node, new: Node, compatible: frozenset[str] = COMPATIBLE) -> list[Difference]:
+    """Return the differences of two versions of a schema, the compatible ones too."""
+    known: dict[Pair, list[Difference]] = {}
+    while True:
+        comparison = _Comparison(compatible, known)
+        comparison.pair(old, new)
+        found = comparison.incompatible_pairs()
+        if not comparison.assumed or found.keys() == known.keys():
+            return comparison.found
+        known = found
+
+
+class _Comparison:
+    """One pass. `known` are pairs that an earlier pass found incompatible, with their differences."""
+
+    def __init__(self, compatible: frozenset[str], known: dict[Pair, list[Difference]]) -> None:
+        self.found: list[Difference] = []
+        #: Whether a pair counted as compatible because it was met below itself.
+        self.assumed = False
+        self._compatible = compatible
+        self._known = known
+        self._done: dict[Pair, list[Difference]] = {}
+        self._entered: set[Pair] = set()
+        self._path: list[str] = []
+        # Nodes whose ids stand in the tables stay alive.
+        self._kept: list[Node] = []
+
+    def incompatible_pairs(self) -> dict[Pair, list[Difference]]:
+        return {pair: rows for pair, rows in self._done.items() if not self._readable(rows)}
+
+    def pair(self, old: Node | None, new: Node | None) -> None:
+        """Compare two schemas at the place where the walk is."""
+        if old is None or new is None:
+            if old is not new:
+                self.add("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED")
+            return
+        prefix = self._prefix()
+        self.found += [Difference(row.kind, prefix + row.path[2:], "") for row in self._pair(old.target, new.target)]
+
+    def _pair(self, old: Node, new: Node) -> list[Difference]:
+        """Return the differences of a pair with paths that begin at it."""
+        key = (id(old), id(new))
+        if key in self._done:
+            return self._done[key]
+        if key in self._entered:
+            self.assumed = self.assumed or key not in self._known
+            return self._known.get(key, [])
+        self._entered.add(key)
+        self._kept += (old, new)
+        outer, self._path = (self.found, self._path), []
+        self.found = []
+        try:
+            self._kinds(old, new)
+            self._done[key] = self.found
+            return self.found
+        finally:
+            self.found, self._path = outer
+            self._entered.discard(key)
+
+    def _tried(self, old: Node, new: Node) -> tuple[list[Difference], bool]:
+        """Return the differences at this place without taking them, and whether they are compatible."""
+        outer, self.found = self.found, []
+        self.pair(old, new)
+        rows, self.found = self.found, outer
+        return rows, self._readable(rows)
+
+    def _readable(self, rows: Sequence[Difference]) -> bool:
+        return all(row.kind in self._compatible for row in rows)
+
+    def _kinds(self, old: Node, new: Node) -> None:
+        if self._one_of_several(old, new):
+            return
+        if old.kind != new.kind:
+            both_bytes = old.raw.get("connect.type") == new.raw.get("connect.type") == "bytes"
+            if old.kind != "nothing" and new.kind != "any" and not both_bytes:
+                self.add("TYPE_CHANGED")
+            return
+        for keyword, kind in (
+            ("$id", "ID"),
+            ("title", "TITLE"),
+            ("description", "DESCRIPTION"),
+            ("default", "DEFAULT"),
+        ):
+            if old.common(keyword) != new.common(keyword):
+                self.add(f"{kind}_CHANGED")
+        compare_kind: Callable[[Node, Node], None] | None = {
+            "string": self._strings,
+            "number": self._numbers,
+            "const": self._constants,
+            "enum": self._enums,
+            "combined": self._combined,
+            "not": self._negated,
+            "object": self._objects,
+            "array": self._arrays,
+        }.get(old.kind)
+        if compare_kind is not None:
+            compare_kind(old, new)
+
+    def _one_of_several(self, old: Node, new: Node) -> bool:
+        """Compare a schema with the parts of a combined one: whether one part is compatible with it."""
+        if old.kind != "combined" and new.kind == "combined":
+            parts, several = new.parts, "SUM_TYPE_EXTENDED" if new.criterion != "allOf" else None
+        elif old.kind == "combined" and new.kind != "combined":
+            parts, several = old.parts, "PRODUCT_TYPE_NARROWED" if old.criterion == "allOf" else None
+        else:
+            return False
+        if len(parts) != 1 and several is None:
+            return False
+        for part in parts:
+            rows, readable = self._tried(old, part) if new.kind == "combined" else self._tried(part, new)
+            if readable:
+                self.found += rows
+                if len(parts) != 1 and several is not None:
+                    self.add(several)
+                return True
+        return False
+
+    # -- Values --------------------------------------------------------------------------------------------------------
+
+    def _strings(self, old: Node, new: Node) -> None:
+        self._bounds(old, new, "maxLength", "minLength")
+        was, now = old.raw.get("pattern"), new.raw.get("pattern")
+        if was != now:
+            self.add(
+                "PATTERN_ADDED" if was is None else "PATTERN_REMOVED" if now is None else "PATTERN_CHANGED", "pattern"
+            )
+
+    def _numbers(self, old: Node, new: Node) -> None:
+        self._bounds(old, new, "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum")
+        was, now = _number(old, "multipleOf"), _number(new, "multipleOf")
+        if was != now:
+            self.add(_multiple(was, now), "multipleOf")
+        if _is_integer(old) != _is_integer(new):
+            self.add("TYPE_EXTENDED" if _is_integer(old) else "TYPE_NARROWED")
+
+    def _bounds(self, old: Node, new: Node, *keywords: str) -> None:
+        for keyword in keywords:
+            was, now, name = _number(old, keyword), _number(new, keyword), _snake(keyword)
+            if was == now:
+                continue
+            if was is None or now is None:
+                self.add(f"{name}_ADDED" if was is None else f"{name}_REMOVED", keyword)
+            else:
+                self.add(f"{name}_INCREASED" if was < now else f"{name}_DECREASED", keyword)
+
+    def _constants(self, old: Node, new: Node) -> None:
+        if not _equal(old.raw["const"], new.raw["const"]):
+            self.add("ENUM_ARRAY_CHANGED", "const")
+
+    def _enums(self, old: Node, new: Node) -> None:
+        was, now = list(old.raw["enum"]), list(new.raw["enum"])
+        lost = any(not any(_equal(each, other) for other in now) for each in was)
+        gained = any(not any(_equal(each, other) for other in was) for each in now)
+        if lost or gained:
+            self.add(
+                "ENUM_ARRAY_CHANGED" if lost and gained else "ENUM_ARRAY_NARROWED" if lost else "ENUM_ARRAY_EXTENDED",
+                "enum",
+            )
+
+    # -- Sums, products and negations ----------------------------------------------------------------------------------
+
+    def _combined(self, old: Node, new: Node) -> None:
+        if old.criterion != new.criterion:
+            single_old, single_new = len(old.parts) == 1, len(new.parts) == 1
+            extended = (
+                new.criterion == "anyOf"
+                or (single_old and (single_new or new.criterion == "oneOf"))
+                or (single_new and old.criterion == "allOf")
+            )
+            self.add("COMBINED_TYPE_EXTENDED" if extended else "COMBINED_TYPE_CHANGED")
+            if not extended:
+                return
+        olds, news = _distinct(old.parts), _distinct(new.parts)
+        if len(olds) < len(news):
+            self.add("PRODUCT_TYPE_EXTENDED" if new.criterion == "allOf" else "SUM_TYPE_EXTENDED")
+        elif len(olds) > len(news):
+            self.add("PRODUCT_TYPE_NARROWED" if old.criterion == "allOf" else "SUM_TYPE_NARROWED")
+        edges: dict[int, dict[int, list[Difference]]] = {}
+        for index, part in enumerate(olds):
+            with self._at(f"{old.criterion}/{index}"):
+                for other, candidate in enumerate(news):
+                    rows, readable = self._tried(part, candidate)
+                    if readable:
+                        edges.setdefault(index, {})[other] = rows
+        matched = matching({index: list(row) for index, row in edges.items()})
+        for index, other in sorted(matched.items()):
+            self.found += edges[index][other]
+        if len(matched) < min(len(olds), len(news)):
+            self.add("COMBINED_TYPE_SUBSCHEMAS_CHANGED")
+
+    def _negated(self, old: Node, new: Node) -> None:
+        with self._at("not"):
+            was, now = old.child_or_boolean("not"), new.child_or_boolean("not")
+            readable = was is None or now is None or self._tried(now, was)[1]
+            self.add("NOT_TYPE_NARROWED" if readable else "NOT_TYPE_EXTENDED")
+
+    # -- Objects -------------------------------------------------------------------------------------------------------
+
+    def _objects(self, old: Node, new: Node) -> None:
+        olds, news = old.children("properties"), new.children("properties")
+        with self._at("required"):
+            for name in olds:
+                if name in news and (name in old.required) != (name in new.required):
+                    with self._at(name):
+                        added = (
+                            "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED"
+                            if news[name].has_default
+                            else "REQUIRED_ATTRIBUTE_ADDED"
+                        )
+                        self.add("REQUIRED_ATTRIBUTE_REMOVED" if name in old.required else added)
+        with self._at("properties"):
+            for name in dict.fromkeys([*olds, *news]):
+                with self._at(name):
+                    if name not in news:
+                        self._property_removed(new, name, olds[name])
+                    elif name not in olds:
+                        self._property_added(old, new, name, news[name])
+                    else:
+                        self.pair(olds[name], news[name])
+        self._dependencies(old, new)
+        self._additional(old, new, "additionalProperties", "additionalProperties", "ADDITIONAL_PROPERTIES")
+        self._unevaluated(old, new, "unevaluatedProperties")
+        self._bounds(old, new, "maxProperties", "minProperties")
+
+    def _property_removed(self, new: Node, name: str, was: Node) -> None:
+        if _is_open(new, "additionalProperties", "unevaluatedProperties") and not new.raw.get("patternProperties"):
+            self.add("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")
+            return
+        cover = _property_cover(new, name)
+        if cover is None:
+            closed = "PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL"
+            self.add(closed if was.kind == "nothing" else "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+        else:
+            self._covered("PROPERTY_REMOVED", was, cover)
+
+    def _property_added(self, old: Node, new: Node, name: str, now: Node) -> None:
+        required = name in new.required
+        if _is_open(old, "additionalProperties", "unevaluatedProperties") and not old.raw.get("patternProperties"):
+            if now.kind == "any":
+                self.add("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")
+            else:
+                self.add(_added_property(required, now.has_default) + "_OPEN_CONTENT_MODEL")
+            return
+        cover = _property_cover(old, name)
+        if cover is not None:
+            self._covered("PROPERTY_ADDED", cover, now)
+        self.add(_added_property(required, now.has_default) + "_UNOPEN_CONTENT_MODEL")
+
+    def _covered(self, what: str, old: Node, new: Node) -> None:
+        rows, readable = self._tried(old, new)
+        self.found += rows
+        self.add(f"{what}_{'IS' if readable else 'NOT'}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+
+    def _dependencies(self, old: Node, new: Node) -> None:
+        with self._at("dependencies"):
+            olds, news = old.dependent_names(), new.dependent_names()
+            for name in dict.fromkeys([*olds, *news]):
+                with self._at(name):
+                    if name not in news or name not in olds:
+                        self.add("DEPENDENCY_ARRAY_REMOVED" if name not in news else "DEPENDENCY_ARRAY_ADDED")
+                    elif olds[name] != news[name]:
+                        more, fewer = news[name] >= olds[name], news[name] <= olds[name]
+                        self.add(f"DEPENDENCY_ARRAY_{'EXTENDED' if more else 'NARROWED' if fewer else 'CHANGED'}")
+            schemas, others = old.dependent_schemas(), new.dependent_schemas()
+            for name in dict.fromkeys([*schemas, *others]):
+                with self._at(name):
+                    if name not in others or name not in schemas:
+                        self.add("DEPENDENCY_SCHEMA_REMOVED" if name not in others else "DEPENDENCY_SCHEMA_ADDED")
+                    else:
+                        self.pair(schemas[name], others[name])
+
+    def _additional(self, old: Node, new: Node, old_keyword: str, new_keyword: str, name: str) -> None:
+        """Compare what objects and arrays may hold besides what is named."""
+        with self._at("additionalProperties" if name == "ADDITIONAL_PROPERTIES" else "additionalItems"):
+            permitted_old, permitted_new = old.raw.get(old_keyword) is not False, new.raw.get(new_keyword) is not False
+            was, now = old.child(old_keyword), new.child(new_keyword)
+            if permitted_old != permitted_new:
+                self.add(f"{name}_ADDED" if permitted_new else f"{name}_REMOVED")
+            elif was is None and now is not None:
+                self.add(f"{name}_NARROWED")
+            elif now is None and was is not None:
+                self.add(f"{name}_EXTENDED")
+            else:
+                self.pair(was, now)
+
+    def _unevaluated(self, old: Node, new: Node, keyword: str) -> None:
+        was, now = _unevaluated(old, keyword), _unevaluated(new, keyword)
+        if was is None and now is None:
+            return
+        name = _snake(keyword)
+        closed_old, closed_new = was is not None and was.kind == "nothing", now is not None and now.kind == "nothing"
+        with self._at(keyword):
+            if closed_old != closed_new:
+                self.add(f"{name}_ADDED" if closed_old else f"{name}_REMOVED")
+            elif was is None or (was.kind == "any" and now is not None and now.kind != "any"):
+                self.add(f"{name}_NARROWED")
+            elif now is None or (now.kind == "any" and was.kind != "any"):
+                self.add(f"{name}_EXTENDED")
+            else:
+                self.pair(was, now)
+
+    # -- Arrays --------------------------------------------------------------------------------------------------------
+
+    def _arrays(self, old: Node, new: Node) -> None:
+        with self._at("items"):
+            self.pair(old.all_items, new.all_items)
+        olds, news = old.tuple_items, new.tuple_items
+        for index in range(max(len(olds), len(news))):
+            with self._at(f"items/{index}"):
+                if index >= len(news):
+                    self._item_removed(new, olds[index])
+                elif index >= len(olds):
+                    self._item_added(old, news[index])
+                else:
+                    self.pair(olds[index], news[index])
+        self._additional(old, new, old.additional_keyword, new.additional_keyword, "ADDITIONAL_ITEMS")
+        self._unevaluated(old, new, "unevaluatedItems")
+        self._bounds(old, new, "maxItems", "minItems")
+        unique_old, unique_new = old.raw.get("uniqueItems") is True, new.raw.get("uniqueItems") is True
+        if unique_old != unique_new:
+            self.add("UNIQUE_ITEMS_REMOVED" if unique_old else "UNIQUE_ITEMS_ADDED", "uniqueItems")
+        self._bounds(old, new, "maxContains", "minContains")
+
+    def _item_removed(self, new: Node, was: Node) -> None:
+        if _is_open(new, new.additional_keyword, "unevaluatedItems"):
+            self.add("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")
+            return
+        cover = _cover(new, new.additional_keyword, "unevaluatedItems")
+        if cover is None:
+            closed = "ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL"
+            self.add(closed if was.kind == "nothing" else "ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+        else:
+            self._covered("ITEM_REMOVED", was, cover)
+
+    def _item_added(self, old: Node, now: Node) -> None:
+        if _is_open(old, old.additional_keyword, "unevaluatedItems"):
+            empty = "ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL"
+            self.add(empty if now.kind == "any" else "ITEM_ADDED_TO_OPEN_CONTENT_MODEL")
+            return
+        cover = _cover(old, old.additional_keyword, "unevaluatedItems")
+        if cover is None:
+            self.add("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")
+        else:
+            self._covered("ITEM_ADDED", cover, now)
+
+    # -- Places --------------------------------------------------------------------------------------------------------
+
+    def add(self, kind: str, *more: str) -> None:
+        self.found.append(Difference(kind, "#/" + "/".join([*self._path, *more]), ""))
+
+    def _prefix(self) -> str:
+        return "#/" + "".join(part + "/" for part in self._path)
+
+    @contextmanager
+    def _at(self, part: str) -> Iterator[None]:
+        self._path.append(part)
+        yield
+        self._path.pop()
+
+
+def _added_property(required: bool, has_default: bool) -> str:
+    if not required:
+        return "OPTIONAL_PROPERTY_ADDED_TO"
+    return "REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO" if has_default else "REQUIRED_PROPERTY_ADDED_TO"
+
+
+def _is_open(node: Node, additional: str, unevaluated: str) -> bool:
+    """Whether an object or array may hold anything besides what it names."""
+    if node.raw.get(additional) is False or node.child(additional) is not None:
+        return False
+    rest = _unevaluated(node, unevaluated)
+    return rest is None or rest.kind == "any"
+
+
+def _cover(node: Node, additional: str, unevaluated: str) -> Node | None:
+    """Return the schema of what is not named; None if it may not be there."""
+    found = node.child(additional)
+    if found is None and node.raw.get(additional) is not False:
+        rest = _unevaluated(node, unevaluated)
+        found = rest if rest is not None and rest.kind not in ("any", "nothing") else None
+    return found
+
+
+def _property_cover(node: Node, name: str) -> Node | None:
+    for pattern, schema in node.children("patternProperties").items():
+        if _matches(pattern, name):
+            return schema
+    return _cover(node, "additionalProperties", "unevaluatedProperties")
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return False
+
+
+def _unevaluated(node: Node, keyword: str) -> Node | None:
+    return node.child_or_boolean(keyword) if node.document.has_siblings else None
+
+
+def _number(node: Node, keyword: str) -> Decimal | None:
+    value = node.raw.get(keyword)
+    return None if isinstance(value, bool) or not isinstance(value, int | float) else Decimal(str(value))
+
+
+def _multiple(was: Decimal | None, now: Decimal | None) -> str:
+    if was is None or now is None:
+        return "MULTIPLE_OF_ADDED" if was is None else "MULTIPLE_OF_REMOVED"
+    if was and now % was == 0:
+        return "MULTIPLE_OF_EXPANDED"
+    return "MULTIPLE_OF_REDUCED" if now and was % now == 0 else "MULTIPLE_OF_CHANGED"
+
+
+def _is_integer(node: Node) -> bool:
+    types = node.raw.get("type")
+    return types == "integer" or (isinstance(types, list) and "integer" in types and "number" not in types)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same in JSON, where true is no number."""
+    return (
+        type(one) is type(other) and bool(one == other)
+        if isinstance(one, bool) or isinstance(other, bool)
+        else bool(one == other)
+    )
+
+
+def _distinct(parts: Sequence[Node]) -> list[Node]:
+    found: list[Node] = []
+    for part in parts:
+        if not any(part.kind == other.kind and part.raw == other.raw for other in found):
+            found.append(part)
+    return found
+
+
+def _snake(keyword: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", keyword).upper()
+
+
+def matching(edges: dict[int, list[int]]) -> dict[int, int]:
+    """Return a largest set of edges of which no two share an end (Kuhn's algorithm)."""
+    owner: dict[int, int] = {}
+
+    def augment(index: int, seen: set[int]) -> bool:
+        for other in edges[index]:
+            if other not in seen:
+                seen.add(other)
+                if other not in owner or augment(owner[other], seen):
+                    owner[other] = index
+                    return True
+        return False
+
+    for index in edges:
+        augment(index, set())
+    return {index: other for other, index in owner.items()}

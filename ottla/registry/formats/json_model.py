@@ -1,0 +1,266 @@
+"""JSON Schema as a tree of nodes of one kind each, which is what compatibility compares.
+
+A schema with keywords of several kinds is the `allOf` of one node for each kind, and several types are the `anyOf` of them, as in
+the Java library that Confluent's registry stands on: {"type": ["string", "null"]} is any of two, {"type": "string", "enum": [...]}
+all of two. Before draft 2019-09 the keywords beside a $ref have no meaning.
+
+Nodes are made when they are first looked at, therefore a schema may refer to itself.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from ottla.registry.formats.parsed import InvalidSchema
+
+#: Keywords that belong to a type, and make a node of it where no type is said.
+KEYWORDS = {
+    "string": frozenset(("minLength", "maxLength", "pattern", "format")),
+    "number": frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+    "array": frozenset(
+        (
+            "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains",
+            "maxContains", "unevaluatedItems",
+        )
+    ),
+    "object": frozenset(
+        (
+            "properties", "required", "minProperties", "maxProperties", "dependencies", "dependentRequired",
+            "dependentSchemas", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties",
+        )
+    ),
+}  # fmt: skip
+CRITERIA = ("allOf", "anyOf", "oneOf")
+TYPES = ("string", "number", "integer", "boolean", "null", "array", "object")
+#: Drafts in which the items of a tuple are `prefixItems`, and in which a $ref may have keywords beside it.
+WITH_PREFIX_ITEMS = ("2020-12",)
+WITH_SIBLINGS = ("2019-09", "2020-12")
+REFERENCES_MAX = 1_000
+
+Json = Any
+
+
+class Document:
+    """The text that nodes are made of: its root, and the documents that it refers to."""
+
+    def __init__(self, root: Json, others: Mapping[str, Json], name: str = "") -> None:
+        self.root = root
+        self.name = name
+        self._others = others
+        self._documents: dict[str, Document] = {}
+        self._nodes: dict[int, Node] = {}
+        draft = str(root.get("$schema", "")) if isinstance(root, dict) else ""
+        self.has_prefix_items = any(part in draft for part in WITH_PREFIX_ITEMS)
+        self.has_siblings = any(part in draft for part in WITH_SIBLINGS)
+
+    def node(self, raw: Json) -> Node:
+        """Return the node of a schema in this document; always the same one."""
+        found = self._nodes.get(id(raw))
+        # Texts equal in their value may be one object: true, false.
+        if found is None:
+            found = _node(self, raw)
+            if isinstance(raw, dict):
+                self._nodes[id(raw)] = found
+        return found
+
+    def resolve(self, reference: str) -> Node:
+        """Return the node that a $ref names.
+
+        Raises:
+            InvalidSchema: there is none.
+        """
+        place, _, fragment = reference.partition("#")
+        document = self._document(place)
+        if document is None:
+            raise InvalidSchema(f"Could not resolve the reference '{reference}'")
+        return document.node(document.at(urllib.parse.unquote(fragment), reference))
+
+    def at(self, pointer: str, reference: str) -> Json:
+        if pointer and not pointer.startswith("/"):
+            found = _anchored(self.root, pointer)
+            if found is not None:
+                return found
+            raise InvalidSchema(f"Could not resolve the reference '{reference}'")
+        value = self.root
+        for part in pointer.split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and key in value:
+                value = value[key]
+            elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+                value = value[int(key)]
+            else:
+                raise InvalidSchema(f"Could not resolve the reference '{reference}'")
+        if not isinstance(value, dict | bool):
+            raise InvalidSchema(f"'{reference}' is no schema")
+        return value
+
+    def _document(self, place: str) -> Document | None:
+        own = self.root.get("$id", self.root.get("id", "")) if isinstance(self.root, dict) else ""
+        if place in ("", own, self.name):
+            return self
+        full = urllib.parse.urljoin(own, place) if isinstance(own, str) else place
+        for name in (place, full, self.name and urllib.parse.urljoin(self.name, place)):
+            if name in self._others:
+                if name not in self._documents:
+                    self._documents[name] = Document(self._others[name], self._others, name)
+                    self._documents[name]._documents = self._documents
+                return self._documents[name]
+        inner = _with_id(self.root, {place, full})
+        return None if inner is None else Document(inner, self._others, place)
+
+
+class Node:
+    """A schema of one kind: a type, or any, nothing, const, enum, not, conditional, combined, reference."""
+
+    def __init__(
+        self, document: Document, raw: Json, kind: str, parts: Sequence[Node] = (), criterion: str = ""
+    ) -> None:
+        self.document = document
+        self.raw: Mapping[str, Json] = raw if isinstance(raw, dict) else {}
+        self.kind = kind
+        self.parts = parts
+        self.criterion = criterion
+        #: The common keywords of a schema stand at its outermost node alone.
+        self.is_outer = False
+
+    def common(self, keyword: str) -> Json:
+        """Return a title, description, default or $id."""
+        return self.raw.get(keyword) if self.is_outer else None
+
+    @property
+    def has_default(self) -> bool:
+        return self.is_outer and "default" in self.raw
+
+    @cached_property
+    def target(self) -> Node:
+        """The schema that a reference means."""
+        found = self
+        for _ in range(REFERENCES_MAX):
+            if found.kind != "reference":
+                return found
+            found = found.document.resolve(str(found.raw["$ref"]))
+        raise InvalidSchema(f"the reference '{self.raw['$ref']}' goes round in a circle")
+
+    def child(self, keyword: str) -> Node | None:
+        """Return the schema of a keyword, if it has one that is no boolean."""
+        raw = self.raw.get(keyword)
+        return self.document.node(raw) if isinstance(raw, dict) else None
+
+    def child_or_boolean(self, keyword: str) -> Node | None:
+        raw = self.raw.get(keyword)
+        return self.document.node(raw) if isinstance(raw, dict | bool) else None
+
+    def children(self, keyword: str) -> dict[str, Node]:
+        rows = self.raw.get(keyword)
+        return {name: self.document.node(raw) for name, raw in rows.items()} if isinstance(rows, dict) else {}
+
+    # -- Arrays --------------------------------------------------------------------------------------------------------
+
+    @property
+    def tuple_items(self) -> list[Node]:
+        rows = self.raw.get("prefixItems" if self.document.has_prefix_items else "items")
+        return [self.document.node(raw) for raw in rows] if isinstance(rows, list) else []
+
+    @property
+    def all_items(self) -> Node | None:
+        if self.document.has_prefix_items and "prefixItems" in self.raw:
+            return None
+        return self.child_or_boolean("items")
+
+    @property
+    def additional_keyword(self) -> str:
+        """The keyword of the items after those of a tuple."""
+        return "items" if self.document.has_prefix_items and "prefixItems" in self.raw else "additionalItems"
+
+    # -- Objects -------------------------------------------------------------------------------------------------------
+
+    @property
+    def required(self) -> frozenset[str]:
+        rows = self.raw.get("required")
+        return frozenset(row for row in rows if isinstance(row, str)) if isinstance(rows, list) else frozenset()
+
+    def dependent_names(self) -> dict[str, frozenset[str]]:
+        """Return, by property, the names that must be there with it."""
+        rows = {**(self.raw.get("dependencies") or {}), **(self.raw.get("dependentRequired") or {})}
+        return {name: frozenset(names) for name, names in rows.items() if isinstance(names, list)}
+
+    def dependent_schemas(self) -> dict[str, Node]:
+        rows = {**(self.raw.get("dependencies") or {}), **(self.raw.get("dependentSchemas") or {})}
+        return {name: self.document.node(raw) for name, raw in rows.items() if isinstance(raw, dict | bool)}
+
+
+def _node(document: Document, raw: Json) -> Node:
+    if isinstance(raw, bool):
+        return Node(document, raw, "any" if raw else "nothing")
+    if not isinstance(raw, dict):
+        raise InvalidSchema(f"Expected a schema, found {type(raw).__name__}")
+    rows = _kinds(document, raw)
+    made = rows[0] if len(rows) == 1 else Node(document, raw, "combined", rows, "allOf")
+    if not rows:
+        made = Node(document, raw, "any")
+    made.is_outer = True
+    return made
+
+
+def _kinds(document: Document, raw: Mapping[str, Json]) -> list[Node]:
+    """Return one node for each kind of keyword of a schema."""
+    rows: list[Node] = []
+    if isinstance(raw.get("$ref"), str):
+        rows.append(Node(document, raw, "reference"))
+        if not document.has_siblings:
+            return rows
+    if "enum" in raw:
+        rows.append(Node(document, raw, "enum"))
+    rows += [
+        Node(document, raw, "combined", [document.node(part) for part in raw[criterion]], criterion)
+        for criterion in CRITERIA
+        if isinstance(raw.get(criterion), list)
+    ]
+    if "not" in raw:
+        rows.append(Node(document, raw, "not"))
+    if "const" in raw:
+        rows.append(Node(document, raw, "const"))
+    if "if" in raw and ("then" in raw or "else" in raw):
+        rows.append(Node(document, raw, "conditional"))
+    types = raw.get("type")
+    if isinstance(types, list):
+        rows.append(Node(document, raw, "combined", [_typed(document, raw, name) for name in types], "anyOf"))
+    elif types is not None:
+        rows.append(_typed(document, raw, types))
+    else:
+        rows += [_typed(document, raw, name) for name, keywords in KEYWORDS.items() if not keywords.isdisjoint(raw)]
+    return rows
+
+
+def _typed(document: Document, raw: Mapping[str, Json], name: Json) -> Node:
+    if name not in TYPES:
+        raise InvalidSchema(f"unknown type: [{name}]")
+    return Node(document, raw, "number" if name == "integer" else str(name))
+
+
+def _anchored(value: Json, anchor: str) -> Json:
+    """Return the schema of an $anchor, or of an $id of a fragment alone."""
+    for row in _schemas(value):
+        if row.get("$anchor") == anchor or row.get("$id") == f"#{anchor}" or row.get("id") == f"#{anchor}":
+            return row
+    return None
+
+
+def _with_id(value: Json, places: set[str]) -> Json:
+    return next((row for row in _schemas(value) if row.get("$id") in places or row.get("id") in places), None)
+
+
+def _schemas(value: Json) -> list[dict[str, Json]]:
+    """Return all objects of a document."""
+    found, waiting = [], [value]
+    while waiting:
+        row = waiting.pop()
+        if isinstance(row, dict):
+            found.append(row)
+            waiting += row.values()
+        elif isinstance(row, list):
+            waiting += row
+    return [row for row in found if all(not isinstance(row.get(key), dict | list) for key in ("$id", "id", "$anchor"))]

@@ -1,0 +1,211 @@
+"""The application: the table of paths, logins, errors, contexts in paths, and writes that go on to the leader."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Awaitable, Callable
+from ssl import SSLContext
+from typing import Any, NamedTuple
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ottla.registry.access import Access
+from ottla.registry.client import ANSWER_BYTES_MAX, MEDIA_TYPE
+from ottla.registry.election import Identity
+from ottla.registry.errors import RegistryError
+from ottla.registry.rest import reading, writing
+from ottla.registry.rest.request import BODY_BYTES_MAX, Call
+from ottla.registry.service import Registry
+
+logger = logging.getLogger(__name__)
+
+FORWARD_S = 60.0
+#: A request that has it is not forwarded again.
+FORWARDED = "X-Forward"
+#: With it the leader says how far an instance must read before it answers for the leader.
+OFFSET = "X-Ottla-Offset"
+READ, WRITE, TEXT = "read", "write", "text"
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+class Path(NamedTuple):
+    """A row: method, path, what answers it, and whether it reads, writes, or answers with a schema's own text."""
+
+    method: str
+    path: str
+    handler: Handler
+    kind: str = READ
+
+
+SUBJECT = "/subjects/{subject}"
+VERSION = SUBJECT + "/versions/{version}"
+CHECK = "/compatibility/subjects/{subject}/versions"
+PATHS = (
+    Path("GET", "/", reading.root),
+    Path("POST", "/", reading.root),
+    Path("GET", "/subjects", reading.subjects),
+    Path("POST", SUBJECT, writing.lookup),
+    Path("DELETE", SUBJECT, writing.delete_subject, WRITE),
+    Path("GET", SUBJECT + "/metadata", reading.latest_with_metadata),
+    Path("GET", SUBJECT + "/versions", reading.versions),
+    Path("POST", SUBJECT + "/versions", writing.register, WRITE),
+    Path("GET", VERSION, reading.version),
+    Path("DELETE", VERSION, writing.delete_version, WRITE),
+    Path("GET", VERSION + "/schema", reading.version_text, TEXT),
+    Path("GET", VERSION + "/referencedby", reading.referenced_by),
+    Path("GET", "/schemas", reading.schemas),
+    Path("GET", "/schemas/types", reading.types),
+    Path("GET", "/schemas/ids/{id}", reading.schema),
+    Path("GET", "/schemas/ids/{id}/schema", reading.schema_text, TEXT),
+    Path("GET", "/schemas/ids/{id}/subjects", reading.schema_subjects),
+    Path("GET", "/schemas/ids/{id}/versions", reading.schema_versions),
+    Path("GET", "/schemas/guids/{guid}", reading.schema_of_guid),
+    Path("GET", "/schemas/guids/{guid}/ids", reading.ids_of_guid),
+    Path("POST", CHECK, writing.compatible),
+    Path("POST", CHECK + "/{version}", writing.compatible),
+    Path("GET", "/config", reading.config),
+    Path("PUT", "/config", writing.set_config, WRITE),
+    Path("DELETE", "/config", writing.delete_config, WRITE),
+    Path("GET", "/config/{subject}", reading.config),
+    Path("PUT", "/config/{subject}", writing.set_config, WRITE),
+    Path("DELETE", "/config/{subject}", writing.delete_config, WRITE),
+    Path("GET", "/mode", reading.mode),
+    Path("PUT", "/mode", writing.set_mode, WRITE),
+    Path("GET", "/mode/{subject}", reading.mode),
+    Path("PUT", "/mode/{subject}", writing.set_mode, WRITE),
+    Path("DELETE", "/mode/{subject}", writing.delete_mode, WRITE),
+    Path("GET", "/contexts", reading.contexts),
+    Path("GET", "/v1/metadata/id", reading.server_id),
+    Path("GET", "/v1/metadata/version", reading.server_version),
+)
+
+
+class Application:
+    """An ASGI application over one instance of the registry."""
+
+    def __init__(self, registry: Registry, access: Access, tls: SSLContext | None = None) -> None:
+        self._registry = registry
+        self._access = access
+        self._tls = tls
+        routes = [Route(row.path, self._endpoint(row), methods=[row.method]) for row in PATHS]
+        self._app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _wrong_method})
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            scope = with_context(scope)
+        await self._app(scope, receive, send)
+
+    def _endpoint(self, row: Path) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                return await self._answer(row, request)
+            except RegistryError as fault:
+                return failure(fault)
+
+        return answer
+
+    async def _answer(self, row: Path, request: Request) -> Response:
+        header = request.headers.get("authorization")
+        user = self._access.known(header)
+        if user is None:
+            user = await asyncio.to_thread(self._access.login, header)
+        call = Call(self._registry, self._access, user, request, await _body(request))
+        if row.kind == WRITE:
+            leader = await self._registry.known_leader()
+            if not self._registry.is_leader:
+                return await self._forward(call, leader)
+        answer = await row.handler(call)
+        if row.kind == WRITE:
+            answer, offset = answer
+            return JSONResponse(answer, media_type=MEDIA_TYPE, headers={OFFSET: str(offset)})
+        if row.kind == TEXT:
+            return Response(answer, media_type=MEDIA_TYPE)
+        return JSONResponse(answer, media_type=MEDIA_TYPE)
+
+    async def _forward(self, call: Call, leader: Identity) -> Response:
+        """Let the leader answer, and wait until this instance has what was written."""
+        request = call.request
+        if request.headers.get(FORWARDED):
+            raise RegistryError("no_leader")
+        names = ("authorization", "content-type", "accept")
+        headers = {name: request.headers[name] for name in names if name in request.headers} | {FORWARDED: "true"}
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        path = urllib.parse.quote(path, safe="/?&=:%.*~+,;@!$'()-_")
+        outgoing = urllib.request.Request(leader.url + path, call.body or None, headers, method=request.method)
+        try:
+            status, answered, body = await asyncio.to_thread(self._send, outgoing)
+        except (OSError, ValueError) as fault:
+            logger.warning("forwarding to %s: %s", leader.url, fault)
+            raise RegistryError("forwarding", "Error while forwarding the request to the leader") from None
+        if answered.get(OFFSET, "").isdecimal():
+            await self._registry.log.sync(int(answered[OFFSET]))
+        return Response(body, status, media_type=MEDIA_TYPE)
+
+    def _send(self, outgoing: urllib.request.Request) -> tuple[int, dict[str, str], bytes]:
+        tls = self._tls if outgoing.full_url.startswith("https:") else None
+        try:
+            with urllib.request.urlopen(outgoing, timeout=FORWARD_S, context=tls) as response:
+                return response.status, dict(response.headers), response.read(ANSWER_BYTES_MAX)
+        except urllib.error.HTTPError as fault:
+            return fault.code, dict(fault.headers), fault.read(ANSWER_BYTES_MAX)
+
+
+def with_context(scope: Any) -> Any:
+    """Return the scope of a path that begins with /contexts/NAME as the one of the subjects of that context."""
+    path: str = scope["path"]
+    parts = path.split("/", 3)
+    if len(parts) < 4 or parts[1] != "contexts":
+        return scope
+    context = parts[2].strip(":")
+    prefix = (
+        f":{context}:"
+        if context.startswith(".") and context != "."
+        else ""
+        if context in (".", "")
+        else f":.{context}:"
+    )
+    rest = parts[3].split("/")
+    query = scope["query_string"].decode("latin-1")
+    if rest[0] == "compatibility" and len(rest) > 2:
+        rest[2] = prefix + rest[2]
+    elif rest[0] in ("config", "mode") or (rest[0] == "subjects" and len(rest) > 1 and rest[1]):
+        rest[1:2] = [prefix + (rest[1] if len(rest) > 1 else "")]
+        rest = rest if rest[1] else rest[:1]
+    else:
+        name = "subjectPrefix" if rest[0] in ("subjects",) or rest == ["schemas"] else "subject"
+        kept = [(key, value) for key, value in urllib.parse.parse_qsl(query, keep_blank_values=True) if key != name]
+        given = dict(urllib.parse.parse_qsl(query)).get(name, "")
+        query = urllib.parse.urlencode([*kept, (name, prefix + given)])
+    made = "/" + "/".join(rest)
+    return {**scope, "path": made, "raw_path": made.encode(), "query_string": query.encode("latin-1")}
+
+
+def failure(fault: RegistryError) -> Response:
+    headers = {"WWW-Authenticate": 'Basic realm="SchemaRegistry"'} if fault.status == 401 else None
+    row = {"error_code": fault.code, "message": fault.message}
+    return JSONResponse(row, fault.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+async def _not_found(request: Request, fault: Exception) -> Response:
+    return failure(RegistryError("no_such_path"))
+
+
+async def _wrong_method(request: Request, fault: Exception) -> Response:
+    return failure(RegistryError("method"))
+
+
+async def _body(request: Request) -> bytes:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > BODY_BYTES_MAX:
+            raise RegistryError("too_long", BODY_BYTES_MAX)
+        chunks.append(chunk)
+    return b"".join(chunks)

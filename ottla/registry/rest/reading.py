@@ -1,0 +1,205 @@
+"""Reads: subjects, versions, schemas by id and GUID, configurations, modes, contexts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla import __version__
+from ottla.registry.decisions import KINDS
+from ottla.registry.errors import RegistryError, version_of
+from ottla.registry.records import Version, answer_of, guid_of
+from ottla.registry.rest.request import Call
+from ottla.registry.subjects import GLOBAL
+
+CLUSTER_ID = "schema-registry"
+
+
+async def root(call: Call) -> Any:
+    return {}
+
+
+async def types(call: Call) -> Any:
+    return list(KINDS)
+
+
+async def contexts(call: Call) -> Any:
+    return call.page(sorted(call.state.contexts))
+
+
+async def server_id(call: Call) -> Any:
+    return {
+        "scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": CLUSTER_ID}},
+        "id": CLUSTER_ID,
+    }
+
+
+async def server_version(call: Call) -> Any:
+    return {"version": f"ottla-{__version__}", "commitId": ""}
+
+
+# -- Subjects and versions -----------------------------------------------------------------------------------------------
+
+
+async def subjects(call: Call) -> Any:
+    found = call.state.subjects(
+        call.text("subjectPrefix", ":*:"), deleted=call.flag("deleted"), only_deleted=call.flag("deletedOnly")
+    )
+    return call.page([subject for subject in found if call.may_read(subject)])
+
+
+async def versions(call: Call) -> Any:
+    call.require("read")
+    only = call.flag("deletedOnly")
+    rows = call.state.versions(call.subject, deleted=only or call.flag("deleted"))
+    if not rows:
+        raise RegistryError("subject", call.subject)
+    return call.page([row.version for row in rows if row.deleted or not only])
+
+
+async def version(call: Call) -> Any:
+    found = _version(call)
+    return answer_of(found) | {"schema": await call.registry.formatted(found, call.text("format"))}
+
+
+async def version_text(call: Call) -> Any:
+    return await call.registry.formatted(_version(call), call.text("format"))
+
+
+async def referenced_by(call: Call) -> Any:
+    found = _version(call)
+    rows = call.state.referrers(found.subject, found.version, deleted=call.flag("deleted"))
+    return call.page(sorted({row.id for row in rows}))
+
+
+async def latest_with_metadata(call: Call) -> Any:
+    """Answer with the latest version that has all the properties of `?key=` and `?value=`."""
+    call.require("read")
+    query = call.request.query_params
+    wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
+    rows = call.state.versions(call.subject, deleted=call.flag("deleted"))
+    if not rows:
+        raise RegistryError("subject", call.subject)
+    for row in reversed(rows):
+        properties = (row.metadata or {}).get("properties") or {}
+        if all(properties.get(name) == value for name, value in wanted.items()):
+            return answer_of(row) | {"schema": await call.registry.formatted(row, call.text("format"))}
+    raise RegistryError("schema")
+
+
+def _version(call: Call) -> Version:
+    call.require("read")
+    number = version_of(call.request.path_params["version"])
+    deleted = call.flag("deleted")
+    found = call.state.version(call.subject, number, deleted=deleted)
+    if found is None:
+        if not call.state.versions(call.subject, deleted=deleted):
+            raise RegistryError("subject", call.subject)
+        raise RegistryError("version", number)
+    return found
+
+
+# -- Schemas -------------------------------------------------------------------------------------------------------------
+
+
+async def schemas(call: Call) -> Any:
+    latest = call.flag("latestOnly")
+    rows: list[Version] = []
+    for subject in call.state.subjects(call.text("subjectPrefix", ":*:"), deleted=call.flag("deleted")):
+        if call.may_read(subject):
+            found = call.state.versions(subject, deleted=call.flag("deleted"))
+            rows += found[-1:] if latest else found
+    return [answer_of(row) for row in call.page(rows)]
+
+
+async def schema(call: Call) -> Any:
+    found = _by_id(call)
+    answer = _schema_answer(found, await call.registry.formatted(found, call.text("format")))
+    return answer | ({"maxId": call.state.id_max(call.context())} if call.flag("fetchMaxId") else {})
+
+
+async def schema_text(call: Call) -> Any:
+    return await call.registry.formatted(_by_id(call), call.text("format"))
+
+
+async def schema_subjects(call: Call) -> Any:
+    return call.page(list(dict.fromkeys(row.subject for row in _places(call))))
+
+
+async def schema_versions(call: Call) -> Any:
+    return call.page([{"subject": row.subject, "version": row.version} for row in _places(call)])
+
+
+async def schema_of_guid(call: Call) -> Any:
+    guid = call.request.path_params["guid"].lower()
+    for context, schema_id in call.state.ids_of_guid(guid):
+        found = call.state.by_id(schema_id, context)
+        if found is not None and _may_read_id(call, context, schema_id):
+            return _schema_answer(found, await call.registry.formatted(found, call.text("format")))
+    raise RegistryError("schema_id", guid)
+
+
+async def ids_of_guid(call: Call) -> Any:
+    rows = call.state.ids_of_guid(call.request.path_params["guid"].lower())
+    return [{"context": context, "id": number} for context, number in rows if _may_read_id(call, context, number)]
+
+
+def _id(call: Call) -> int:
+    text = call.request.path_params["id"]
+    if not (text.isascii() and text.isdecimal() and int(text) < 1 << 31):
+        raise RegistryError("no_such_path")
+    return int(text)
+
+
+def _by_id(call: Call) -> Version:
+    schema_id, subject = _id(call), call.text("subject")
+    found = call.state.by_id_anywhere(schema_id, subject)
+    # A schema that the user may not read is answered as one that is not there.
+    if found is None or not _may_read_id(call, call.context(), schema_id, found):
+        raise RegistryError("schema_id", schema_id)
+    return found
+
+
+def _may_read_id(call: Call, context: str, schema_id: int, found: Version | None = None) -> bool:
+    rows = call.state.places(schema_id, context, deleted=True)
+    return any(call.may_read(row.subject) for row in (rows or ([found] if found is not None else [])))
+
+
+def _places(call: Call) -> list[Version]:
+    schema_id = _id(call)
+    rows = call.state.places(schema_id, call.context(), deleted=True)
+    rows = [row for row in rows if call.may_read(row.subject)]
+    if not rows:
+        raise RegistryError("schema")
+    return [row for row in rows if call.flag("deleted") or not row.deleted]
+
+
+def _schema_answer(version: Version, text: str) -> dict[str, Any]:
+    answer = answer_of(version)
+    kept: dict[str, Any] = {
+        name: answer[name] for name in ("schemaType", "references", "metadata", "ruleSet") if name in answer
+    }
+    return {"subject": version.subject, "version": version.version, "guid": guid_of(version)} | kept | {"schema": text}
+
+
+# -- Configurations and modes --------------------------------------------------------------------------------------------
+
+
+async def config(call: Call) -> Any:
+    call.require("read")
+    found = call.state.configs.get(call.subject)
+    if found is None and call.subject != GLOBAL and not call.flag("defaultToGlobal"):
+        raise RegistryError("config", call.subject)
+    level = (found or {}).get("compatibilityLevel")
+    if level is None and (call.subject == GLOBAL or call.flag("defaultToGlobal")):
+        level = call.state.setting(call.subject, "compatibilityLevel") or call.registry.default_level
+    return {**(found or {}), **({} if level is None else {"compatibilityLevel": level})}
+
+
+async def mode(call: Call) -> Any:
+    call.require("read")
+    found = call.state.modes.get(call.subject)
+    if found is None:
+        if call.subject != GLOBAL and not call.flag("defaultToGlobal"):
+            raise RegistryError("mode", call.subject)
+        found = call.state.mode(call.subject)
+    return {"mode": found}

@@ -1,0 +1,76 @@
+"""A request as the handlers see it: its user, its parameters, its body, and the registry that answers it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from ottla.registry.access import Access
+from ottla.registry.errors import RegistryError
+from ottla.registry.service import Registry
+from ottla.registry.state import State
+from ottla.registry.subjects import context_of, is_valid, normal
+
+#: A body of more bytes is not read: a schema is at most a million characters.
+BODY_BYTES_MAX = 4 * 1024 * 1024
+#: An answer lists at most this many, as in Confluent's registry by default.
+LIMIT_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request."""
+
+    registry: Registry
+    access: Access
+    user: str
+    request: Request
+    body: bytes
+
+    @property
+    def state(self) -> State:
+        return self.registry.state
+
+    @property
+    def subject(self) -> str:
+        """The subject of the path, by its shortest name; empty for paths without one."""
+        return normal(self.request.path_params.get("subject", ""))
+
+    def flag(self, name: str) -> bool:
+        return str(self.request.query_params.get(name, "")).lower() == "true"
+
+    def text(self, name: str, default: str = "") -> str:
+        return str(self.request.query_params.get(name, default))
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as fault:
+            raise RegistryError("body", str(fault)[:200]) from None
+
+    def require(self, operation: str, subject: str | None = None) -> None:
+        self.access.require(self.user, operation, self.subject if subject is None else subject)
+
+    def may_read(self, subject: str) -> bool:
+        return self.access.may(self.user, "read", subject)
+
+    def check_subject(self) -> None:
+        if not is_valid(self.subject):
+            raise RegistryError("invalid_subject", self.subject)
+
+    def page(self, rows: Sequence[Any]) -> list[Any]:
+        """Return the part of a list that `offset` and `limit` ask for."""
+        offset, limit = self._number("offset", 0), self._number("limit", -1)
+        return list(rows[offset : offset + (limit if 0 <= limit <= LIMIT_MAX else LIMIT_MAX)])
+
+    def context(self) -> str:
+        """Return the context that `?subject=` names."""
+        return context_of(self.text("subject"))
+
+    def _number(self, name: str, default: int) -> int:
+        text = self.text(name)
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default

@@ -1,0 +1,126 @@
+"""Writes, which the leader answers, and the two questions about a schema that is in the request: is it registered, is it compatible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.registry import decisions
+from ottla.registry.decisions import asked_from
+from ottla.registry.errors import RegistryError, version_of
+from ottla.registry.records import Record, answer_of, guid_of
+from ottla.registry.rest.request import Call
+from ottla.registry.subjects import is_valid
+
+#: An answer of a write, and the offset that a reader must have.
+Written = tuple[Any, int]
+
+
+# -- Questions -----------------------------------------------------------------------------------------------------------
+
+
+async def lookup(call: Call) -> Any:
+    call.require("read")
+    asked = asked_from(call.json())
+    found = await call.registry.find(
+        call.subject, asked, normalize=call.flag("normalize"), deleted=call.flag("deleted")
+    )
+    return answer_of(found) | {"schema": await call.registry.formatted(found, call.text("format"))}
+
+
+async def compatible(call: Call) -> Any:
+    """Compare a schema with one version of the subject, or with those that its level names."""
+    call.require("read")
+    asked = asked_from(call.json())
+    state, subject = call.state, call.subject
+    named = call.request.path_params.get("version")
+    if named is None:
+        earlier = state.versions(subject)
+    else:
+        number = version_of(named)
+        found = state.version(subject, number)
+        if found is None and number > 0:
+            raise RegistryError(
+                "version" if state.versions(subject) else "subject", number if state.versions(subject) else subject
+            )
+        earlier = [] if found is None else [found]
+    messages = await call.registry.incompatibilities(subject, asked, earlier, normalize=call.flag("normalize"))
+    answer: dict[str, Any] = {"is_compatible": not messages}
+    return answer | {"messages": messages} if call.flag("verbose") else answer
+
+
+# -- Writes --------------------------------------------------------------------------------------------------------------
+
+
+async def register(call: Call) -> Written:
+    call.require("write")
+    call.check_subject()
+    asked = asked_from(call.json())
+    version, offset = await call.registry.register(
+        call.subject, asked, normalize=call.flag("normalize"), force=call.flag("force")
+    )
+    return {"id": version.id, "version": version.version, "guid": guid_of(version)}, offset
+
+
+async def delete_version(call: Call) -> Written:
+    call.require("delete")
+    number, permanent = version_of(call.request.path_params["version"]), call.flag("permanent")
+
+    async def decide() -> tuple[int, list[Record]]:
+        return decisions.delete_version(call.state, call.subject, number, permanent=permanent)
+
+    return await call.registry.write(decide)
+
+
+async def delete_subject(call: Call) -> Written:
+    call.require("delete")
+
+    async def decide() -> tuple[list[int], list[Record]]:
+        return decisions.delete_subject(call.state, call.subject, permanent=call.flag("permanent"))
+
+    return await call.registry.write(decide)
+
+
+async def set_config(call: Call) -> Written:
+    call.require("config")
+    _check_place(call)
+    body = call.json()
+
+    async def decide() -> tuple[dict[str, Any], list[Record]]:
+        return decisions.set_config(call.state, call.subject, body)
+
+    return await call.registry.write(decide)
+
+
+async def delete_config(call: Call) -> Written:
+    call.require("config")
+
+    async def decide() -> tuple[dict[str, Any], list[Record]]:
+        return decisions.delete_config(call.state, call.subject)
+
+    return await call.registry.write(decide)
+
+
+async def set_mode(call: Call) -> Written:
+    call.require("config")
+    _check_place(call)
+    body = call.json()
+
+    async def decide() -> tuple[dict[str, str], list[Record]]:
+        return decisions.set_mode(call.state, call.subject, body, force=call.flag("force"))
+
+    return await call.registry.write(decide)
+
+
+async def delete_mode(call: Call) -> Written:
+    call.require("config")
+
+    async def decide() -> tuple[dict[str, str], list[Record]]:
+        return decisions.delete_mode(call.state, call.subject)
+
+    return await call.registry.write(decide)
+
+
+def _check_place(call: Call) -> None:
+    """Check the subject of a configuration or mode, which may also be a context, or none."""
+    if not is_valid(call.subject + "x"):
+        raise RegistryError("invalid_subject", call.subject)

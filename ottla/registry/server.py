@@ -1,0 +1,132 @@
+"""The process of one instance: connections to the cluster, the log, the election and the HTTP server, from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import uvicorn
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.errors import CommandFailed
+from ottla.registry.access import Access
+from ottla.registry.checking import Checker
+from ottla.registry.election import Election, Identity
+from ottla.registry.log import SchemaLog
+from ottla.registry.rest.app import Application
+from ottla.registry.service import Registry
+from ottla.registry.state import State
+
+logger = logging.getLogger(__name__)
+
+#: Connections at one time; those above it are answered 503.
+CONNECTIONS_MAX = 1_000
+KEEP_ALIVE_S = 30
+STOP_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `ottla registry` was started with."""
+
+    host: str
+    port: int
+    identity: Identity
+    topic: str
+    group: str
+    level: str
+    certificate: str | None = None
+    key: str | None = None
+    ca: str | None = None
+
+
+async def serve(
+    settings: Settings,
+    access: Access,
+    clusters: tuple[ClusterClient, ClusterClient, ClusterClient],
+    ready: Callable[[str, int], None],
+) -> None:
+    """Serve until a signal asks for the end. `clusters` are one client each to read, to write, and for the election.
+
+    Raises:
+        CommandFailed: the topic cannot be read, or the address is in use.
+    """
+    reading, writing, electing = clusters
+    log = SchemaLog(reading, writing, settings.topic, f"{settings.group}-leader", State())
+    await log.start()
+    checker = Checker()
+    registry = Registry(log, checker, settings.level)
+    tls = ssl.create_default_context(cafile=settings.ca) if settings.identity.scheme == "https" else None
+    server = uvicorn.Server(_config(settings, Application(registry, access, tls)))
+    listening = await _bind(settings)
+    identity = settings.identity
+    if not settings.port:  # the kernel has chosen one
+        identity = Identity(identity.scheme, identity.host, listening.getsockname()[1], identity.eligible)
+    election = Election(electing, settings.group, identity, registry.set_leader)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _stop, server)
+    try:
+        async with asyncio.TaskGroup() as group:
+            background = [
+                group.create_task(log.follow()),
+                group.create_task(election.run()),
+                group.create_task(_announce(registry, partial(ready, identity.url, log.position))),
+            ]
+            await server.serve(sockets=[listening])
+            for task in background:
+                task.cancel()
+    finally:
+        await election.leave()
+        await checker.close()
+
+
+async def _announce(registry: Registry, ready: Callable[[], None]) -> None:
+    """Say that the instance serves once there is a leader: before that it cannot write."""
+    await registry.elected.wait()
+    ready()
+
+
+def _config(settings: Settings, application: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S,
+        server_header=False,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
+    )
+
+
+async def _bind(settings: Settings) -> Any:
+    import socket
+
+    try:
+        rows = await asyncio.get_running_loop().getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = rows[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen()
+    except OSError as fault:
+        raise CommandFailed(
+            f"{settings.host}:{settings.port} cannot be listened at: {fault.strerror or fault}",
+            "--listen takes another address",
+        ) from None
+    return made
+
+
+def _stop(server: uvicorn.Server) -> None:
+    with suppress(AttributeError):
+        server.should_exit = True

@@ -1,0 +1,66 @@
+"""Users, their passwords, and what each may do with which subjects."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from ottla.registry.access import Access, hashed, read_permissions, read_users
+from ottla.registry.errors import RegistryError
+
+
+def basic(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def test_passwords_are_plain_or_hashed_and_a_right_login_is_not_hashed_again() -> None:
+    access = Access(read_users(f"# comment\n\nalice: secret\nbob: {hashed('other:word')}\ncarol: pw,admin\n"))
+    assert access.known(basic("bob", "other:word")) is None
+    assert access.login(basic("bob", "other:word")) == "bob"
+    assert access.known(basic("bob", "other:word")) == "bob"
+    assert access.login(basic("alice", "secret")) == "alice"
+    assert access.login(basic("carol", "pw")) == "carol"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Basic",
+        "Basic !!!",
+        "Bearer abc",
+        basic("alice", "wrong"),
+        basic("eve", "secret"),
+        "Basic " + base64.b64encode(b"alice").decode(),
+    ],
+)
+def test_wrong_logins_are_unauthorized(header: str | None) -> None:
+    access = Access({"alice": "secret", "broken": "PBKDF2:x:y:z"})
+    assert access.known(header) is None
+    with pytest.raises(RegistryError) as caught:
+        access.login(header)
+    assert (caught.value.code, caught.value.status) == (401, 401)
+
+
+def test_permissions_are_by_user_subject_and_operation() -> None:
+    access = Access({"alice": "a"}, read_permissions("alice orders-* read,write\n* public-* read\nroot * all\n"))
+    assert access.may("alice", "write", "orders-value")
+    assert not access.may("alice", "delete", "orders-value")
+    assert access.may("bob", "read", "public-key")
+    assert not access.may("bob", "read", "orders-value")
+    access.require("root", "config", "")
+    with pytest.raises(RegistryError) as caught:
+        access.require("alice", "config", "")
+    assert (caught.value.code, caught.value.status) == (40301, 403)
+    assert Access().may("", "delete", "anything")
+
+
+def test_wrong_lines_are_named() -> None:
+    for text in ("alice", "alice:", ": x"):
+        with pytest.raises(ValueError, match="line 1"):
+            read_users(text)
+    for text in ("alice", "alice x", "alice x fly", "alice x read more"):
+        with pytest.raises(ValueError, match="line 1"):
+            read_permissions(text)
