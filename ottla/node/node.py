@@ -27,6 +27,7 @@ from ottla.node.admin import add_broker_sources, add_metadata_sources, admin_ser
 from ottla.node.checks import NodeChecks
 from ottla.node.closing import close_logs
 from ottla.node.formatting import prepare
+from ottla.node.loading import load_logs
 from ottla.node.logins import NodeUsers, logins_of
 from ottla.node.security import NodeSecurity
 from ottla.node.settings import (
@@ -206,7 +207,7 @@ class Node:
         image = self.metadata.loader.image
         # On a worker: the quorum must not miss its turns while logs are recovered.
         await self.world.workers.run(
-            logs.open_all, lambda topic, topic_id: configs.for_log(image.configs.for_topic(topic)), clock.wall_ms()
+            load_logs, logs, lambda topic, _: configs.for_log(image.configs.for_topic(topic)), clock, clock.wall_ms()
         )
         if len(logs.open):
             log.info("Loaded %d logs in %d ms", len(logs.open), clock.mono_ms() - began_ms)
