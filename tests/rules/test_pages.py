@@ -26,6 +26,20 @@ def test_prose_ends_at_the_width_of_code(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", pages())
+def test_no_empty_line_cuts_a_table(page: str) -> None:
+    lines = (ROOT / page).read_text().splitlines()
+    cut = [
+        number
+        for number in range(2, len(lines) - 1)
+        if lines[number].startswith("|")
+        and not lines[number - 1]
+        and lines[number - 2].startswith("|")
+        and not lines[number + 1].startswith("| ---")
+    ]
+    assert not cut, f"rows after an empty line are no table: {page}, lines {cut}"
+
+
+@pytest.mark.parametrize("page", pages())
 def test_each_link_leads_to_a_file(page: str) -> None:
     folder = (ROOT / page).parent
     missing = [link for link in LINK.findall(read(page)) if "://" not in link and not (folder / link).exists()]

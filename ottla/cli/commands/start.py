@@ -48,6 +48,10 @@ def overrides(arguments: list[str]) -> dict[str, str]:
 def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.properties is None:
         properties = default_properties()
+        if not any(text.startswith("listeners=") for text in arguments.override):
+            print(
+                f"{PROGRAM}: without a file the node serves all interfaces, port 9092, without logins", file=sys.stderr
+            )
     else:
         from ottla.server.config.load import read_properties
 
