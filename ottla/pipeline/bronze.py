@@ -37,14 +37,14 @@ def rows(records: DataFrame) -> DataFrame:
 
 
 def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
-    records = spark.readStream.format("kafka").options(**source.options(config)).load()
+    records = spark.readStream.format(config.source.connector).options(**source.options(config)).load()
     writer = rows(records).writeStream.format("parquet").partitionBy("date").option("path", config.path("bronze"))
     return [triggered(writer, config, NAME).start()]
 
 
 def batch(spark: SparkSession, config: Config) -> DataFrame:
     """Returns the same rows over a range of offsets or times."""
-    return rows(spark.read.format("kafka").options(**source.options(config, batch=True)).load())
+    return rows(spark.read.format(config.source.connector).options(**source.options(config, batch=True)).load())
 
 
 def read(spark: SparkSession, config: Config) -> DataFrame:

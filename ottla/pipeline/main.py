@@ -45,6 +45,7 @@ def shortcuts(args: argparse.Namespace) -> list[tuple[str, str | None]]:
     """Settings that are given so often that they have options of their own."""
     return [
         ("kafka.bootstrap_servers", args.bootstrap),
+        ("source.connector", getattr(args, "source", None)),
         ("pipeline.output", args.output),
         ("spark.master", getattr(args, "master", None)),
     ]
@@ -76,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     stages.add_argument("stage", choices=("bronze", "silver", "gold", "all"))
     stages.add_argument("--once", action="store_true", help="process what is there, then end")
     stages.add_argument("--master", metavar="URL", help="spark.master: an existing cluster")
+    stages.add_argument("--source", choices=("kafka", "ottla"), help="source.connector: what bronze reads with")
     history = command("backfill", backfill, "Run all stages as one batch over a range of offsets or times.")
     history.add_argument(
         "--from", metavar="PLACE", dest="start", default="earliest", help="earliest, JSON offsets, epoch ms or ISO time"
@@ -84,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
         "--to", metavar="PLACE", dest="end", default="latest", help="latest, JSON offsets, epoch ms or ISO time"
     )
     history.add_argument("--master", metavar="URL", help="spark.master: an existing cluster")
+    history.add_argument("--source", choices=("kafka", "ottla"), help="source.connector")
     events = command("generate", generate, "Send clickstream-like events and write down what was sent.")
     events.add_argument("--rate", type=int, default=1000, metavar="N", help="events a second (default 1000)")
     events.add_argument("--seconds", type=float, default=10, metavar="S", help="for so long (default 10)")

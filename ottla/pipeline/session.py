@@ -110,6 +110,10 @@ def start(config: Config) -> SparkSession:
     if submitted:
         spark.sparkContext.setLogLevel("ERROR")  # else it logs to a file, see log4j2.properties
     send_package(spark)
+    if config.source.connector == "ottla":
+        from ottla.spark import register
+
+        register(spark)
     return spark
 
 

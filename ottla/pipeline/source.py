@@ -51,6 +51,8 @@ def options(config: Config, *, batch: bool = False) -> dict[str, str]:
         )
     if not batch and (source.ending_offsets or source.ending_timestamp or source.ending_offsets_by_timestamp):
         raise PipelineError("a stream has no end", remedy='use `ottla-pipeline backfill`, or trigger = "once"')
+    if source.connector == "ottla" and config.pipeline.trigger == "once":
+        found.pop("maxOffsetsPerTrigger", None)  # this source would end after the first micro-batch: docs/SPARK.md
     if not batch and not source.starting_timestamp and not source.starting_offsets_by_timestamp:
         found.pop("startingOffsetsByTimestampStrategy", None)
     return {**found, **client_options(config)}

@@ -20,7 +20,7 @@ from tests.pipeline.conftest import Node
 from tests.pipeline.test_source import eventually
 
 pytestmark = pytest.mark.timeout(600)  # the first test of a worker starts Spark, on a machine that may be busy
-MINUTE = 60
+MINUTES = 300  # a Python worker of Spark takes half a minute to start on a machine that is busy
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
@@ -179,7 +179,7 @@ class Stream:
 
     def until(self, holds: Callable[[Stream], bool]) -> Stream:
         while not holds(self):
-            assert self._changed.wait(MINUTE), self.query.exception()
+            assert self._changed.wait(MINUTES), self.query.exception()
             self._changed.clear()
         return self
 
@@ -212,7 +212,7 @@ def test_offsets_that_are_lost_end_a_stream_with_words(spark: Any, node: Node, t
     node.drop_before(topic, 9)
     stream = Stream(spark, node, tmp_path, **options)
     with pytest.raises(Exception, match="offsets that were to be read are gone"):
-        stream.query.awaitTermination(MINUTE)
+        stream.query.awaitTermination(MINUTES)
     passing = Stream(spark, node, tmp_path, failOnDataLoss="false", **options)
     passing.until(lambda stream: bool(stream.offsets)).query.stop()
     assert passing.offsets == list(range(9, 15))

@@ -46,6 +46,16 @@ def test_a_micro_batch_holds_no_more_offsets_than_allowed(spark: Any, node: Node
     assert values_of_bronze(config) == list(range(100))
 
 
+def test_bronze_reads_with_the_connector_without_a_jar(spark: Any, node: Node, tmp_path: Path) -> None:
+    config = set_of(node.config(tmp_path), connector="ottla", max_offsets_per_trigger="40")
+    topics.ensure(config)
+    node.send(config.kafka.events, 100)
+    stages.run(config, [bronze.STAGE])
+    node.send(config.kafka.events, 1, value=b"100")
+    stages.run(config, [bronze.STAGE])
+    assert values_of_bronze(config) == list(range(101))
+
+
 def test_spark_reads_and_writes_with_the_login_of_a_file_of_client_properties(spark: Any, tmp_path: Path) -> None:
     with Cluster(1, secure=True) as cluster:
         settings = (
