@@ -49,7 +49,8 @@ class Registry:
 
     async def set_leader(self, leader: Identity | None, is_self: bool) -> None:
         """Take the outcome of an election. Who becomes the leader shuts the one before it out, and reads the log to its end."""
-        if is_self and not (self.is_leader and self.log.is_writable):
+        if is_self:
+            # In each generation: another instance may have led between two of this one's.
             async with self._writing:
                 try:
                     await self.log.lead()
