@@ -22,6 +22,7 @@ from ottla.protocol.features import (
     FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
+    METADATA_VERSIONS,
     default_levels,
     metadata_version_level,
     metadata_version_name,
@@ -65,15 +66,16 @@ def format_directories(
         directory_id = own.key.directory_id
     advertised = DEFAULT if config is None else config.advertised
     levels = feature_levels(options.release_version, options.feature, advertised)
+    _check_kraft_version(config, options.feature)
     users = _users(options.add_scram or [], levels[METADATA_VERSION], rng)
     directories = directories_of(properties)
     missing = _not_formatted(files, directories, options)
     if not missing:
         return ["All of the log directories are already formatted."]
-    lines = []
+    lines = [_bootstrap_text(levels)]
     for path in missing:
         is_metadata = path == directories[0]
-        kind = "data" if not is_metadata else "metadata" if voters is None else "dynamic metadata"
+        kind = _kind(voters, node_id) if is_metadata else "data"
         name = metadata_version_name(levels[METADATA_VERSION])
         lines.append(f"Formatting {kind} directory {path} with metadata.version {name}.")
         files.make_dirs(path)
@@ -85,6 +87,24 @@ def format_directories(
         identity = directory_id if is_metadata else new_directory_id(rng)
         write_meta_properties(files, path, MetaProperties(options.cluster_id, node_id, identity))
     return lines
+
+
+def _kind(voters: VoterSet | None, node_id: int) -> str:
+    """Return Kafka's words for the directory of the metadata log."""
+    if voters is None:
+        return "metadata"
+    return "dynamic metadata" if voters.get(node_id) is None else "dynamic metadata voter"
+
+
+def _bootstrap_text(levels: Mapping[str, int]) -> str:
+    rows = ", ".join(
+        f"ApiMessageAndVersion(FeatureLevelRecord(name='{name}', featureLevel={levels[name]}) at version 0)"
+        for name in _in_order(levels)
+    )
+    level = levels[METADATA_VERSION]
+    return (
+        f"Bootstrap metadata: BootstrapMetadata(records=[{rows}], metadataVersionLevel={level}, source=format command)"
+    )
 
 
 def _users(arguments: list[str], metadata_version: int, rng: Random) -> list[bytes]:
@@ -179,19 +199,22 @@ def feature_levels(release: str | None, features: list[str], advertised: Adverti
     """Return the feature levels of a new cluster, changed by `name=level`; kraft.version follows from the voters."""
     wanted = dict(_feature(text) for text in features)
     if release is not None and METADATA_VERSION in wanted:
-        raise CannotFormat("Use --release-version or --feature metadata.version, but not both.")
-    try:
-        metadata_version = wanted.pop(METADATA_VERSION, advertised.metadata_version)
-        if release is not None:
+        raise CannotFormat("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
+    metadata_version = wanted.pop(METADATA_VERSION, advertised.metadata_version)
+    if release is not None:
+        try:
             metadata_version = metadata_version_level(release)
-    except ValueError as fault:
-        raise CannotFormat(str(fault)) from None
+        except ValueError:
+            known = (each.name for each in METADATA_VERSIONS if each.level <= advertised.metadata_version)
+            text = f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(known)}"
+            raise CannotFormat(text) from None
     levels = {**default_levels(metadata_version, advertised), **wanted}
     levels.pop(KRAFT_VERSION)
     for name, level in levels.items():
         lowest, highest = supported_levels(advertised)[name]
         if level and not lowest <= level <= highest:
-            raise CannotFormat(f"{name} can be {lowest} to {highest} here, not {level}")
+            known = f"{name} can be {lowest} to {highest} here, not {level}"
+            raise CannotFormat(known if name == METADATA_VERSION else f"No feature:{name} with feature level {level}")
         needed = max(FEATURES[name].needs[:level], default=0) if name in FEATURES else 0
         if needed > metadata_version:
             raise CannotFormat(
@@ -203,16 +226,37 @@ def feature_levels(release: str | None, features: list[str], advertised: Adverti
 def _feature(text: str) -> tuple[str, int]:
     name, _, level = text.partition("=")
     if name not in supported_levels():
-        raise CannotFormat(
-            f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(supported_levels()))}"
-        )
+        raise CannotFormat(f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(FEATURES))}")
     try:
         return name, metadata_version_level(level) if name == METADATA_VERSION else int(level)
     except ValueError:
         raise CannotFormat(f"--feature wants name=level, not {text!r}") from None
 
 
+def _check_kraft_version(config: NodeConfig | None, features: list[str]) -> None:
+    """Reject a kraft.version that the quorum cannot have: it follows from how the voters are known."""
+    is_dynamic = config is not None and not config.voters
+    for text in features:
+        name, level = _feature(text)
+        if name == KRAFT_VERSION and bool(level) != is_dynamic:
+            flags = "--standalone, --initial-controllers, or --no-initial-controllers"
+            how = f"controller.quorum.voters is empty and one of the flags {flags} is used"
+            hint = (
+                "removing the --feature flag for kraft.version"
+                if is_dynamic
+                else f"using one of {flags} and removing controller.quorum.voters"
+            )
+            raise CannotFormat(
+                f"Cannot set kraft.version to {level} {'if' if is_dynamic else 'unless'} {how}. For dynamic controllers"
+                f" support, try {hint}."
+            )
+
+
+def _in_order(levels: Mapping[str, int]) -> list[str]:
+    """Return the features with a level, metadata.version first: it decides how the others are decoded."""
+    return [METADATA_VERSION, *sorted(name for name, level in levels.items() if level and name != METADATA_VERSION)]
+
+
 def _feature_records(levels: Mapping[str, int]) -> list[bytes]:
-    """Return the feature records, metadata.version first: it decides how the others are decoded."""
-    names = [METADATA_VERSION, *sorted(name for name, level in levels.items() if level and name != METADATA_VERSION)]
+    names = _in_order(levels)
     return [encode_record(FeatureLevelRecord(name=name, feature_level=levels[name]), 0) for name in names]

@@ -4,6 +4,7 @@ of them does not pass. Then the same over TLS and with logins, against one node;
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -29,6 +30,8 @@ from tests.compat import (
     random_groups,
     tools,
 )
+from tests.compat.ecosystem import suite as ecosystem
+from tests.compat.ecosystem.results import Result, write_results
 from tests.compat.librdkafka import Case, Outcome, Server
 from tests.compat.mixed.nodes import NotSo
 from tests.compat.mixed.steps import STEPS
@@ -188,6 +191,24 @@ def run_tools(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return [report(outcome) for outcome in tools.outcomes(names)]
 
 
+def run_ecosystem(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """Programs of third-party clients; a client that cannot be installed is left out. RECORD=1 keeps the results for the page."""
+    if nodes > 1:
+        print("the ecosystem is left out: for one node")
+        return []
+    found: list[Outcome] = []
+    results: dict[str, Result] = {}
+    with serving(nodes, logs, "ecosystem", **ecosystem.NODE) as bootstrap:
+        for outcome, result in ecosystem.outcomes(names, bootstrap, logs):
+            report(outcome)
+            if result is not None:
+                found.append(outcome)
+                results[outcome.name] = result
+    if os.environ.get("RECORD"):
+        write_results(results)
+    return found
+
+
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
     for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
         chosen = [case for case in cases if case.scenario == scenario]
@@ -263,6 +284,7 @@ SUITES = {
     "images": run_images,
     "mixed": run_mixed,
     "tools": run_tools,
+    "ecosystem": run_ecosystem,
     "kafka-python": run_kafka_python,
 }
 #: Against nodes with a listener for each security protocol.

@@ -1,36 +1,33 @@
-"""kafka-storage: random-uuid, format, info. The directories are those of `log.dirs` and `metadata.log.dir`."""
+"""kafka-storage: format, info, and what features need. The directories are those of `log.dirs` and `metadata.log.dir`."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import sys
 from random import SystemRandom
-from typing import NoReturn
 
-from ottla.cli.shims.tool import client_properties
+from ottla.cli.shims.features import dependencies, version_mapping
+from ottla.cli.shims.tool import TreeParser, Unusable, client_properties
 from ottla.processes.plan import process_count
+from ottla.protocol.features import FEATURES, METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSIONS
 from ottla.protocol.primitives import new_uuid, uuid_to_str
 from ottla.server.config.errors import ConfigError
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
 from ottla.storage.files import OsFiles
 
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        print(f"{self.prog.split()[0]}: error: {message}", file=sys.stderr)
-        raise SystemExit(1)
+#: Kafka's message for a file of a broker that is none of KRaft.
+NO_ROLES = 'Missing required configuration "process.roles" which has no default value.'
 
 
 def parser() -> argparse.ArgumentParser:
-    made = _Parser(prog="kafka-storage", description="The Kafka storage tool.", allow_abbrev=False)
-    steps = made.add_subparsers(dest="command", required=True, parser_class=_Parser)
-    steps.add_parser("random-uuid", help="Print a random UUID.")
+    made = TreeParser("kafka-storage", "The Kafka storage tool.")
+    steps = made.add_subparsers(dest="command", required=True, parser_class=TreeParser)
     for name, text in (
         ("info", "Get information about the Kafka log directories on this node."),
-        ("format", "Format them."),
+        ("format", "Format the Kafka log directories on this node."),
     ):
         step = steps.add_parser(name, help=text)
         step.add_argument("--config", "-c", required=True)
@@ -45,6 +42,11 @@ def parser() -> argparse.ArgumentParser:
             quorum.add_argument("--standalone", "-s", action="store_true")
             quorum.add_argument("--no-initial-controllers", "-N", action="store_true")
             quorum.add_argument("--initial-controllers", "-I")
+    mapping = steps.add_parser("version-mapping", help="Look up the features of a metadata version.")
+    mapping.add_argument("--release-version", "-r")
+    needs = steps.add_parser("feature-dependencies", help="Look up what levels of features need.")
+    needs.add_argument("--feature", "-f", action="append", required=True)
+    steps.add_parser("random-uuid", help="Print a random UUID.")
     return made
 
 
@@ -53,7 +55,32 @@ def main(arguments: list[str]) -> int:
     if options.command == "random-uuid":
         print(_random_id())
         return 0
+    try:
+        if options.command == "version-mapping":
+            return version_mapping(options.release_version)
+        if options.command == "feature-dependencies":
+            return _dependencies(options.feature)
+    except Unusable as wrong:
+        print(wrong, file=sys.stderr)
+        return 1
     return _on_directories(options)
+
+
+def _dependencies(features: list[str]) -> int:
+    """Print what each level needs. The work is that of kafka-features, the messages are this tool's own."""
+    for text in features:
+        name, equals, level = (part.strip() for part in text.partition("="))
+        if not equals:
+            expected = "Expected format: 'feature=version' (e.g. 'group.version=1')"
+            raise Unusable(f"Invalid feature format: {text}. {expected}")
+        if not level.lstrip("-").isdecimal():
+            raise Unusable(f"Invalid version format: {level} for feature {name}")
+        if name == METADATA_VERSION and not METADATA_VERSION_MIN <= int(level) <= METADATA_VERSIONS[-1].level:
+            raise Unusable(f"Unknown metadata.version {level}")
+        if name in FEATURES and not 0 <= int(level) <= len(FEATURES[name].needs):
+            raise Unusable(f"Feature level {level} is not supported for feature {name}")
+        dependencies([text])
+    return 0
 
 
 def _on_directories(options: argparse.Namespace) -> int:
@@ -62,6 +89,9 @@ def _on_directories(options: argparse.Namespace) -> int:
     from ottla.processes.plan import plan
 
     properties = client_properties(options.config)
+    if not properties.get("process.roles"):
+        print(NO_ROLES, file=sys.stderr)
+        return 1
     try:
         if options.command == "info":
             return info(directories_of(properties))
@@ -85,33 +115,35 @@ def _random_id() -> str:
 
 
 def info(directories: list[str]) -> int:
+    """Print which directories there are, what the first is formatted for, and what is wrong with the others."""
     files = OsFiles()
-    there = [path for path in directories if files.exists(path)]
-    plural = "directory" if len(there) == 1 else "directories"
-    print(f"Found log {plural}:" if there else "Found no log directories.")
-    for path in sorted(there):
-        print(f"  {path}")
-    print()
-    problems = []
-    found: dict[str, MetaProperties] = {}
-    for path in there:
+    there: list[str] = []
+    found: list[MetaProperties] = []
+    problems: list[str] = []
+    for path in sorted(directories):
+        if not os.path.isdir(path):
+            problems.append(f"{path} is not a directory" if os.path.exists(path) else f"{path} does not exist")
+            continue
+        there.append(path)
         meta = read_meta_properties(files, path)
         if meta is None:
             problems.append(f"{path} is not formatted.")
+        elif found and found[0].cluster_id != meta.cluster_id:
+            problems.append("Mismatched cluster IDs between storage directories.")
+        elif found and found[0].node_id != meta.node_id:
+            problems.append("Mismatched node IDs between storage directories.")
         else:
-            found[path] = meta
+            found.append(meta)
+    if there:
+        print("Found log directory:" if len(there) == 1 else "Found log directories:")
+        print("".join(f"  {path}\n" for path in there))
     if found:
-        meta = next(iter(found.values()))
+        meta = found[0]
         fields = {"cluster.id": meta.cluster_id, "node.id": meta.node_id, "version": 1}
-        if meta.directory_id is not None and len(found) == 1:
+        if meta.directory_id is not None:
             fields["directory.id"] = uuid_to_str(meta.directory_id)
         print(f"Found metadata: {{{', '.join(f'{key}={fields[key]}' for key in sorted(fields))}}}\n")
-    if len({meta.cluster_id for meta in found.values()}) > 1:
-        problems.append("the directories belong to different clusters")
     if problems:
-        print(f"Found problem{'s' if len(problems) > 1 else ''}:")
-        for problem in problems:
-            print(f"  {problem}")
-        print()
-        return 1
-    return 0
+        print("Found problem:" if len(problems) == 1 else "Found problems:")
+        print("".join(f"  {problem}\n" for problem in problems))
+    return 1 if problems else 0

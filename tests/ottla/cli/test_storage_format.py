@@ -85,8 +85,8 @@ def test_a_cluster_begins_with_the_features_of_the_release_that_was_asked_for(tm
         (BROKER, ("--standalone",), "You can only use --standalone on a controller."),
         (CONTROLLER, ("--initial-controllers", "1@127.0.0.1:9093"), "wants id@host:port:directory-id"),
         (CONTROLLER, ("--initial-controllers", f"{ONE},{ONE}"), "names node 1 twice"),
-        (CONTROLLER, ("--standalone", "-r", "0.9"), "is not a release or metadata.version"),
-        (CONTROLLER, ("--standalone", "-f", "share.version=9"), "share.version can be 0 to 2 here, not 9"),
+        (CONTROLLER, ("--standalone", "-r", "0.9"), "Unknown metadata.version '0.9'. Supported"),
+        (CONTROLLER, ("--standalone", "-f", "share.version=9"), "No feature:share.version with feature level 9"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(

@@ -262,7 +262,8 @@ def test_a_client_file_that_cannot_be_used_is_an_error_that_names_the_property(
 
 def test_directories_are_formatted_once_for_one_cluster(tool: Tool, tmp_path: Path) -> None:
     config, data = tmp_path / "s.properties", tmp_path / "data"
-    config.write_text(f"node.id=3\nlog.dirs={data}\n")
+    roles = "process.roles=broker\ncontroller.listener.names=C\ncontroller.quorum.bootstrap.servers=127.0.0.1:1\n"
+    config.write_text(f"{roles}node.id=3\nlog.dirs={data}\n")
     cluster = tool("kafka-storage", "random-uuid").out.strip()
     assert re.fullmatch(r"[\w][\w-]{21}", cluster)
     arguments = ("kafka-storage", "format", "-t", cluster, "-c", str(config))

@@ -170,8 +170,10 @@ _LOG = re.compile(
     r"(WARN|ERROR|INFO) |Picked up JAVA_TOOL_OPTIONS|.*\(KIP-848\) is production-ready!|.* max latency\.$"
 )
 _EXCEPTION = re.compile(r"[a-z][\w.$]*\.[A-Z]\w*(?:Exception|Error): (.*)")
-#: The class in front of the message of jopt-simple, where a tool does not catch it.
-_JOPT = re.compile(r'^(Exception in thread "main" )?joptsimple\.\w+Exception: ')
+#: The class in front of a message, where a tool does not catch it.
+_UNCAUGHT = re.compile(
+    r'^(Exception in thread "main" )?(joptsimple|java\.lang|org\.apache\.kafka\.common\.config)\.\w+Exception: '
+)
 _HELP = re.compile(r"^Option .*Description|^usage: ")
 _USAGE_ERROR = re.compile(r"^[\w.-]+: error: ")
 
@@ -208,7 +210,7 @@ def _news(lines: list[str], before: list[str]) -> list[str]:
     for line in lines:
         found = _EXCEPTION.fullmatch(line)
         if found is None or not any(known.endswith(found[1]) for known in (*before, *kept)):
-            kept.append(line)
+            kept.append(_UNCAUGHT.sub("", line))
     return kept
 
 
@@ -226,7 +228,7 @@ def _without_java(lines: list[str]) -> list[str]:
         elif _HELP.match(line):
             is_help = True
         if not (is_help or _FRAME.match(line) or _LOG.match(line)):
-            kept.append(_JOPT.sub("", line))
+            kept.append(line)
     return kept
 
 
