@@ -205,8 +205,8 @@ def feature_levels(release: str | None, features: list[str], advertised: Adverti
         try:
             metadata_version = metadata_version_level(release)
         except ValueError:
-            known = (each.name for each in METADATA_VERSIONS if each.level <= advertised.metadata_version)
-            text = f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(known)}"
+            names = [each.name for each in METADATA_VERSIONS if each.level <= advertised.metadata_version]
+            text = f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(names)}"
             raise CannotFormat(text) from None
     levels = {**default_levels(metadata_version, advertised), **wanted}
     levels.pop(KRAFT_VERSION)
