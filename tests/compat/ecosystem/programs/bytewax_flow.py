@@ -22,7 +22,7 @@ def main() -> None:
     for number in range(COUNT):
         producer.produce(SOURCE, str(number), str(number))
     producer.flush(30)
-    with check("1000 messages from a source through a map to a sink"):
+    with check("messages from a source through a map to a sink: 1000"):
         flow = Dataflow("copy")
         stream = op.input("in", flow, KafkaSource([BOOTSTRAP], [SOURCE], tail=False))
         made = op.map("map", stream, lambda message: KafkaSinkMessage(message.key, b"<" + message.value + b">"))

@@ -25,7 +25,7 @@ async def collect(number: int) -> None:
 
 
 async def main() -> None:
-    with check("100 messages through a subscriber and a publisher"):
+    with check("messages through a subscriber and a publisher: 100"):
         async with broker:
             await broker.start()
             for number in range(100):

@@ -44,7 +44,10 @@ def main() -> None:
     producer.flush(30)
     counts: dict[bytes, list[int]] = {}
     process = None
-    with tempfile.TemporaryDirectory() as folder, check("600 counts, none missing or twice, with a kill -9 in between"):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        check("counts, none missing or twice, with a kill -9 in between: 600"),
+    ):
         settings = {"bootstrap.servers": BOOTSTRAP, "group.id": f"check-{RUN}", "isolation.level": "read_committed"}
         consumer = Consumer({**settings, "auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 1000})
         consumer.subscribe([TARGET])
