@@ -22,14 +22,15 @@ def read_range(options: Options, wanted: Range) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the range. Raises ConnectorError."""
     rows = Rows(wanted.topic, wanted.partition, wanted.start, wanted.end, options.columns)
     if options.segments is not None:
-        yield from rows.batches(segments.SegmentReader(options.segments, wanted, options).batches())
+        files = segments.SegmentReader(options.segments, wanted, options)
+        yield from rows.batches(files.batches(), files.filter)
         return
     place = (wanted.topic, wanted.partition)
     with Cluster(options.client) as cluster:
         reader = RangeReader(
             cluster, place, wanted.start, wanted.end, options.isolation, fail_on_loss=options.fail_on_loss
         )
-        yield from rows.batches(reader.batches())
+        yield from rows.batches(reader.batches(), reader.filter)
 
 
 class RangePartition(InputPartition):

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.compression import NO_COMPRESSION, decompress
+from ottla.spark.client.batches import BatchFilter
 from ottla.spark.errors import ConnectorError
 from ottla.spark.layout import Layout
 
@@ -55,10 +56,18 @@ class Rows:
         self.columns = tuple(columns)
         self.schema = pa.schema([(name, TYPES[name]) for name in columns])
 
-    def batches(self, batches: Iterable[BatchView]) -> Iterator[pa.RecordBatch]:
-        """Yields Arrow batches of about BYTES_MAX. Raises ConnectorError with the offset for a batch that cannot be decoded."""
+    def batches(self, batches: Iterable[BatchView], limits: BatchFilter | None = None) -> Iterator[pa.RecordBatch]:
+        """Yields Arrow batches of about BYTES_MAX. Raises ConnectorError with the offset for a batch that cannot be decoded.
+
+        `limits`, which the batches come from, says from which offset on there are rows after a loss.
+        """
         layout, types = Layout(), array("i")
         for batch in batches:
+            if limits is not None and limits.floor > self.start:
+                if len(layout):
+                    yield self._made(layout, types)
+                    layout, types = Layout(), array("i")
+                self.start = limits.floor
             codec = batch.compression
             try:
                 payload = batch.payload if codec == NO_COMPRESSION else decompress(codec, batch.payload)

@@ -64,18 +64,18 @@ class SegmentReader:
         self._folder = Path(directory)
         self._place = (wanted.topic, wanted.partition)
         self._fail_on_loss = options.fail_on_loss
-        self._filter = BatchFilter(f"{directory}/{wanted.topic}-{wanted.partition}", wanted.start, wanted.end)
+        self.filter = BatchFilter(f"{directory}/{wanted.topic}-{wanted.partition}", wanted.start, wanted.end)
         self._is_committed_only = options.isolation == READ_COMMITTED
 
     def batches(self) -> Iterator[BatchView]:
         """Yields the batches with rows of the range. Raises ConnectorError for offsets that are gone, unless they may be."""
         files = _segments(self._folder, self._place)
         bases = [int(file.stem) for file in files]
-        found = self._filter
+        found = self.filter
         if not files or found.position < bases[0]:
             if self._fail_on_loss or not files:
                 raise data_loss(found.place, found.position, bases[0] if bases else found.end)
-            found.position = bases[0]
+            found.lose(bases[0])
         if self._is_committed_only:
             found.announce(row for file in files for row in _aborted(file))
         for file in files[max(0, bisect_right(bases, found.position) - 1) :]:
@@ -94,8 +94,8 @@ class SegmentReader:
                 return
             # It is unmapped when the last batch that is a view of it is gone.
             whole = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
-        start = _position_of(file, self._filter.position)
-        yield from self._filter.batches(whole[start : _written(whole, start)])
+        start = _position_of(file, self.filter.position)
+        yield from self.filter.batches(whole[start : _written(whole, start)])
 
 
 def _written(mapped: memoryview, start: int) -> int:

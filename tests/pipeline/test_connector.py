@@ -1,10 +1,11 @@
-"""`format("ottla")` on a live node: the same rows in the same order as the JVM source, from the wire and from segment files."""
+"""`format("ottla")` on a live node: the same rows in the same order as the JVM source, from the wire and from segment files.
+
+Streams are in tests/ottla/spark, without Spark, and in test_stages.py: bronze reads with the connector.
+"""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from tests.pipeline.conftest import Node
 from tests.pipeline.test_source import eventually
 
 pytestmark = pytest.mark.timeout(600)  # the first test of a worker starts Spark, on a machine that may be busy
-MINUTES = 300  # a Python worker of Spark takes half a minute to start on a machine that is busy
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
@@ -158,64 +158,6 @@ def test_a_mistake_is_explained(spark: Any, node: Node, mistake: str) -> None:
     with pytest.raises(Exception) as caught:
         rows(spark, node, "ottla", **given)
     assert said in str(caught.value)
-
-
-# -- Streams ---------------------------------------------------------------------------------------------------------
-
-
-class Stream:
-    """A query whose rows are kept by micro-batch."""
-
-    def __init__(self, spark: Any, node: Node, checkpoint: Path, **options: str) -> None:
-        self.batches: list[list[tuple[int, int]]] = []
-        self._changed = threading.Event()
-        reader = spark.readStream.format("ottla").option("kafka.bootstrap.servers", node.bootstrap)
-        writer = reader.options(**options).load().writeStream.foreachBatch(self._take)
-        self.query = writer.option("checkpointLocation", str(checkpoint)).start()
-
-    def _take(self, found: Any, batch_id: int) -> None:
-        self.batches.append([(row.partition, row.offset) for row in found.select("partition", "offset").collect()])
-        self._changed.set()
-
-    def until(self, holds: Callable[[Stream], bool]) -> Stream:
-        while not holds(self):
-            assert self._changed.wait(MINUTES), self.query.exception()
-            self._changed.clear()
-        return self
-
-    @property
-    def offsets(self) -> list[int]:
-        return [offset for batch in self.batches for _, offset in sorted(batch)]
-
-
-def test_a_stream_goes_on_where_it_ended_and_keeps_to_its_limit(spark: Any, node: Node, tmp_path: Path) -> None:
-    topic = node.topic(1)
-    node.send(topic, 100)
-    group = {"kafka.group.id": node.name()}
-    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "40", **group}
-    first = Stream(spark, node, tmp_path, **options).until(lambda stream: len(stream.offsets) == 100)
-    first.query.processAllAvailable()
-    first.query.stop()
-    assert [len(batch) for batch in first.batches if batch] == [40, 40, 20]
-    node.send(topic, 50)
-    again = Stream(spark, node, tmp_path, **options).until(lambda stream: len(stream.offsets) == 50)
-    again.query.stop()
-    assert again.offsets == list(range(100, 150)) and [len(batch) for batch in again.batches if batch] == [40, 10]
-
-
-def test_offsets_that_are_lost_end_a_stream_with_words(spark: Any, node: Node, tmp_path: Path) -> None:
-    topic = node.topic(1)
-    node.send(topic, 5)
-    options = {"subscribe": topic, "startingOffsets": "earliest"}
-    Stream(spark, node, tmp_path, **options).until(lambda stream: len(stream.offsets) == 5).query.stop()
-    node.send(topic, 10)
-    node.drop_before(topic, 9)
-    stream = Stream(spark, node, tmp_path, **options)
-    with pytest.raises(Exception, match="offsets that were to be read are gone"):
-        stream.query.awaitTermination(MINUTES)
-    passing = Stream(spark, node, tmp_path, failOnDataLoss="false", **options)
-    passing.until(lambda stream: bool(stream.offsets)).query.stop()
-    assert passing.offsets == list(range(9, 15))
 
 
 # -- Segment files ---------------------------------------------------------------------------------------------------

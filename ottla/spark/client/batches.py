@@ -23,6 +23,8 @@ class BatchFilter:
         """Takes the range of offsets that is read: `end` is exclusive. Control batches are yielded only `with_control`."""
         self.place = place
         self.position = start
+        #: Rows below it are no rows: it rises when offsets are lost, in the middle of a batch even.
+        self.floor = start
         self.end = end
         self._with_control = with_control
         self._upcoming: list[Aborted] = []
@@ -31,6 +33,10 @@ class BatchFilter:
     @property
     def is_done(self) -> bool:
         return self.position >= self.end
+
+    def lose(self, first: int) -> None:
+        """Passes over all offsets before `first`, which the log no longer has."""
+        self.position = self.floor = min(first, self.end)
 
     def announce(self, aborted: Iterable[Aborted]) -> None:
         """Takes the aborted transactions that overlap with the next bytes; those that are known are ignored."""

@@ -134,7 +134,7 @@ class RangeReader:
         first = list_offsets(self.cluster, {self.place: EARLIEST}, self._isolation)[self.place]
         if self._fail_on_loss:
             raise data_loss(self.name, offset, first)
-        self.filter.position = min(first, self.filter.end) if first > offset else self.filter.end
+        self.filter.lose(first if first > offset else self.filter.end)
 
 
 def data_loss(name: str, offset: int, first: int) -> ConnectorError:

@@ -1,0 +1,100 @@
+"""The readers without Spark: micro-batches, a restart, offsets that are lost, and the tables, on a node of its own."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.needs import needs_packages
+
+needs_packages("pyspark", "pyarrow")
+
+from ottla.spark.errors import ConnectorError
+from ottla.spark.options import Options
+from ottla.spark.reader import RecordStreamReader
+from ottla.spark.tables import GroupsReader, LatestReader, OffsetsReader
+from ottla.testing import Cluster
+from tests.pipeline.conftest import Node
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with Cluster(1) as cluster:
+        yield Node(cluster.bootstrap)
+
+
+def options(node: Node, *, is_stream: bool = False, **given: str) -> Options:
+    return Options({"kafka.bootstrap.servers": node.bootstrap, **given}, is_stream=is_stream)
+
+
+def stream(node: Node, **given: str) -> RecordStreamReader:
+    return RecordStreamReader(options(node, is_stream=True, startingOffsets="earliest", **given))
+
+
+def offsets(reader: Any, start: Any, end: Any) -> list[int]:
+    """The offsets of a micro-batch, as an executor reads them."""
+    plan = pickle.loads(pickle.dumps(reader.partitions(start, end)))
+    executor = pickle.loads(pickle.dumps(reader))
+    return sorted(offset for each in plan for part in executor.read(each) for offset in part["offset"].to_pylist())
+
+
+def test_a_stream_that_is_started_again_keeps_to_its_limit(node: Node) -> None:
+    topic = node.topic(1)
+    node.send(topic, 100)
+    given = {"subscribe": topic, "maxOffsetsPerTrigger": "40", "kafka.group.id": topic}
+    reader, sizes = stream(node, **given), []
+    start: Any = reader.initialOffset()
+    while (end := reader.latestOffset()) != start:
+        sizes.append(len(offsets(reader, start, end)))
+        reader.commit(end)
+        start = end
+    assert sizes == [40, 40, 20]
+    reader.stop()
+    node.send(topic, 50)
+    again = stream(node, **given)
+    end = again.latestOffset()
+    assert offsets(again, start, end) == list(range(100, 140))
+    again.stop()
+
+
+def test_offsets_that_are_lost_are_an_error_or_passed_over(node: Node) -> None:
+    topic = node.topic(1)
+    node.send(topic, 15)
+    node.drop_before(topic, 9)
+    start, end = {topic: {"0": 5}}, {topic: {"0": 15}}
+    with pytest.raises(ConnectorError, match="offsets that were to be read are gone"):
+        offsets(stream(node, subscribe=topic), start, end)
+    assert offsets(stream(node, subscribe=topic, failOnDataLoss="false"), start, end) == list(range(9, 15))
+
+
+def test_a_topic_that_was_recreated_is_an_error(node: Node) -> None:
+    topic = node.topic(1)
+    node.send(topic, 2)
+    with pytest.raises(ConnectorError, match="are gone"):
+        stream(node, subscribe=topic).partitions({topic: {"0": 5}}, {topic: {"0": 2}})
+
+
+def test_a_new_partition_is_read_from_its_beginning(node: Node) -> None:
+    topic = node.topic(2)
+    node.send(topic, 3, partition=1)
+    assert offsets(stream(node, subscribe=topic), {topic: {"0": 0}}, {topic: {"0": 0, "1": 3}}) == [0, 1, 2]
+
+
+def test_the_tables_show_offsets_lag_and_the_latest_rows(node: Node) -> None:
+    topic = node.topic(1)
+    for key, value in ((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"b", None), (None, b"4")):
+        node.send(topic, 1, key=key, value=value)
+    reader = stream(node, subscribe=topic, **{"kafka.group.id": topic})
+    reader.commit({topic: {"0": 2}})
+    reader.stop()
+    one = options(node, subscribe=topic, table="offsets")
+    (row,) = OffsetsReader(one).read(OffsetsReader(one).partitions()[0])
+    assert row == (topic, 0, 1, 0, 5, 5)
+    groups = GroupsReader(options(node, subscribe=topic, table="groups"))
+    assert list(groups.read(groups.partitions()[0])) == [(topic, topic, 0, 2, "", 5, 3)]
+    latest = LatestReader(options(node, subscribe=topic, table="latest", columns="key,offset"))
+    rows = [row for each in latest.partitions() for part in latest.read(each) for row in part.to_pylist()]
+    assert rows == [{"key": b"a", "offset": 2}]
