@@ -49,8 +49,8 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    wheel, sdist, context, bill, sums = dist.build(tmp_path_factory.mktemp("dist"))
-    return {"wheel": wheel, "sdist": sdist, "context": context, "bill": bill, "sums": sums}
+    wheel, sdist, connector, context, bill, sums = dist.build(tmp_path_factory.mktemp("dist"))
+    return {"wheel": wheel, "sdist": sdist, "connector": connector, "context": context, "bill": bill, "sums": sums}
 
 
 @pytest.fixture
