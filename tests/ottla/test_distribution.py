@@ -94,7 +94,7 @@ def test_a_second_build_has_the_same_bytes_and_the_sums_are_of_them(built: dict[
     listed = dict(reversed(line.split("  ")) for line in built["sums"].read_text().splitlines())
     assert listed == {
         built[part].name: hashlib.sha256(built[part].read_bytes()).hexdigest()
-        for part in ("wheel", "sdist", "context", "bill")
+        for part in ("wheel", "sdist", "connector", "context", "bill")
     }
 
 
