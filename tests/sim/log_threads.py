@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -93,7 +94,7 @@ def begin_on_the_worker(job: FlushJob) -> None:
         job.end, job.truncations, job.rolls, job.segments, job.mark = (
             late.end, late.truncations, late.rolls, late.segments, late.mark,
         )  # fmt: skip
-        job.frozen = {**job.frozen, **late.frozen}
+        cast("dict[int, Any]", job.frozen).update(late.frozen)
     _run(job)
 
 

@@ -15,7 +15,6 @@ rejects the retries of a pipelining producer as out of order; the producer sends
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
 from threading import Lock
@@ -65,7 +64,8 @@ class ProducerSnapshots:
         self._producers = producers
         self.offsets: list[int] = []  # of the files
         self.frozen: dict[int, list[ProducerState]] = {}  # what the next flush writes
-        self._writing: Counter[int] = Counter()  # how many flushes under way write a snapshot at an offset
+        # What each flush under way writes, and which of these offsets were left since it began.
+        self._writing: list[tuple[Frozen, set[int]]] = []
         self._left_behind: set[int] = set()  # files of what was truncated, which may be written again
         self._unsynced = -1  # the newest snapshot, until it is synced
 
@@ -99,6 +99,7 @@ class ProducerSnapshots:
                 self._files.write_atomic(self._path(offset), encode(producers), sync=False)
             self._unsynced = offset
             self.offsets.append(offset)
+            self.frozen.pop(offset, None)
         for old in between:
             if old != newest_flushed:
                 self._remove(old)
@@ -116,7 +117,7 @@ class ProducerSnapshots:
     def begin_writing(self) -> Frozen:
         """Returns what a flush is to write. `end_writing` must follow."""
         frozen, self.frozen = self.frozen, {}
-        self._writing.update(frozen.keys())
+        self._writing.append((frozen, set()))
         return frozen
 
     def write_frozen(self, frozen: Frozen, written: list[int], is_current: Callable[[], bool]) -> None:
@@ -134,19 +135,19 @@ class ProducerSnapshots:
             written.append(offset)
 
     def end_writing(self, frozen: Frozen, written: list[int], *, is_current: bool, is_closed: bool) -> None:
-        """Counts what a flush has written, or removes it if the log was truncated meanwhile."""
-        self._writing -= Counter(frozen.keys())
-        if not is_current:
-            self._left_behind.update(written)
+        """Counts what a flush has written, or removes it if the log was truncated, or retention has passed it, meanwhile."""
+        number = next(number for number, (each, _) in enumerate(self._writing) if each is frozen)
+        _, left = self._writing.pop(number)
+        self._left_behind.update(offset for offset in written if offset in left or not is_current)
         for offset, states in frozen.items() if is_current else ():
-            if offset in self.offsets:
-                continue  # written beside this flush, of the same batches
+            if offset in self.offsets or offset in left:
+                continue  # written beside this flush, of the same batches; or not needed any more
             if offset in written:
                 self.offsets.append(offset)
                 self._unsynced = offset
             else:
                 self.frozen.setdefault(offset, states)  # for the next flush: the disk was full
-        for offset in [each for each in self._left_behind if not self._writing[each]]:
+        for offset in [each for each in self._left_behind if not any(each in frozen for frozen, _ in self._writing)]:
             self._left_behind.discard(offset)
             if offset not in self.offsets and not is_closed:
                 self._files.remove(self._path(offset))
@@ -200,6 +201,8 @@ class ProducerSnapshots:
         """Forgets these snapshots in memory; returns the paths of those that have files."""
         for offset in list(filter(is_gone, self.frozen)):
             del self.frozen[offset]
+        for frozen, left in self._writing:
+            left.update(filter(is_gone, frozen))
         gone = list(filter(is_gone, self.offsets))
         self.offsets = [offset for offset in self.offsets if not is_gone(offset)]
         return [self._path(offset) for offset in gone]

@@ -244,6 +244,24 @@ def test_what_was_frozen_of_producers_goes_with_a_truncation(tmp_path: Path, mon
     assert [path.name for path in sorted(tmp_path.glob("*.snapshot"))] == [f"{1:020d}.snapshot", f"{2:020d}.snapshot"]
 
 
+def test_a_snapshot_that_retention_passes_while_a_flush_writes_it_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention removes the file after the flush has ended, and the log went on naming it (seed 700 of tests/sim/log_threads.py)."""
+    monkeypatch.setattr("ottla.storage.producers.producer_snapshots.PRODUCERS_AT_ONCE", 0)
+    log = open_at(tmp_path)
+    for producer_id in range(4):
+        append(log, of_producer(producer_id))
+        log.snapshot_producers()
+    job = log.begin_flush()
+    assert job is not None and list(job.frozen) == [1, 2, 3, 4]
+    assert log.snapshots.leave(lambda offset: offset < 3) == []
+    job.run()
+    assert log.end_flush(job, NOW_MS)
+    assert log.snapshots.offsets == [3, 4]
+    assert [path.name for path in sorted(tmp_path.glob("*.snapshot"))] == [f"{3:020d}.snapshot", f"{4:020d}.snapshot"]
+
+
 class SnapshotReads(OsFiles):
     """Counts reads of producer snapshots."""
 
