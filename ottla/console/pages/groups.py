@@ -95,7 +95,8 @@ async def describe(cluster: ClusterClient, name: str) -> Described:
         positions = await share_groups.share_positions(cluster, name)
         ends = await topics.end_offsets(cluster, positions)
         rows = [
-            Place(*place, found.start_offset, ends.get(place), found.lag if found.lag >= 0 else None, owners.get(place))
+            # -1, until something of the partition was fetched
+            Place(*place, known(found.start_offset), ends.get(place), known(found.lag), owners.get(place))
             for place, found in sorted(positions.items())
         ]
         return Described(group, rows)
@@ -104,6 +105,11 @@ async def describe(cluster: ClusterClient, name: str) -> Described:
     places = committed.keys() | (owners.keys() if group.type != STREAMS else set())
     ends = await topics.end_offsets(cluster, places)
     return Described(group, [_place(place, committed, ends, owners) for place in sorted(places)])
+
+
+def known(number: int) -> int | None:
+    """Return a number of a response in which -1 stands for: not known."""
+    return None if number < 0 else number
 
 
 def _place(

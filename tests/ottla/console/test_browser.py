@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,18 +27,28 @@ PAGES = (
     "/group?id=readers", "/transactions", "/access", "/quotas", "/timeline",
 )  # fmt: skip
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-#: Text and background of each element with text of its own, as the browser has computed them.
-COLOURS = """() => [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()
+#: Text and background of each element with text of its own, as the browser has computed them once transitions of colours are over.
+COLOURS = """() => (document.getAnimations().forEach((each) => each.finish()), [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility()
     && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())).map((e) => {
   let back = e, layers = [];
   while (back) { layers.push(getComputedStyle(back).backgroundColor); back = back.parentElement; }
   const style = getComputedStyle(e);
   return [e.textContent.trim().slice(0, 30), style.color, layers.filter((c) => !c.endsWith(', 0)')), parseFloat(style.fontSize)];
-})"""
+}))"""
 
 
-#: A page of a browser needs more time than others on a machine that is busy.
+#: One cluster and one browser serve all tests here; the first of them waits for both to start.
 pytestmark = pytest.mark.timeout(300)
+#: Of one wait of the browser, on a machine that is busy.
+WAIT_MS = 60_000
+
+
+class Served(NamedTuple):
+    """The cluster, the address of its console, and the browser that looks at it."""
+
+    cluster: Cluster
+    url: str
+    chromium: Any
 
 
 @dataclass
@@ -55,7 +65,7 @@ class Looked:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Cluster, str]]:
+def served() -> Iterator[Served]:
     skip_because(MISSING)
     with Cluster(nodes=3) as cluster:
         cluster.topic("orders", partitions=3)
@@ -67,40 +77,43 @@ def served() -> Iterator[tuple[Cluster, str]]:
         consumer = cluster.consumer("orders", group_id="readers", enable_auto_commit=False)
         consumer.commit(message=consumer.consume(1, 30)[0], asynchronous=False)
         consumer.close()
-        with running_console(list(cluster.nodes.values()), 0, "look", None) as url:
-            yield cluster, url
-
-
-@contextmanager
-def browser(url: str, **context: Any) -> Iterator[Looked]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page: Page = chromium.new_context(**context).new_page()
-        looked = Looked(page, url)
-        page.on("console", lambda message: looked.complaints.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: looked.complaints.append(str(error)))
-        try:
-            yield looked
-        finally:
+        with running_console(list(cluster.nodes.values()), 0, "look", None) as url, sync_playwright() as playwright:
+            arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+            chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+            yield Served(cluster, url, chromium)
             chromium.close()
 
 
-def test_each_page_fits_a_phone_can_be_read_and_runs_no_markup(served: tuple[Cluster, str]) -> None:
-    for scheme in ("light", "dark"):
-        with browser(served[1], viewport={"width": 400, "height": 800}, color_scheme=scheme) as looked:
-            for path in PAGES:
-                page = looked.at(path)
-                page.wait_for_selector("h1")
-                assert page.title() != "owned", path
-                assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+@contextmanager
+def browser(served: Served, **context: Any) -> Iterator[Looked]:
+    opened = served.chromium.new_context(**context)
+    opened.set_default_timeout(WAIT_MS)
+    page: Page = opened.new_page()
+    looked = Looked(page, served.url)
+    page.on("console", lambda message: looked.complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: looked.complaints.append(str(error)))
+    try:
+        yield looked
+    finally:
+        opened.close()
+
+
+def test_each_page_fits_a_phone_can_be_read_and_runs_no_markup(served: Served) -> None:
+    with browser(served, viewport={"width": 400, "height": 800}) as looked:
+        for path in PAGES:
+            page = looked.at(path)
+            page.wait_for_selector("h1")
+            assert page.title() != "owned", path
+            assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
                 poor = [row for row in page.evaluate(COLOURS) if contrast(row[1], row[2]) < 4.5]
                 assert not poor, (path, scheme, poor)
-            assert not looked.complaints
+        assert not looked.complaints
 
 
-def test_records_are_opened_by_keyboard_filtered_and_followed(served: tuple[Cluster, str]) -> None:
-    cluster, url = served
-    with browser(url) as looked:
+def test_records_are_opened_by_keyboard_filtered_and_followed(served: Served) -> None:
+    with browser(served) as looked:
         page = looked.at("/topics")
         page.wait_for_selector("text=orders")
         page.keyboard.press("/")
@@ -116,7 +129,7 @@ def test_records_are_opened_by_keyboard_filtered_and_followed(served: tuple[Clus
         assert page.locator("details.record").count() == 11
         looked.at("/topics/orders/records?from=live")
         page.wait_for_selector("text=Live: 0 records")
-        producer = cluster.producer()
+        producer = served.cluster.producer()
         producer.produce("orders", "just now")
         producer.flush()
         page.wait_for_selector("details.record >> text=just now")
@@ -125,15 +138,14 @@ def test_records_are_opened_by_keyboard_filtered_and_followed(served: tuple[Clus
         assert not looked.complaints
 
 
-def test_pages_go_on_when_a_broker_is_killed_while_they_are_looked_at(served: tuple[Cluster, str]) -> None:
-    cluster, url = served
-    with browser(url) as looked:
+def test_pages_go_on_when_a_broker_is_killed_while_they_are_looked_at(served: Served) -> None:
+    with browser(served) as looked:
         page = looked.at("/")
         page.wait_for_selector("text=Nothing is wrong")
-        cluster.kill(3)
-        page.wait_for_selector("text=broker 3 is fenced", timeout=60_000)
+        served.cluster.kill(3)
+        page.wait_for_selector("text=broker 3 is fenced")
         for path in PAGES:
-            answer = page.goto(url + path.lstrip("/"))
+            answer = page.goto(served.url + path.lstrip("/"))
             assert answer is not None and answer.status == 200, path
         looked.at("/topics/orders").wait_for_selector(".cell.offline small")
         looked.at("/timeline").wait_for_selector("li:has-text('fencing')")
