@@ -54,10 +54,10 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def services(path: Path) -> list[Service]:
-    """Those that run our image."""
+    """Those that run a node: they have our image, and no command of their own."""
     found = []
     for name, raw in load(path)["services"].items():
-        if raw["image"] != "ottla":
+        if raw["image"] != "ottla" or "command" in raw:
             continue
         given = raw.get("environment", {})
         pairs = given.items() if isinstance(given, dict) else (entry.split("=", 1) for entry in given)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.console.command import app
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
 from tests.docker.compose_file import OURS, ROOT, SECURE, SEEDS, Service, load, services
@@ -54,6 +55,19 @@ def test_our_files_keep_data_restart_and_watch_health(path: Path) -> None:
         assert named <= set(whole["volumes"])
     published = [host for service in services(path) for host, _ in service.ports]
     assert len(set(published)) == len(published)
+
+
+def test_the_console_reads_the_nodes_and_is_published_for_this_machine_only() -> None:
+    path = ROOT / "docker" / "compose.yml"
+    console = load(path)["services"]["console"]
+    program, *arguments = console["command"]
+    name, chosen, _ = app.parse_args(arguments[1:], exit_on_error=False, print_error=False)
+    given = {**chosen.arguments, "connection": chosen.arguments["connection"].bootstrap}
+    assert (program, arguments[0]) == ("ottla", "console") and name is app.default_command
+    assert given["connection"].split(",") == [service.advertised["INTERNAL"] for service in services(path)]
+    assert given["no_login"] and all(port.startswith("127.0.0.1:") for port in console["ports"])
+    required = (ROOT / "docker" / "requirements.txt").read_text()
+    assert all(f"\n{package}==" in required for package in ("jinja2", "starlette", "uvicorn"))
 
 
 def test_what_the_pipelines_services_run_is_what_the_pipeline_understands() -> None:
