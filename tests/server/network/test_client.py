@@ -114,7 +114,7 @@ async def test_a_peer_that_speaks_another_protocol_is_recognised(real: RealWorld
 
     server = await asyncio.start_server(http, "127.0.0.1", 0)
     channel = Channel(real.world, "127.0.0.1", server.sockets[0].getsockname()[1])
-    with pytest.raises(ChannelClosed, match="is it a Kafka listener"):
+    with pytest.raises(ChannelClosed, match="answered with HTTP, so it is no Kafka listener"):
         await channel.request(ask())
     server.close()
 

@@ -45,7 +45,7 @@ def test_words_are_completed_with_commands_options_and_names_of_the_cluster(
 ) -> None:
     topic = cli.topic()
     monkeypatch.setenv("OTTLA_BOOTSTRAP", cli.bootstrap)
-    assert candidates(["con"]) == ["config", "consume", "container", "context"]
+    assert candidates(["con"]) == ["config", "console", "consume", "container", "context"]
     assert candidates(["topic", "de"]) == ["delete", "delete-records", "describe"]
     assert "--partitions" in candidates(["topic", "create", "x", "--p"])
     assert candidates(["topic", "describe", topic]) == [topic]

@@ -112,9 +112,18 @@ def write_session(path: Path, steps: Iterable[Step]) -> None:
     path.write_text("\n\n".join(step.text() for step in steps) + "\n")
 
 
+def _letters(steps: Iterable[Step]) -> str:
+    """Returns letters that are no word of the session: "ids" would be replaced wherever it stands."""
+    words = {word for step in steps for word in re.findall("[a-z]+", step.text().lower())}
+    while (letters := "".join(Random().choices(string.ascii_lowercase, k=RUN_LETTERS))) in words:
+        continue
+    return letters
+
+
 def play(steps: Iterable[Step], run: Run, server: str) -> Iterator[tuple[Step, list[str]]]:
     """Yield each step with the shaped lines that it gives now."""
-    letters = "".join(Random().choices(string.ascii_lowercase, k=RUN_LETTERS))
+    steps = list(steps)
+    letters = _letters(steps)
     with tempfile.TemporaryDirectory() as directory:
         host, _, port = server.partition(":")
         secure = f"{host}:{int(port) + SECURE_STEP}" if port else server
