@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 DEFAULT_PORT = 9092
 RETRY_SECONDS_MAX = 60.0
+#: Before any broker has answered the addresses are probably wrong; a cluster that starts takes a few seconds.
+FIRST_CONTACT_SECONDS_MAX = 10.0
 RETRY_BACKOFF_SECONDS = 0.1
 GROUP, TRANSACTION = 0, 1
 #: Topics have ids instead of names in later versions of Metadata's answers; both are there in this one.
@@ -102,13 +104,14 @@ class Cluster:
 
     def retry(self, attempt: Callable[[], T], *, also: Sequence[int] = ()) -> T:
         """Returns the result of the attempt, which is repeated while it raises errors that pass, or codes of `also`."""
-        deadline = time.monotonic() + RETRY_SECONDS_MAX
+        began = time.monotonic()
         while True:
             try:
                 return attempt()
             except ConnectorError as fault:
                 passing = isinstance(fault, ConnectionLost) or is_retriable(fault.code) or fault.code in also
-                if not passing or time.monotonic() > deadline:
+                seconds_max = RETRY_SECONDS_MAX if self._brokers else FIRST_CONTACT_SECONDS_MAX
+                if not passing or time.monotonic() > began + seconds_max:
                     raise
             time.sleep(RETRY_BACKOFF_SECONDS)
             self._leaders.clear()
