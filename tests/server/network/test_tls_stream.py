@@ -247,8 +247,9 @@ async def test_of_too_many_unfinished_handshakes_the_oldest_are_given_up(
             assert await client.reader.read(1) == b"\x16"  # the node's first flight
             stalled.append(client)
             await until(lambda number=number: node.listener.refused == max(0, number - 2))
-        for client in stalled[:2]:
-            assert b"\x16" not in (await client.reader.read())[-1:]
+        async with asyncio.timeout(10):
+            for client in stalled[:2]:
+                await client.reader.read()  # to the end, because the node has closed the connection
         other = await node.client(client_context())
         other.send(heartbeat("m", 7))
         assert await other.correlation_ids(1) == [7]
