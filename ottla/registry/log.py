@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import Consumer
+from ottla.cli.client.failures import NO_SUCH_TOPIC
 from ottla.cli.client.producer import Producer
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
@@ -29,6 +30,8 @@ PARTITION = 0
 REPLICAS_MAX = 3
 RETRY_S = 1.0
 SYNC_S_MAX = 30.0
+#: For so long a topic that was just created may be unknown to the broker that is asked; how often it is asked.
+CREATE_MS_MAX, LOOK_AGAIN_S = 30_000, 0.1
 #: Codes by which the partition rejects a leader that another one has followed.
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -163,6 +166,18 @@ class SchemaLog:
             except CommandFailed as fault:
                 if fault.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
-        partitions = await self._writing.partitions(self.topic)
+        await self._known_partitions(self._reading)
+        partitions = await self._known_partitions(self._writing)
         if len(partitions) != 1:
             raise CommandFailed(f"topic {self.topic} has {len(partitions)} partitions", "a registry's topic has one")
+
+    async def _known_partitions(self, cluster: ClusterClient) -> list[int]:
+        """Returns the topic's partitions when the broker knows them: it may get the metadata of a new topic a little later than others."""
+        until_ms = cluster.world.clock.mono_ms() + CREATE_MS_MAX
+        while True:
+            try:
+                return await cluster.partitions(self.topic)
+            except CommandFailed as fault:
+                if fault.code not in NO_SUCH_TOPIC or cluster.world.clock.mono_ms() > until_ms:
+                    raise
+            await asyncio.sleep(LOOK_AGAIN_S)
