@@ -38,6 +38,10 @@ class ListedTransaction(NamedTuple):
     state: str
 
 
+#: Of a transaction that is open or ends. An id without one counts as open since 1970 where brokers filter by time, as in Kafka.
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
 async def list_transactions(
     cluster: ClusterClient, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), open_ms_min: int = -1
 ) -> list[ListedTransaction]:

@@ -11,7 +11,7 @@ from ottla.broker.coordinator.partitions import partition_for
 from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Yes, connect, run
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Producer
-from ottla.cli.client.transactions import abort_transaction, describe_transaction, list_transactions
+from ottla.cli.client.transactions import OPEN_STATES, abort_transaction, describe_transaction, list_transactions
 from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, time_text, would
 from ottla.controller.metadata.topic_names import ADMIN_CLIENT_ID, TRANSACTION_STATE_TOPIC
@@ -47,7 +47,10 @@ async def list_(
     open_ms = -1 if open_seconds is None else int(open_seconds * 1000)
     async with connect(connection) as cluster:
         found = await list_transactions(
-            cluster, states=state or (), producer_ids=producer_id or (), open_ms_min=open_ms
+            cluster,
+            states=state or (OPEN_STATES if open_ms >= 0 else ()),
+            producer_ids=producer_id or (),
+            open_ms_min=open_ms,
         )
     print_rows([row._asdict() for row in found], LIST_COLUMNS, listing.output)
 

@@ -20,7 +20,7 @@ from ottla.cli.client.quorum import describe_quorum
 from ottla.cli.client.reassignments import list_reassignments
 from ottla.cli.client.stopping import MIN_ISR, VOTER_SILENT_MS_MAX
 from ottla.cli.client.throttles import throttled_topics
-from ottla.cli.client.transactions import list_transactions
+from ottla.cli.client.transactions import OPEN_STATES, list_transactions
 from ottla.cli.doctor.findings import Finding
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker
@@ -92,7 +92,7 @@ async def check_cluster(cluster: ClusterClient, admin: Iterable[str], passed: Pa
         return [many("throttle-left", names)] if names and not await list_reassignments(cluster) else []
 
     async def transactions() -> list[Finding]:
-        open_long = await list_transactions(cluster, open_ms_min=OPEN_TRANSACTION_MS)
+        open_long = await list_transactions(cluster, states=OPEN_STATES, open_ms_min=OPEN_TRANSACTION_MS)
         return [many("transaction-open", [row.transactional_id for row in open_long])] if open_long else []
 
     async def features() -> list[Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.cli.doctor import findings
 from ottla.cli.doctor.record import PREFIX
@@ -41,6 +42,9 @@ def listening(reply: bytes) -> Iterator[str]:
 
 def test_a_healthy_node_has_only_the_warnings_of_a_single_one(cli: Cli) -> None:
     topic = cli.topic()
+    # An id without a transaction is none that has been open since 1970.
+    Producer({"bootstrap.servers": cli.bootstrap, "transactional.id": f"{topic}-id"}).init_transactions()
+    assert not cli.rows("txn", "list", "--open-for", "0.001")
     done = cli("doctor", "--topic", topic)
     assert done.code == 0, done.err
     for line in (
@@ -52,6 +56,7 @@ def test_a_healthy_node_has_only_the_warnings_of_a_single_one(cli: Cli) -> None:
     rows = cli.rows("doctor", "--read-only")
     assert {row["severity"] for row in rows} <= {findings.WARNING, findings.ADVICE}
     assert {"quorum-of-one", "one-replica"} <= {row["finding"] for row in rows}
+    assert "transaction-open" not in {row["finding"] for row in rows}
     assert not [row for row in cli.rows("topic", "list") if str(row["topic"]).startswith(PREFIX)]
 
 
