@@ -15,25 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient, NoConnection
-from ottla.cli.client.failures import check, code_of
+from ottla.cli.client.classic_member import ClassicMember, GroupProtocol
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.cli.client.failures import check
 from ottla.cli.errors import CommandFailed
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.protocol.messages.shared_structs import ClassicProtocol
-from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
 from ottla.registry.errors import RegistryError
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL_TYPE = "sr"
-PROTOCOL = "v0"
+GROUP_PROTOCOL = GroupProtocol("sr", "v0", session_ms=10_000, rebalance_ms_max=30_000)
 VERSION = 1
-SESSION_MS = 10_000
 HEARTBEAT_S = 3.0
-REBALANCE_MS_MAX = 30_000
 RETRY_S = 0.5
 DUPLICATE_URLS = 1
 
@@ -108,12 +102,9 @@ class Election:
     def __init__(
         self, cluster: ClusterClient, group: str, identity: Identity, on_leader: Callable[[Identity | None, bool], Any]
     ) -> None:
-        self._cluster = cluster
-        self._group = group
+        self._member = ClassicMember(cluster, group, GROUP_PROTOCOL, ATTEMPT_MS_MAX)
         self._identity = identity
         self._on_leader = on_leader
-        self._member_id = ""
-        self._generation = -1
 
     async def run(self) -> None:
         """Take part for ever. Without a coordinator there is no leader, and it is tried again."""
@@ -127,11 +118,9 @@ class Election:
 
     async def leave(self) -> None:
         """Leave the group, so that another instance leads at once."""
-        if self._member_id:
-            members = [MemberIdentity(self._member_id, None, "the registry stops")]
-            with suppress(CommandFailed, TimeoutError):
-                async with asyncio.timeout(ATTEMPT_MS_MAX / 1000):
-                    await self._ask(LeaveGroupRequest(self._group, members=members), ATTEMPT_MS_MAX)
+        with suppress(CommandFailed, TimeoutError):
+            async with asyncio.timeout(ATTEMPT_MS_MAX / 1000):
+                await self._member.leave("the registry stops")
 
     async def _generation_of_group(self) -> None:
         joined = await self._join()
@@ -141,8 +130,8 @@ class Election:
         if not assignment:
             return
         member, leader = assigned_from(assignment)
-        self._generation = joined.generation_id
-        await self._lead(leader, member == self._member_id)
+        self._member.generation = joined.generation_id
+        await self._lead(leader, member == self._member.id)
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             if not await self._heartbeat():
@@ -153,70 +142,20 @@ class Election:
         await self._on_leader(leader, is_self)
 
     async def _join(self) -> JoinGroupResponse | None:
-        metadata = json.dumps(self._identity.json(), separators=(",", ":")).encode()
-        request = JoinGroupRequest(
-            group_id=self._group,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS_MAX,
-            member_id=self._member_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=[ClassicProtocol(PROTOCOL, metadata)],
-        )
-        response, code = await self._ask(request, REBALANCE_MS_MAX + ATTEMPT_MS_MAX)
-        if code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = response.member_id
-            return None
-        if self._is_out(code):
-            return None
-        check(f"group {self._group}", code)
-        self._member_id = response.member_id
-        joined: JoinGroupResponse = response
-        return joined
+        return await self._member.join(json.dumps(self._identity.json(), separators=(",", ":")).encode())
 
-    async def _sync(self, joined: JoinGroupResponse) -> bytes:
+    async def _sync(self, joined: JoinGroupResponse) -> bytes | None:
         rows: Sequence[SyncGroupRequestAssignment] = ()
         if joined.leader == joined.member_id and not joined.skip_assignment:
             members = {member.member_id: identity_from(bytes(member.metadata)) for member in joined.members}
             data = json.dumps(assign(members), separators=(",", ":")).encode()
             rows = [SyncGroupRequestAssignment(member, data) for member in members]
-        request = SyncGroupRequest(
-            group_id=self._group,
-            generation_id=joined.generation_id,
-            member_id=joined.member_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=joined.protocol_name,
-            assignments=list(rows),
-        )
-        response, code = await self._ask(request, REBALANCE_MS_MAX)
-        if self._is_out(code):
-            return b""
-        check(f"group {self._group}", code)
-        return bytes(response.assignment)
+        return await self._member.sync(joined, rows)
 
     async def _heartbeat(self) -> bool:
         """Whether the member is still in the generation."""
-        request = HeartbeatRequest(self._group, self._generation, self._member_id)
-        _, code = await self._ask(request, SESSION_MS)
-        if self._is_out(code):
+        code = await self._member.heartbeat(GROUP_PROTOCOL.session_ms)
+        if self._member.is_out(code):
             return False
-        check(f"group {self._group}", code)
+        check(f"group {self._member.group}", code)
         return True
-
-    def _is_out(self, code: int) -> bool:
-        if code == ErrorCode.UNKNOWN_MEMBER_ID:
-            self._member_id = ""
-        return code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
-
-    async def _ask(self, request: object, timeout_ms: int) -> tuple[Any, int]:
-        """Ask the coordinator, wherever it is, until it answers."""
-        async with asyncio.timeout((timeout_ms + ATTEMPT_MS_MAX) / 1000):
-            while True:
-                try:
-                    node = await self._cluster.coordinator(self._group)
-                    response = await self._cluster.request(request, node, timeout_ms=timeout_ms)
-                    code = response.error_code
-                except NoConnection:
-                    code = ErrorCode.NETWORK_EXCEPTION
-                if not code_of(code).retriable:
-                    return response, code
-                await asyncio.sleep(RETRY_S)

@@ -11,22 +11,28 @@ from ottla.cli.client.failures import code_of
 from ottla.protocol.errors import ErrorCode
 
 
-async def ask_coordinator(cluster: ClusterClient, group: str, request: object, timeout_ms: int) -> tuple[Any, int]:
-    """Return the response of the group's coordinator, and its error code, which is none that passes."""
+async def ask_coordinator(
+    cluster: ClusterClient, group: str, request: object, timeout_ms: int, patience_ms: int | None = None
+) -> tuple[Any, int]:
+    """Return the response of the group's coordinator, and its error code, which is none that passes. Times as in `until_answered`."""
 
     async def ask() -> tuple[Any, int]:
         node = await cluster.coordinator(group)
         response = await cluster.request(request, node, timeout_ms=timeout_ms)
         return response, response.error_code
 
-    return await until_answered(cluster, ask, timeout_ms)
+    return await until_answered(cluster, ask, timeout_ms, patience_ms)
 
 
 async def until_answered(
-    cluster: ClusterClient, ask: Callable[[], Awaitable[tuple[Any, int]]], timeout_ms: int = ATTEMPT_MS_MAX
+    cluster: ClusterClient,
+    ask: Callable[[], Awaitable[tuple[Any, int]]],
+    timeout_ms: int = ATTEMPT_MS_MAX,
+    patience_ms: int | None = None,
 ) -> tuple[Any, int]:
-    """Repeat `ask` for the time limit of the command besides the answer's own time."""
-    async with cluster.limit(timeout_ms):
+    """Repeat `ask` for `patience_ms`, or the time limit of the command, besides the answer's own time `timeout_ms`."""
+    limit_ms = cluster.timeout_ms if patience_ms is None else patience_ms
+    async with asyncio.timeout((limit_ms + timeout_ms) / 1000):
         while True:
             try:
                 response, code = await ask()

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
+from ottla.cli.client.classic_member import ClassicMember, GroupProtocol
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.cli.client.consumer import READ_COMMITTED, READ_UNCOMMITTED, Consumed, Consumer
-from ottla.cli.client.coordinator_requests import ask_coordinator, until_answered
+from ottla.cli.client.coordinator_requests import until_answered
 from ottla.cli.client.failures import check
 from ottla.cli.client.groups import NO_GENERATION, commit_offsets, committed_offsets
 from ottla.cli.client.leaders import TopicPartition
@@ -26,24 +27,15 @@ from ottla.protocol.internal_topics.control_messages import (
     ConsumerProtocolSubscription,
     decode_versioned,
 )
-from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.protocol.messages.shared_structs import ClassicProtocol, TopicNamePartitions
-from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.shared_structs import TopicNamePartitions
+from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
 
-PROTOCOL_TYPE = "consumer"
-ASSIGNOR = "range"
+PROTOCOL = GroupProtocol("consumer", "range", session_ms=45_000, rebalance_ms_max=60_000)
 #: The first versions of the embedded messages: this member has nothing to say in later ones.
 EMBEDDED_VERSION = 0
-SESSION_MS = 45_000
 HEARTBEAT_MS = 3_000
 COMMIT_MS = 5_000
-#: A member that does not rejoin for this long is left out of the next generation.
-REBALANCE_MS_MAX = 60_000
-#: The member joins again: with its member id, or as a new member where the coordinator does not know it any more.
-REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
-FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 class GroupConsumer:
@@ -64,8 +56,7 @@ class GroupConsumer:
         self.consumer = Consumer(cluster, {}, isolation_level=isolation_level, reset=reset)
         self._cluster = cluster
         self._reset = reset
-        self._member_id = ""
-        self._generation = NO_GENERATION
+        self._member = ClassicMember(cluster, group, PROTOCOL)
         self._processed: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._heartbeat_ms = self._commit_ms = 0
@@ -77,7 +68,7 @@ class GroupConsumer:
         async with self._cluster.limit():
             try:
                 await self.commit()
-                await self._leave()
+                await self._member.leave("the command has ended")
             except CommandFailed:
                 # What ended the command is the better message. Without a leave, the session's end has the same effect.
                 if fault is None:
@@ -100,11 +91,11 @@ class GroupConsumer:
     @property
     def generation(self) -> int:
         """The generation whose assignment is read, or NO_GENERATION."""
-        return self._generation
+        return self._member.generation
 
     @property
     def _is_member(self) -> bool:
-        return self._generation != NO_GENERATION
+        return self._member.generation != NO_GENERATION
 
     async def poll(self) -> list[Consumed]:
         """Return the next records. All records of the calls before count as processed.
@@ -137,7 +128,7 @@ class GroupConsumer:
 
         async def ask() -> tuple[None, int]:
             try:
-                await commit_offsets(self._cluster, self.group, moved, self._generation, self._member_id)
+                await commit_offsets(self._cluster, self.group, moved, self._member.generation, self._member.id)
             except CommandFailed as fault:
                 if fault.code is None:
                     raise
@@ -145,7 +136,7 @@ class GroupConsumer:
             return None, ErrorCode.NONE
 
         _, code = await until_answered(self._cluster, ask)
-        if not self._is_out(code):
+        if not self._member.is_out(code):
             check(f"offsets of group {self.group}", code)
             self._committed |= moved
 
@@ -155,56 +146,23 @@ class GroupConsumer:
         """Become a member of the next generation, and begin with the partitions that it assigns."""
         while not self._is_member:
             self._cluster.doing = f"joining group {self.group}"
-            joined = await self._join_group()
+            joined = await self._member.join(_encoded(ConsumerProtocolSubscription(topics=self.topics)))
             if joined is None:
                 continue
             assigned = await self._sync(joined)
             if assigned is not None:
-                self._generation = joined.generation_id
+                self._member.generation = joined.generation_id
                 await self._begin(assigned)
-
-    async def _join_group(self) -> JoinGroupResponse | None:
-        subscription = ConsumerProtocolSubscription(topics=self.topics)
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS_MAX,
-            member_id=self._member_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=[ClassicProtocol(ASSIGNOR, _encoded(subscription))],
-        )
-        response, code = await ask_coordinator(self._cluster, self.group, request, REBALANCE_MS_MAX + ATTEMPT_MS_MAX)
-        if code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = response.member_id
-            return None
-        if self._is_out(code):
-            return None
-        check(f"group {self.group}", code)
-        self._member_id = response.member_id
-        found: JoinGroupResponse = response
-        return found
 
     async def _sync(self, joined: JoinGroupResponse) -> list[TopicPartition] | None:
         """Return the assignment; None if the group is in its next rebalance already."""
         rows = []
         if joined.leader == joined.member_id and not joined.skip_assignment:
             rows = await self._assignments(joined)
-        request = SyncGroupRequest(
-            group_id=self.group,
-            generation_id=joined.generation_id,
-            member_id=joined.member_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=joined.protocol_name,
-            assignments=rows,
-        )
-        response, code = await ask_coordinator(self._cluster, self.group, request, REBALANCE_MS_MAX)
-        if self._is_out(code):
-            return None
-        check(f"group {self.group}", code)
-        assert isinstance(response, SyncGroupResponse)
-        if not response.assignment:
-            return []
-        assignment, _ = decode_versioned(ConsumerProtocolAssignment, response.assignment, newer_too=True)
+        data = await self._member.sync(joined, rows)
+        if not data:
+            return None if data is None else []
+        assignment, _ = decode_versioned(ConsumerProtocolAssignment, data, newer_too=True)
         return [(row.topic, index) for row in assignment.assigned_partitions for index in row.partitions]
 
     async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
@@ -236,27 +194,11 @@ class GroupConsumer:
         self._heartbeat_ms = self._commit_ms = self._cluster.world.clock.mono_ms()
 
     async def _heartbeat(self) -> None:
-        request = HeartbeatRequest(self.group, self._generation, self._member_id)
-        _, code = await ask_coordinator(self._cluster, self.group, request, ATTEMPT_MS_MAX)
+        code = await self._member.heartbeat(ATTEMPT_MS_MAX)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             await self.commit()
-        if not self._is_out(code):
+        if not self._member.is_out(code):
             check(f"group {self.group}", code)
-
-    async def _leave(self) -> None:
-        if self._member_id:
-            members = [MemberIdentity(self._member_id, None, "the command has ended")]
-            request = LeaveGroupRequest(self.group, members=members)
-            await ask_coordinator(self._cluster, self.group, request, ATTEMPT_MS_MAX)
-
-    def _is_out(self, code: int) -> bool:
-        """Whether the member is not, or no longer, part of the generation; it joins again then."""
-        if code in FORGOTTEN:
-            self._member_id = ""
-        elif code not in REJOIN:
-            return False
-        self._generation = NO_GENERATION
-        return True
 
 
 def assign_ranges(
