@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from datetime import datetime
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.group_consumer import GroupConsumer
-from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, given, with_cluster
+from ottla.cli.shims.tool import Parser, given, run_for_long
 
 MIB = 1024 * 1024
 FIELDS = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
@@ -34,11 +31,7 @@ def main(arguments: list[str]) -> int:
         parser.usage_error("Exactly one of the following arguments is required: [topic], [include]")
     if given(options, "num-records") == given(options, "messages"):
         parser.usage_error("Exactly one of the following arguments is required: [messages], [num-records]")
-    try:
-        return with_cluster(options, lambda cluster: _run(cluster, options), limited=False)
-    except CommandFailed as failure:
-        print(reason(failure), file=sys.stderr)
-        return 1
+    return run_for_long(options, lambda cluster: _run(cluster, options))
 
 
 async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from ottla.cli.client import groups
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception, reason
-from ottla.cli.shims.tool import Parser, Unusable, with_cluster
+from ottla.cli.shims.tool import Parser, Unusable, table, with_cluster
 from ottla.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -47,6 +47,19 @@ async def group_names(cluster: ClusterClient, options: argparse.Namespace, types
         names: list[str] = options.group
         return names
     return [group.group_id for group in await groups.list_groups(cluster) if group.group_type.lower() in types]
+
+
+async def print_groups(cluster: ClusterClient, kind: str, state: str | None, states: Sequence[str]) -> None:
+    """Print the groups of a kind (in lower case): their names, or with `state`, a list of `states`, those that are in them."""
+    wanted = chosen(state, states, "Invalid state list '{}'. Valid states are: {}")
+    found = [group for group in await groups.list_groups(cluster) if group.group_type.lower() == kind]
+    if state is None:
+        for group in found:
+            print(group.group_id)
+        return
+    rows = [("GROUP", "STATE")]
+    rows += [(group.group_id, group.group_state) for group in found if not wanted or group.group_state in wanted]
+    print("\n".join(table(rows, (15, 0))))
 
 
 def not_found(name: str) -> NoReturn:

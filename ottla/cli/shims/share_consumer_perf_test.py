@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from dataclasses import dataclass, field
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.share_consumer import ShareConsumer
-from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.consumer_perf_test import MIB, time_text
-from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import Parser, deprecated, key_values, with_cluster
+from ottla.cli.shims.tool import Parser, deprecated, key_values, run_for_long
 
 HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms"
 CLIENT_ID = "perf-share-consumer-client"
@@ -48,11 +45,7 @@ def main(arguments: list[str]) -> int:
         print("Warning: --messages is deprecated. Use --num-records instead.")
     deprecated(options, {"consumer.config": "command-config"})
     parser.connect(options)
-    try:
-        return with_cluster(options, lambda cluster: _run(cluster, options), limited=False)
-    except CommandFailed as failure:
-        print(reason(failure), file=sys.stderr)
-        return 1
+    return run_for_long(options, lambda cluster: _run(cluster, options))
 
 
 async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:

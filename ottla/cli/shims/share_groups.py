@@ -12,11 +12,11 @@ from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import message, reason
 from ottla.cli.shims.group_commands import (
-    chosen,
     delete_each,
     described,
     group_names,
     print_deletion,
+    print_groups,
     run_command,
 )
 from ottla.cli.shims.offset_resets import assignment_text, datetime_ms, listed, named_places, since
@@ -74,15 +74,7 @@ async def _names(cluster: ClusterClient, options: argparse.Namespace) -> list[st
 
 
 async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    states = chosen(options.state, STATES, "Invalid state list '{}'. Valid states are: {}")
-    found = [group for group in await groups.list_groups(cluster) if group.group_type.lower() == "share"]
-    if options.state is None:
-        for group in found:
-            print(group.group_id)
-        return 0
-    rows = [("GROUP", "STATE")]
-    rows += [(row.group_id, row.group_state) for row in found if not states or row.group_state in states]
-    print("\n".join(table(rows, (15, 0))))
+    await print_groups(cluster, "share", options.state, STATES)
     return 0
 
 

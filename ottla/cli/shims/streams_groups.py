@@ -11,7 +11,14 @@ from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims import streams_offsets
 from ottla.cli.shims.exceptions import exception, execution_exception, reason
-from ottla.cli.shims.group_commands import SCOPES, chosen, delete_each, described, group_names, print_deletion
+from ottla.cli.shims.group_commands import (
+    SCOPES,
+    delete_each,
+    described,
+    group_names,
+    print_deletion,
+    print_groups,
+)
 from ottla.cli.shims.offset_resets import listed
 from ottla.cli.shims.tool import Parser, Unusable, given, table, with_cluster
 from ottla.protocol.errors import ErrorCode
@@ -123,15 +130,7 @@ async def _names(cluster: ClusterClient, options: argparse.Namespace) -> list[st
 
 
 async def _list(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    states = chosen(options.state, STATES, "Invalid state list '{}'. Valid states are: {}")
-    found = [group for group in await groups.list_groups(cluster) if group.group_type.lower() == "streams"]
-    if options.state is None:
-        for group in found:
-            print(group.group_id)
-        return 0
-    rows = [("GROUP", "STATE")]
-    rows += [(group.group_id, group.group_state) for group in found if not states or group.group_state in states]
-    print("\n".join(table(rows, (15, 0))))
+    await print_groups(cluster, "streams", options.state, STATES)
     return 0
 
 

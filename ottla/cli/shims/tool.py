@@ -16,6 +16,7 @@ from typing import NoReturn
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.connection import TimeUp, open_cluster, read_client_properties
 from ottla.cli.errors import CommandFailed
+from ottla.cli.shims.exceptions import reason
 
 #: The time limit of an admin client's call, default.api.timeout.ms.
 TIMEOUT_MS = 60_000
@@ -219,6 +220,15 @@ def with_cluster(
         return asyncio.run(run())
     except TimeUp as end:
         raise CommandFailed(f"Timed out waiting for a node assignment. Call: {end.doing}") from None
+
+
+def run_for_long(options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[int]]) -> int:
+    """Run a tool that goes on until it is done or interrupted; why it failed is printed without its exception's name."""
+    try:
+        return with_cluster(options, work, limited=False)
+    except CommandFailed as failure:
+        print(reason(failure), file=sys.stderr)
+        return 1
 
 
 def table(rows: Sequence[Sequence[object]], widths: Sequence[int]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
@@ -14,7 +13,7 @@ from ottla.cli.client.groups import NO_GENERATION
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import TreeParser, connected, with_cluster
+from ottla.cli.shims.tool import TreeParser, connected, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
@@ -51,11 +50,7 @@ def main(arguments: list[str]) -> int:
         if getattr(options, name) != value:
             parser.error(f"argument --{name.replace('_', '-')}: {getattr(options, name)} is not served here")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        return with_cluster(options, lambda cluster: _Run(cluster, options).run(), limited=False)
-    except CommandFailed as failure:
-        print(reason(failure), file=sys.stderr)
-        return 1
+    return run_for_long(options, lambda cluster: _Run(cluster, options).run())
 
 
 class _Run:

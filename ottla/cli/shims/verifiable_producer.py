@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.producer import Batch, Producer
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception_name, reason
-from ottla.cli.shims.tool import TreeParser, connected, with_cluster
+from ottla.cli.shims.tool import TreeParser, connected, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import NewRecord
@@ -39,11 +38,7 @@ def main(arguments: list[str]) -> int:
         parser.print_help()
         return 0
     options = connected(parser.take_old_config(parser.parse_args(arguments), "producer.config"))
-    try:
-        return with_cluster(options, lambda cluster: _run(cluster, options), limited=False)
-    except CommandFailed as failure:
-        print(reason(failure), file=sys.stderr)
-        return 1
+    return run_for_long(options, lambda cluster: _run(cluster, options))
 
 
 async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import alter_configs
 from ottla.cli.client.share_consumer import Acquired, ShareConsumer
-from ottla.cli.errors import CommandFailed
-from ottla.cli.shims.exceptions import message, reason
-from ottla.cli.shims.tool import TreeParser, connected, with_cluster
+from ottla.cli.shims.exceptions import message
+from ottla.cli.shims.tool import TreeParser, connected, run_for_long
 from ottla.cli.shims.verifiable_events import print_event, text
 
 STRATEGY = "share.auto.offset.reset"
@@ -34,11 +32,7 @@ def main(arguments: list[str]) -> int:
         parser.print_help()
         return 0
     options = connected(parser.parse_args(arguments))
-    try:
-        return with_cluster(options, lambda cluster: _run(cluster, options), limited=False)
-    except CommandFailed as failure:
-        print(reason(failure), file=sys.stderr)
-        return 1
+    return run_for_long(options, lambda cluster: _run(cluster, options))
 
 
 async def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
