@@ -99,7 +99,7 @@ def largest(shape: Shape, topic_id: bytes, bytes_max: int) -> bytes:
 
 
 def _altered_lists(operation: int, bytes_max: int) -> IncrementalAlterConfigsRequest:
-    """As many lists as a request has room for, each as long as a text may be, and of different parts."""
+    """Returns a request with as many lists as it has room for. Each is as long as a text may be, and its parts differ."""
     value = ",".join(f"{number}:1" for number in range(4_400))
     config = AlterableConfig(name="leader.replication.throttled.replicas", config_operation=operation, value=value)
     resources = [

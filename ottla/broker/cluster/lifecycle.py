@@ -265,16 +265,16 @@ class BrokerLifecycle:
         """Sends one heartbeat, and waits for the time of the next."""
         self._wake.clear()
         sent_ms, sent_offset = self._world.clock.mono_ms(), self._metadata_offset()
+        is_stopping = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=sent_offset,
             want_fence=not self._ready,
-            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            want_shut_down=is_stopping,
             offline_log_dirs=sorted(self._offline_directories),
             cordoned_log_dirs=self._cordoned_directories,
         )
-        is_stopping = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         timeout_ms = self._heartbeat_interval_ms if is_stopping else self._answer_timeout_ms
         try:
             response = await self._controller.request(request, timeout_ms=timeout_ms)

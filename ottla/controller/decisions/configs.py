@@ -7,7 +7,7 @@ to be emptied: eligible.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -70,7 +70,8 @@ class AlterResult(NamedTuple):
     error: KafkaError | None
 
 
-Alter: TypeAlias = Callable[[ControlState, Sequence[Change]], Outcome[list[AlterResult]]]
+class Alter(Protocol):
+    def __call__(self, state: ControlState, *, changes: Sequence[Change]) -> Outcome[list[AlterResult]]: ...
 
 
 def alter_in_turns(state: ControlState, changes: Sequence[Change], alter: Alter) -> Decision[list[AlterResult]]:
@@ -80,13 +81,9 @@ def alter_in_turns(state: ControlState, changes: Sequence[Change], alter: Alter)
     for part in _in_parts(changes):
         if results:
             yield outcome.records
-        outcome = yield from after_elrs(state, partial(_alter_part, alter, part))
+        outcome = yield from after_elrs(state, partial(alter, changes=part))
         results += outcome.response
     return Outcome(outcome.records, results)
-
-
-def _alter_part(alter: Alter, part: Sequence[Change], state: ControlState) -> Outcome[list[AlterResult]]:
-    return alter(state, part)
 
 
 def _in_parts(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
