@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 #: Kafka's: after a failure, doubled each time, up to broker.session.timeout.ms / 2 there.
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 1_000
-#: From this metadata.version on registrations name log directories (3.7-IV2).
 #: The heartbeat interval during a controlled shutdown, so that a controlled restart takes at most 0.2 s.
 SHUTDOWN_POLL_MS = 10
 
