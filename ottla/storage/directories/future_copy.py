@@ -102,7 +102,7 @@ def read_ahead(log: Log, offset: int, size: int) -> ReadAhead | None:
     start = segment.position_of(offset)
     if start is None or start >= segment.file.in_memory_from:
         return None
-    end = segment.end_of_slice(start, segment.file.size, size, True)
+    end = segment.end_of_slice(start, segment.file.size, size, True, start)
     following = log.segments.next_base(index)
     segment_end = log.log_end_offset if following is None else following
     to_offset = segment_end if end == segment.file.size else segment.file.offset_at(end)

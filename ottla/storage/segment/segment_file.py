@@ -219,13 +219,13 @@ class SegmentFile:
         reach = None if position >= self.fresh_from else self.reach
         return walk(self.view(), position, self.size, self.log_path, self.base_offset, self.limit, reach)
 
-    def offset_behind(self, start: int, end: int) -> int:
+    def offset_behind(self, start: int, end: int, in_memory: int) -> int:
         """Returns the offset where a reader continues after [start, end), which are complete batches; another batch follows.
 
-        `checked_end` has brought these batches into memory.
+        `checked_end` has brought these batches into memory, and bytes up to `in_memory` are known to be there.
         """
         if start >= self.in_memory_from:
-            if end < self.fresh_from:
+            if end + WALK.size > in_memory:
                 self.reach(end)
             base: int = WALK.unpack_from(self.view(), end)[0]
             return base
@@ -242,7 +242,7 @@ class SegmentFile:
     def checked_end(self, start: int, end: int, in_memory: int) -> int:
         """Returns the end of the part of [start, end) that may be served: it is in memory, and cold bytes are checked.
 
-        Bytes up to `in_memory` are known to be there: to ask the kernel twice takes a tenth of what a consumer's read costs.
+        Bytes up to `in_memory` are known to be there.
 
         Raises:
             DamagedLog, StorageFailure

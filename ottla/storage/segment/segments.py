@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from ottla.protocol.records.batch import HEADER_BYTES
 from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.segment import Segment
@@ -95,16 +96,17 @@ class Segments:
             return Read(NO_BYTES, offset, offset)
         in_memory = file.size
         if start < file.fresh_from:
+            # With the header behind it, so that the kernel is asked once: each question takes a tenth of what a consumer's read costs.
             size = min(max_bytes, limit - start)
-            in_memory = file.in_memory_until(start, size)
-            max_bytes = max(in_memory - start, min(size, COLD_READ_BYTES) if min_one else 0)
+            in_memory = file.in_memory_until(start, size + HEADER_BYTES)
+            max_bytes = max(min(in_memory - start, size), min(size, COLD_READ_BYTES) if min_one else 0)
             if not (max_bytes or min_one):
                 return Read(NO_BYTES, offset, offset)
-        end = file.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one), in_memory)
+        end = file.checked_end(start, segment.end_of_slice(start, limit, max_bytes, min_one, in_memory), in_memory)
         if end == start:
             return Read(NO_BYTES, offset, offset)
         view = file.view()[start:end].toreadonly()
-        next_offset = limit_offset if end == limit else file.offset_behind(start, end)
+        next_offset = limit_offset if end == limit else file.offset_behind(start, end, in_memory)
         segment.remember(next_offset, end)
         return Read(view, int.from_bytes(view[:8], "big"), next_offset)
 

@@ -112,6 +112,24 @@ def test_the_kernel_is_asked_once_a_read_whether_the_bytes_are_in_memory(
     assert max(cache.populated, default=0) <= REACH_BYTES, "a lookup of a position walks so far"
 
 
+def test_a_consumer_of_bytes_that_were_written_a_while_ago_costs_one_question_to_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    formatted(tmp_path)
+    logs = opened(tmp_path)
+    log = logs.create("orders", 0, A, LogConfig())
+    for i in range(BATCHES // 10):
+        append(log, build_batch([(b"%d" % i, os.urandom(BATCH_BYTES), NOW_MS)]))
+    logs.flush_due(NOW_MS)
+    cache = Cache(monkeypatch)
+    cache.until = 1 << 30
+    first = log.read(0, max_bytes=5 * BATCH_BYTES)
+    cache.populated.clear()
+    for max_bytes in (5 * BATCH_BYTES, 1 << 20, 50 << 20):
+        assert log.read(first.next_offset, max_bytes=max_bytes).records
+    assert cache.populated == [], "the question of the read itself has the answer"
+
+
 def test_what_was_written_a_while_ago_to_the_active_segment_may_have_left_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
