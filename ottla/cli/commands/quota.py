@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import CONNECTION, LISTING, Connection, Listing, connect, run
+from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.quotas import alter_quotas, describe_quotas
 from ottla.cli.commands.topic import split_setting
 from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
@@ -93,8 +94,21 @@ async def _change(
                 f"there is no quota {key!r}", did_you_mean(key, known) or f"one of {', '.join(known)}", USAGE
             )
     async with connect(connection) as cluster:
+        before = await _present(cluster, entity)
         await alter_quotas(cluster, entity, changes, validate_only=dry_run)
-    note("nothing was changed (--dry-run)" if dry_run else f"{', '.join(changes)} changed")
+    who = ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in entity.items())
+    for key, value in changes.items():
+        note(f"{who}: {key} {_text(before.get(key))} -> {_text(value)}")
+    if dry_run:
+        note("nothing was changed (--dry-run)")
+
+
+async def _present(cluster: ClusterClient, entity: dict[str, str | None]) -> dict[str, float]:
+    """Return the quotas of this entity; those with further parts are entities of their own."""
+    for entry in await describe_quotas(cluster, entity):
+        if len(entry.entity) == len(entity):
+            return {value.key: value.value for value in entry.values}
+    return {}
 
 
 def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str | None]:
@@ -107,6 +121,10 @@ def _number(key: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise CommandFailed(f"{key}={text} is not a number", "byte rates are bytes a second", USAGE) from None
+
+
+def _text(value: float | None) -> str:
+    return "none" if value is None else str(_shown(value))
 
 
 def _shown(value: float) -> int | float:

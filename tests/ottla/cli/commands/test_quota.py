@@ -25,6 +25,19 @@ def test_quotas_are_set_listed_and_removed(cli: Cli) -> None:
     cli.ok("quota", "unset", "--user", "<default>", "--client-id", "c", "consumer_byte_rate")
 
 
+def test_a_change_says_from_what_to_what(cli: Cli) -> None:
+    of_both = ("--user", "eve", "--client-id", "c")
+    cli.ok("quota", "set", *of_both, "producer_byte_rate=7")
+    set_ = cli("quota", "set", "--user", "eve", "producer_byte_rate=1048576", "request_percentage=12.5")
+    assert set_.err == "user eve: producer_byte_rate none -> 1048576\nuser eve: request_percentage none -> 12.5\n"
+    unset = cli("quota", "unset", "--user", "eve", "request_percentage", "producer_byte_rate")
+    assert unset.err == "user eve: request_percentage 12.5 -> none\nuser eve: producer_byte_rate 1048576 -> none\n"
+    again = cli("quota", "unset", *of_both, "producer_byte_rate")
+    assert again.err == "user eve, client-id c: producer_byte_rate 7 -> none\n"
+    default = cli("quota", "set", "--user", "<default>", "consumer_byte_rate=5", "--dry-run")
+    assert default.err == "user <default>: consumer_byte_rate none -> 5\nnothing was changed (--dry-run)\n"
+
+
 def test_a_dry_run_changes_nothing(cli: Cli) -> None:
     cli.ok("quota", "set", "--user", "bob", "producer_byte_rate=5", "--dry-run")
     assert quotas_of(cli, "--user", "bob") == {}
