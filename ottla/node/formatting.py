@@ -110,8 +110,9 @@ def own_voter(config: NodeConfig, directory_id: bytes) -> Voter:
 
 
 def _look(files: Files, directories: Sequence[str]) -> dict[str, MetaProperties | None]:
-    """The identities of the directories that can be read."""
+    """The identities of the directories that can be read; the first one is that of the metadata log."""
     found: dict[str, MetaProperties | None] = {}
+    failures: list[tuple[str, StorageFailure]] = []
     for path in directories:
         try:
             files.make_dirs(path)
@@ -119,7 +120,11 @@ def _look(files: Files, directories: Sequence[str]) -> dict[str, MetaProperties 
             if found[path] is None:
                 _check_empty(files, path)
         except StorageFailure as failure:
-            log.error("Log directory %s cannot be used: %s", path, failure)
+            failures.append((path, failure))
+    for path, reason in failures:
+        # Without the metadata's directory the start ends, with this reason.
+        if path != directories[0] and found:
+            log.error("Log directory %s cannot be used: %s", path, reason)
     return found
 
 

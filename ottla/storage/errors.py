@@ -17,7 +17,9 @@ class StorageFailure(Exception):
     """
 
     def __init__(self, path: str, cause: BaseException | str) -> None:
-        super().__init__(f"{path}: {cause}")
+        # The error of a call by name has the path already.
+        names_it = isinstance(cause, OSError) and cause.filename == path and cause.filename2 is None
+        super().__init__(f"{path}: {cause.strerror if isinstance(cause, OSError) and names_it else cause}")
         self.path = path
         self.cause = cause
 

@@ -117,3 +117,16 @@ def test_a_directory_with_other_files_is_not_to_be_emptied(tmp_path: Path) -> No
     (tmp_path / "notes.txt").touch()
     with pytest.raises(InconsistentLogDirectory, match=r"\(notes.txt\): it is no log directory; check log.dirs$"):
         start(STOCK, tmp_path)
+
+
+def test_a_directory_is_in_the_log_only_where_the_node_goes_on_without_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    good, bad, worse = tmp_path / "good", tmp_path / "file" / "bad", tmp_path / "file" / "worse"
+    start(STOCK, bad, worse)
+    start(STOCK, good)
+    start(STOCK, bad, good)
+    assert not caplog.records, "the start ends with this reason"
+    start(STOCK, good, bad)
+    assert [record.args[0] for record in caplog.records if record.args] == [str(bad)]
