@@ -1,4 +1,4 @@
-"""`ottla apply` against a node, and the completion of command lines with names of its cluster."""
+"""`ottla apply` against a node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.commands.completion import candidates
 from ottla.cli.errors import FAILED, OK, USAGE
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli
@@ -38,28 +37,3 @@ def test_a_file_is_applied_once_and_a_second_time_there_is_nothing_to_change(
     assert here("user", "delete", topic, "--yes").code == OK
     assert here("quota", "unset", "--user", topic, "producer_byte_rate").code == OK
     assert here("apply", "-f", str(tmp_path / "absent.yml")).code == USAGE
-
-
-def test_words_are_completed_with_commands_options_and_names_of_the_cluster(
-    cli: Cli, here: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = cli.topic()
-    monkeypatch.setenv("OTTLA_BOOTSTRAP", cli.bootstrap)
-    assert candidates(["con"]) == ["config", "console", "consume", "container", "context"]
-    assert candidates(["topic", "de"]) == ["delete", "delete-records", "describe"]
-    assert "--partitions" in candidates(["topic", "create", "x", "--p"])
-    assert candidates(["topic", "describe", topic]) == [topic]
-    assert candidates(["consume", topic[:-1]]) != []
-    assert candidates(["config", "get", "to"]) == ["topic"]
-    assert topic in candidates(["config", "get", "topic", "cli-"])
-    assert candidates(["topic", "describe", "-b", "localhost:1", "cli-"]) == []
-    assert candidates(["nothing", "x"]) == []
-    assert candidates(["produce", "-"]) != []
-    shown = here("complete", "--", "topic", "describe", topic)
-    assert (shown.code, shown.out, shown.err) == (OK, f"{topic}\n", "")
-
-
-def test_each_shell_has_a_script(here: Run) -> None:
-    for shell in ("bash", "zsh", "fish"):
-        assert "ottla complete --" in here("completion", shell).out
-    assert here("completion", "tcsh").code == USAGE

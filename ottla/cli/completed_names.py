@@ -1,0 +1,211 @@
+"""Names of the cluster that complete a command line: of topics, groups, users, brokers, settings and the like.
+
+They come from the cluster that the words name, or from the context in use. Nothing is offered when it does not answer within
+a second: completion must not make a terminal wait, and never prints an error. A token's HMAC is a secret, and is not offered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ottla.cli import contexts
+from ottla.cli.application import Connection, connect
+from ottla.cli.client.acls import kind_text
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.configs import describe_configs
+from ottla.cli.client.features import describe_features
+from ottla.cli.client.groups import list_groups
+from ottla.cli.client.transactions import list_transactions
+from ottla.cli.client.users import describe_scram_users
+from ottla.cli.errors import CommandFailed
+from ottla.server.authorization.operations import ANY, CLUSTER, OPERATIONS, RESOURCE_TYPES
+from ottla.server.quotas.table import CLIENT_QUOTAS, CONNECTION_CREATION_RATE
+
+TIMEOUT_S = 1.0
+
+#: What a word names. PARTITION is TOPIC or TOPIC:NUMBER, BROKERS are ids with commas, NAMED depends on the kind before it.
+TOPIC, PARTITION, GROUP, USER, BROKER, BROKERS, TRANSACTION, CONTEXT, FEATURE = (
+    "topic", "partition", "group", "user", "broker", "brokers", "transactional-id", "context", "feature",
+)  # fmt: skip
+NAMED, SETTING, QUOTA, OPERATION, RESOURCE = "named", "setting", "quota", "operation", "resource"
+
+#: The words behind a command and its verb, None if it has no verbs. The last one stands for all that follow.
+PLACES: Mapping[tuple[str, str | None], Sequence[str]] = {
+    ("produce", None): (TOPIC,),
+    ("consume", None): (TOPIC,),
+    **{
+        ("topic", verb): (TOPIC,)
+        for verb in ("list", "describe", "copy", "delete", "diff", "add-partitions", "delete-records")
+    },
+    ("rebalance", None): (PARTITION,),
+    **{("perf", verb): (TOPIC,) for verb in ("produce", "consume", "latency")},
+    **{("reassign", verb): (PARTITION,) for verb in ("plan", "cancel")},
+    **{("partition", verb): (PARTITION,) for verb in ("move", "cancel", "elect")},
+    **{("group", verb): (GROUP,) for verb in ("describe", "lag", "reset", "delete")},
+    **{("user", verb): (USER,) for verb in ("list", "passwd", "delete")},
+    **{("broker", verb): (BROKER,) for verb in ("log-dirs", "drain", "remove")},
+    ("cluster", "may-stop"): (BROKER,),
+    **{("txn", verb): (TRANSACTION,) for verb in ("describe", "abort", "forget")},
+    **{("context", verb): (CONTEXT,) for verb in ("use", "delete", "set")},
+    **{("feature", verb): (FEATURE,) for verb in ("upgrade", "downgrade")},
+    **{("config", verb): ("", NAMED, SETTING) for verb in ("get", "set", "unset")},
+    ("config", "diff"): ("", NAMED, NAMED),
+    **{("quota", verb): (QUOTA,) for verb in ("set", "unset")},
+    **{("acl", verb): (USER, OPERATION, RESOURCE) for verb in ("add", "remove", "why")},
+    ("acl", "list"): (RESOURCE,),
+}
+#: The values of options.
+OPTION_VALUES = {
+    "--group": GROUP,
+    "--topic": PARTITION,
+    "--context": CONTEXT,
+    "--to-context": CONTEXT,
+    "--user": USER,
+    "--owner": USER,
+    "--renewer": USER,
+    "--drain": BROKER,
+    "--brokers": BROKERS,
+}
+#: An option that has another meaning in other commands.
+VALUES_OF_ONE = {("partition", "move", "--to"): BROKERS}
+#: What KEY=VALUE begins with.
+WITH_VALUE = {("config", "set"), ("quota", "set"), ("feature", "upgrade"), ("feature", "downgrade")}
+CONNECTION_OPTIONS = {"-b": "bootstrap", "--bootstrap": "bootstrap", "--config": "config", "--context": "context"}
+
+
+class Asked(NamedTuple):
+    """A word that is to be completed: where it stands, and what stands before it."""
+
+    command: str
+    verb: str | None
+    #: The names of the option whose value it is; none if it belongs to no option.
+    option: Sequence[str]
+    #: The words before it that belong to no option.
+    places: Sequence[str]
+    beginning: str
+    words: Sequence[str]
+
+    @property
+    def kind(self) -> str:
+        if self.option:
+            found = (VALUES_OF_ONE.get((self.command, self.verb or "", name)) for name in self.option)
+            return next((kind for kind in found if kind), "") or next(
+                (OPTION_VALUES[name] for name in self.option if name in OPTION_VALUES), ""
+            )
+        kinds = PLACES.get((self.command, self.verb), ("",))
+        return kinds[min(len(self.places), len(kinds) - 1)]
+
+    def connection(self) -> Connection:
+        """Return where the cluster is, from the words and then from the environment."""
+        options = {name: os.environ.get(f"OTTLA_{name.upper()}") for name in CONNECTION_OPTIONS.values()}
+        options |= {
+            CONNECTION_OPTIONS[word]: value for word, value in pairwise(self.words) if word in CONNECTION_OPTIONS
+        }
+        return Connection(**options, timeout=TIMEOUT_S)
+
+
+def names_for(asked: Asked) -> list[str]:
+    """Return the names that can stand at the place of a word; none if the cluster does not answer."""
+    kind, prefix = asked.kind, ""
+    try:
+        if kind == RESOURCE and ":" in asked.beginning:
+            kind, colon, _ = asked.beginning.partition(":")
+            prefix = kind + colon
+        if kind in WITHOUT_CLUSTER:
+            names = WITHOUT_CLUSTER[kind]()
+        elif kind in LISTED:
+            names = asyncio.run(_listed(kind, asked))
+        else:
+            return []
+    except CommandFailed:
+        return []
+    ending = (
+        "="
+        if not asked.option and (asked.command, asked.verb) in WITH_VALUE and kind in (SETTING, QUOTA, FEATURE)
+        else ""
+    )
+    return [f"{prefix}{name}{ending}" for name in names]
+
+
+async def _listed(kind: str, asked: Asked) -> Iterable[str]:
+    async with connect(asked.connection()) as cluster:
+        return await LISTED[kind](cluster, asked)
+
+
+async def _topics(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+    return await cluster.topic_names()
+
+
+async def _partitions(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
+    topic, colon, _ = asked.beginning.rpartition(":")
+    if not colon:
+        return await cluster.topic_names()
+    found = (await cluster.metadata([topic])).topics
+    return [f"{topic}:{part.partition_index}" for each in found for part in each.partitions]
+
+
+async def _groups(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+    return [group.group_id for group in await list_groups(cluster)]
+
+
+async def _users(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+    return list(await describe_scram_users(cluster))
+
+
+async def _brokers(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
+    given, comma, _ = asked.beginning.rpartition(",")
+    ids = [str(broker.node_id) for broker in (await cluster.metadata([])).brokers]
+    return [f"{given}{comma}{node}" for node in ids if node not in given.split(",")]
+
+
+async def _transactions(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+    return [row.transactional_id for row in await list_transactions(cluster)]
+
+
+async def _features(cluster: ClusterClient, _: Asked) -> Iterable[str]:
+    return (await describe_features(cluster)).levels
+
+
+async def _named(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
+    listed = {"topic": _topics, "group": _groups, "broker": _brokers}.get(asked.places[0])
+    return [] if listed is None else await listed(cluster, asked)
+
+
+async def _settings(cluster: ClusterClient, asked: Asked) -> Iterable[str]:
+    kind, name = asked.places[:2]
+    resource = "" if (kind, name) == ("broker", "all") else name
+    return [entry.name for entry in await describe_configs(cluster, kind, resource, None)]
+
+
+LISTED: Mapping[str, Callable[[ClusterClient, Asked], Awaitable[Iterable[str]]]] = {
+    TOPIC: _topics,
+    PARTITION: _partitions,
+    GROUP: _groups,
+    USER: _users,
+    BROKER: _brokers,
+    BROKERS: _brokers,
+    TRANSACTION: _transactions,
+    FEATURE: _features,
+    NAMED: _named,
+    SETTING: _settings,
+}
+
+
+def _resources() -> Iterable[str]:
+    return [kind_text(code) + ("" if code == CLUSTER else ":") for code in RESOURCE_TYPES if code > ANY]
+
+
+def _operations() -> Iterable[str]:
+    return [name.lower().replace("_", "-") for code, name in OPERATIONS.items() if code > ANY]
+
+
+WITHOUT_CLUSTER: Mapping[str, Callable[[], Iterable[str]]] = {
+    CONTEXT: lambda: contexts.load().named,
+    QUOTA: lambda: (*CLIENT_QUOTAS, CONNECTION_CREATION_RATE),
+    OPERATION: _operations,
+    RESOURCE: _resources,
+}
