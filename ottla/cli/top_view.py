@@ -1,4 +1,4 @@
-"""What `ottla top` shows: rows of nodes, topics and groups out of two looks at a cluster, and how they fit on a screen. Pure.
+"""What `ottla top` shows: rows of nodes, topics and groups out of two looks at a cluster. Pure.
 
 A number that is not known is None and a dash: without an admin listener, as with Apache Kafka, these are the bytes of topics and
 nodes a second, requests, loop and memory. Rates are those between the two looks; a counter that fell belongs to a node that restarted.
@@ -6,12 +6,11 @@ nodes a second, requests, loop and memory. Rates are those between the two looks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.cli.client.admin_listeners import Sample
-from ottla.cli.output import Row, plain_table
-from ottla.cli.progress import duration_text, size_text
+from ottla.cli.output import Row
 
 NODE_COLUMNS = (
     "node", "leaders", "replicas", "replica_lag", "in_per_s", "out_per_s", "requests_per_s",
@@ -166,38 +165,6 @@ def _group_row(name: str, look: GroupLook, was: GroupLook | None, seconds: float
         "consumed_per_s": consumed,
         "time_left": 0.0 if not look.lag else round(look.lag / consumed, 1) if consumed else None,
     }
-
-
-# -- The screen --------------------------------------------------------------------------------------------------------
-
-
-def screen_lines(rows: Mapping[str, Sequence[Row]], height: int) -> list[str]:
-    """Return the tables; of topics and groups as many as fit, and how many more there are."""
-    nodes = plain_table(map(_shown, rows["nodes"]), NODE_COLUMNS)
-    lines = [*nodes, ""]
-    room = max(2, height - len(lines) - 5)  # headings, blanks, and what is left out
-    topics = rows["topics"][: max(1, room - min(len(rows["groups"]), room // 2))]
-    lines += [*plain_table(map(_shown, topics), TOPIC_COLUMNS), *_left_out(rows["topics"], topics), ""]
-    groups = rows["groups"][: max(1, room - len(topics))]
-    return [*lines, *plain_table(map(_shown, groups), GROUP_COLUMNS), *_left_out(rows["groups"], groups)]
-
-
-def _left_out(all_rows: Sequence[Row], shown: Sequence[Row]) -> list[str]:
-    return [f"... {len(all_rows) - len(shown)} more"] if len(all_rows) > len(shown) else []
-
-
-def _shown(row: Row) -> Row:
-    """Return the row as people read it."""
-    found: dict[str, object] = {}
-    for name, value in row.items():
-        if isinstance(value, int | float) and name in SIZES:
-            value = size_text(value)
-        elif isinstance(value, int | float) and name == "cpu":
-            value = f"{value:.0%}"
-        elif isinstance(value, int | float) and name == "time_left":
-            value = duration_text(value)
-        found[name] = value
-    return found
 
 
 def without_admin(nodes: Mapping[int, NodeLook]) -> Iterable[int]:

@@ -6,8 +6,6 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Annotated
 
@@ -17,16 +15,18 @@ from ottla.cli.application import ADMIN, CONNECTION, Admin, Connection, Output, 
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.cluster_look import look_at
 from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.full_screen import FullScreen
 from ottla.cli.output import note, print_json, print_rows, printable
-from ottla.cli.top_view import Look, screen_lines, without_admin
+from ottla.cli.top_screen import Screen
+from ottla.cli.top_view import Look, without_admin
 from ottla.cli.watching import ERASE_BELOW, EVERY_S_MIN, HOME, screen
 
 app = App(name="top", version_flags=[], help="Watch nodes, topics and groups.")
 
-#: The screen beside the one that is there, without a cursor: what was in the terminal comes back at the end.
-ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-#: Lines of a table that is not on a screen.
-LINES_MAX = 1_000_000
+#: Lines and columns of tables that are not on a screen.
+SIZE_MAX = 1_000_000
+#: The head, and the line below it.
+HEAD_LINES = 3
 
 main = partial(run, app)
 
@@ -40,7 +40,7 @@ async def top(
     output: Output = "table",
     connection: Connection = CONNECTION,
 ) -> None:
-    """Show rates, times of requests, loop and memory of nodes, rates of topics, lag of groups. Ctrl-C ends it.
+    """Show rates, times of requests, loop and memory of nodes, rates of topics, lag of groups. On a terminal h shows the keys.
 
     What only the admin listeners of Ottla's brokers know is a dash without --admin-port, and with others, such as Apache Kafka's.
     """
@@ -54,20 +54,31 @@ async def top(
             async with cluster.limit():
                 _show(before, await look_at(cluster, admin), output)
             return
-        with _screen() if output == "table" and sys.stdout.isatty() else _nothing():
-            await _go_on(cluster, admin, before, every, output)
+        if output == "table" and sys.stdout.isatty():
+            with FullScreen().shown() as terminal:
+                await _Live(cluster, admin, before, every, terminal).run()
+        else:
+            await _print_on(cluster, admin, before, every, output)
 
 
-async def _go_on(cluster: ClusterClient, admin: Admin, before: Look, every: float, output: str) -> None:
-    """Look until Ctrl-C; a cluster that is away is shown as such, and looked for again."""
+async def _looked(cluster: ClusterClient, admin: Admin) -> Look | str:
+    """Return a look, or why there is none: a cluster that is away is shown as such, and looked for again."""
+    try:
+        async with cluster.limit():
+            return await look_at(cluster, admin)
+    except CommandFailed as fault:
+        return fault.cause
+    except TimeoutError:
+        return f"no answer while {cluster.doing}"
+
+
+async def _print_on(cluster: ClusterClient, admin: Admin, before: Look, every: float, output: str) -> None:
+    """Print look after look until Ctrl-C."""
     while True:
         await asyncio.sleep(every)
-        try:
-            async with cluster.limit():
-                now = await look_at(cluster, admin)
-        except (CommandFailed, TimeoutError) as fault:
-            cause = fault.cause if isinstance(fault, CommandFailed) else f"no answer while {cluster.doing}"
-            _show_error(cause)
+        now = await _looked(cluster, admin)
+        if isinstance(now, str):
+            note(now)
             continue
         _show(before, now, output)
         before = now
@@ -79,42 +90,58 @@ def _show(before: Look, now: Look, output: str) -> None:
         print_json(rows)
     elif output == "yaml":
         print_rows([rows], (), output)
-    elif sys.stdout.isatty():
-        size = shutil.get_terminal_size()
-        lines = [_head(now), "", *screen_lines(rows, size.lines - 3)]
-        sys.stdout.write(HOME + screen(lines, size.lines - 1, size.columns) + ERASE_BELOW)
     else:
-        print("\n".join(screen_lines(rows, LINES_MAX)))
+        print("\n".join(Screen().lines(rows, SIZE_MAX, SIZE_MAX)))
         if missing := list(without_admin(now.nodes)):
             note(f"no admin listener answers for node {', '.join(map(str, missing))}: some columns are not known")
     sys.stdout.flush()
 
 
-def _show_error(cause: str) -> None:
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-        sys.stdout.write(HOME + screen([f"{time.strftime('%H:%M:%S')}  {printable(cause)}"], 2, columns))
+class _Live:
+    """The looks on a terminal, and its keys."""
+
+    def __init__(self, cluster: ClusterClient, admin: Admin, first: Look, every: float, terminal: FullScreen) -> None:
+        self._cluster, self._admin, self._every, self._terminal = cluster, admin, every, terminal
+        self._screen = Screen()
+        self._now, self._is_first = first, True
+        self._rows = first.rows(first)
+        self._fault: str | None = None
+
+    async def run(self) -> None:
+        """Look and obey keys, until the one that quits."""
+        async with asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(self._look_on())
+            self._draw()
+            while self._screen.press(await self._terminal.keys.get()):
+                self._draw()
+            looking.cancel()
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._every)
+            if self._screen.is_paused:
+                continue
+            found = await _looked(self._cluster, self._admin)
+            if isinstance(found, str):
+                self._fault = found
+            else:
+                self._rows = found.rows(self._now)
+                self._fault, self._now, self._is_first = None, found, False
+            self._draw()
+
+    def _draw(self) -> None:
+        size = shutil.get_terminal_size()
+        tables = self._screen.lines(self._rows, size.lines - 1 - HEAD_LINES, size.columns)
+        lines = [self._head(), self._screen.status(size.columns, self._rows), "", *tables]
+        sys.stdout.write(HOME + screen(lines, size.lines - 1, size.columns) + ERASE_BELOW)
         sys.stdout.flush()
-    else:
-        note(cause)
 
-
-def _head(now: Look) -> str:
-    missing = list(without_admin(now.nodes))
-    dashes = f"; no admin listener of {', '.join(map(str, missing))}" if missing else ""
-    return f"{time.strftime('%H:%M:%S')}  {len(now.nodes)} nodes, {len(now.topics)} topics, {len(now.groups)} groups{dashes}"
-
-
-@contextmanager
-def _screen() -> Iterator[None]:
-    sys.stdout.write(ENTER)
-    try:
-        yield
-    finally:
-        sys.stdout.write(LEAVE)
-        sys.stdout.flush()
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
+    def _head(self) -> str:
+        clock = time.strftime("%H:%M:%S")
+        if self._fault is not None:
+            return f"{clock}  {printable(self._fault)}"
+        now = self._now
+        missing = list(without_admin(now.nodes))
+        dashes = f"; no admin listener of {', '.join(map(str, missing))}" if missing else ""
+        waits = "; rates after the next look" if self._is_first else ""
+        return f"{clock}  {len(now.nodes)} nodes, {len(now.topics)} topics, {len(now.groups)} groups{dashes}{waits}"

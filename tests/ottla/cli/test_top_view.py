@@ -1,4 +1,4 @@
-"""The rows of `ottla top` out of two looks, and a screen that they fit on."""
+"""The rows of `ottla top` out of two looks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ottla.cli.top_view import (
     Look,
     NodeLook,
     TopicLook,
-    screen_lines,
     without_admin,
 )
 
@@ -59,14 +58,3 @@ def test_a_node_that_restarted_and_a_topic_that_is_new_have_no_rate_yet() -> Non
     rows = look(3000, 5, 100.0).rows(look(1000, 300, 2000.0))
     assert rows["nodes"][0]["in_per_s"] == rows["topics"][0]["records_per_s"] == 0.0
     assert look(3000, 5, 1.0).rows(Look(1000))["groups"][0]["consumed_per_s"] == 0.0
-
-
-def test_a_small_screen_has_the_busiest_topics_and_says_how_many_are_left_out() -> None:
-    before, now = Look(0), Look(1000)
-    for number in range(50):
-        before.topics[f"t{number}"], now.topics[f"t{number}"] = TopicLook(), TopicLook(end=number)
-        now.groups[f"g{number}"] = GroupLook("classic", "Empty", 0, number)
-    lines = screen_lines(now.rows(before), 20)
-    assert len(lines) <= 20 and lines[3].startswith("t49 ") and "... " in lines[-1]
-    assert any(line.startswith("g49 ") for line in lines)
-    assert len(screen_lines(now.rows(before), 1000)) == 1 + 1 + 51 + 1 + 51
