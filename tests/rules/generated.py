@@ -181,6 +181,8 @@ def doctor_page() -> str:
         " connections, the protocol, TLS, the login, the address that each broker advertises, the permissions for a topic, a record that is"
         " written and read back (`--read-only`: none), clocks, replicas, disks, the quorum, settings that lose records, and client libraries."
         " The exit code is that of the first error in this order; warnings and advice leave it 0. `-o json` has the same fields.",
+        "",
+        "![ottla doctor while one of three nodes is down](pictures/doctor.svg)",
     ]
     for severity in SEVERITIES:
         lines += [

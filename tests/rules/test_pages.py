@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -44,6 +45,17 @@ def test_each_link_leads_to_a_file(page: str) -> None:
     folder = (ROOT / page).parent
     missing = [link for link in LINK.findall(read(page)) if "://" not in link and not (folder / link).exists()]
     assert not missing, f"{page} links to what is not there: {missing}"
+
+
+@pytest.mark.parametrize("picture", sorted(path.name for path in (ROOT / "docs").rglob("*.svg")))
+def test_a_picture_is_plain_text_and_shapes_and_loads_nothing(picture: str) -> None:
+    (path,) = (ROOT / "docs").rglob(picture)
+    assert "".join(path.read_text().split()).isprintable(), "a control character"
+    for element in ElementTree.parse(path).iter():
+        name = element.tag.rpartition("}")[2]
+        assert name in {"svg", "style", "defs", "clipPath", "rect", "g", "text", "circle"}, name
+        assert not any(key.endswith("href") or key.startswith("on") for key in element.attrib), name
+        assert name != "style" or not re.search(r"@import|@font-face|url\((?!#)", element.text or "")
 
 
 def test_a_long_paragraph_is_filled_and_rows_and_code_are_kept() -> None:
