@@ -51,8 +51,7 @@ def commit(options: SinkOptions, messages: Iterable[Prepared | None], batch: int
             _check_open(cluster, prepared.values())
             claim.write(decided, time.time_ns() // 1_000_000)
         _commit_all(cluster, decided)
-        if before is None or before.run != run or any(each.place.attempt for each in done):
-            abort_left_over(cluster, f"{options.id_prefix}{sink}/")
+        abort_left_over(cluster, f"{options.id_prefix}{sink}/")
 
 
 def _claim(cluster: Cluster, options: SinkOptions, sink: str) -> Claim:
@@ -80,17 +79,20 @@ def _commit_undecided(cluster: Cluster, transactions: Iterable[Transaction]) -> 
 
 
 def abort(options: SinkOptions, messages: Iterable[Prepared | None], batch: int) -> None:
-    """Aborts what the tasks have prepared, unless the batch is decided: then its next run commits it."""
+    """Aborts what the tasks have prepared or begun, unless the batch is decided: then its next run commits it."""
     done = [each for each in messages if each is not None]
     prepared = [each.transaction for each in done if each.transaction is not None]
     if not prepared:
         return
+    place = done[0].place
     with Cluster(options.client) as cluster:
-        if done[0].place.batch >= 0:
-            last = _claim(cluster, options, done[0].place.sink).last
-            if last is not None and last.batch == batch:
-                prepared = [each for each in prepared if each not in last.prepared.values()]
+        last = _claim(cluster, options, place.sink).last if place.batch >= 0 else None
+        if last is not None and last.batch == batch:
+            _abort(cluster, (each for each in prepared if each not in last.prepared.values()))
+            return
         _abort(cluster, prepared)
+        if place.batch >= 0:
+            abort_left_over(cluster, f"{options.id_prefix}{place.sink}/")
 
 
 def _abort(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
@@ -116,8 +118,8 @@ def _check_open(cluster: Cluster, transactions: Iterable[Transaction]) -> None:
 
 
 def abort_left_over(cluster: Cluster, prefix: str) -> None:
-    """Aborts open transactions of this sink that tasks and drivers left behind when they died: they would hold back read_committed
-    readers until their timeout. Brokers before Kafka 3.0 do not list them."""
+    """Aborts open transactions of this sink that tasks and drivers left behind when they died or were killed, as Spark kills the slower
+    of two attempts of a task: they would hold back read_committed readers until their timeout. Brokers before Kafka 3.0 do not list them."""
     cluster.topics([])
     for node in cluster.brokers:
         response = cluster.retry(partial(cluster.call_node, node, ListTransactionsRequest([ONGOING])))

@@ -64,7 +64,7 @@ def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place)
     """Writes what the task has. Raises ConnectorError; then nothing of it is ever committed."""
     with Cluster(options.client) as cluster:
         if not options.is_exactly_once:
-            _send(cluster, Producer(cluster, options.codec), options, batches)
+            _send(cluster, Producer(cluster, options.codec), options, batches, place)
             return Prepared(place, None)
         last = _last_decision(cluster, options, place)
         is_repair = False
@@ -73,7 +73,7 @@ def write(options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place)
                 return Prepared(place, None)
             is_repair = True
         producer = Producer(cluster, options.codec, transactional_id(options, place), options.timeout_ms)
-        _send(cluster, producer, options, batches)
+        _send(cluster, producer, options, batches, place)
         return Prepared(place, producer.transaction, is_repair=is_repair)
 
 
@@ -100,8 +100,10 @@ def resolved(cluster: Cluster, decision: Decision, partition: int) -> bool:
     return own is None or end(cluster, own, commit=True)
 
 
-def _send(cluster: Cluster, producer: Producer, options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> None:
-    partitioner = Partitioner(lambda topic: cluster.topics([topic])[0].partitions)
+def _send(
+    cluster: Cluster, producer: Producer, options: SinkOptions, batches: Iterable[pa.RecordBatch], place: Place
+) -> None:
+    partitioner = Partitioner(lambda topic: cluster.topics([topic])[0].partitions, place.batch + place.partition)
     now_ms = time.time_ns() // 1_000_000
     for topic, partition, row in rows_of(batches, options.topic, now_ms):
         producer.add((topic, partitioner.partition(topic, row[0], partition)), row)
@@ -135,15 +137,18 @@ def _headers(found: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes | Non
 
 
 class Partitioner:
-    """Chooses partitions as Java's producer: by the key's murmur2, and for rows without a key one after the other in turns."""
+    """Chooses partitions as Java's producer: by the key's murmur2, and for rows without a key one after the other in turns.
+
+    `first` is the partition with which the turns begin: other tasks begin elsewhere, or all small ones would write to the same.
+    """
 
     #: Rows without a key go to one partition until it has so many, so that they fill batches (KIP-480).
     STICKY_ROWS = 500
 
-    def __init__(self, partitions_of: Callable[[str], int]) -> None:
+    def __init__(self, partitions_of: Callable[[str], int], first: int) -> None:
         self._partitions_of = partitions_of
         self._counts: dict[str, int] = {}
-        self._turns = 0
+        self._turns = first * self.STICKY_ROWS
 
     def partition(self, topic: str, key: bytes | None, given: int | None) -> int:
         if topic not in self._counts:

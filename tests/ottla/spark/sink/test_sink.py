@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ottla.spark.client.cluster import Cluster as Client
+from ottla.spark.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from ottla.spark.client.producer import end
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import Options
@@ -102,6 +103,30 @@ def test_a_task_that_ran_twice_counts_once(sink: Sink) -> None:
     messages = [sink.task(0, 0, attempt=1), sink.task(0, 1)]
     sink.commit(messages, 0)
     assert sink.values() == sink.expected(1), "what the dead attempt left open is aborted, and holds back no reader"
+
+
+def is_stable(sink: Sink) -> bool:
+    """No open transaction holds back readers."""
+    places = {(sink.topic, 0): LATEST, (sink.topic, 1): LATEST}
+    with Client(sink.options.client) as client:
+        committed, all_ = (list_offsets(client, places, level) for level in (READ_COMMITTED, READ_UNCOMMITTED))
+    return committed == all_
+
+
+def test_the_slower_of_two_attempts_is_aborted_in_each_batch(sink: Sink) -> None:
+    for batch in range(2):
+        messages = sink.tasks(batch)
+        sink.task(batch, 1, attempt=1)  # Spark runs it beside the first, and kills it when that is done
+        sink.commit(messages, batch)
+        assert is_stable(sink)
+    assert sink.values() == sink.expected(2)
+
+
+def test_a_batch_that_is_stopped_leaves_no_task_open(sink: Sink) -> None:
+    messages = [sink.task(0, 0), None]
+    sink.task(0, 1)  # its message never came
+    driver.abort(sink.options, messages, 0)
+    assert is_stable(sink) and sink.values() == []
 
 
 def test_a_driver_that_dies_before_the_decision_leaves_nothing(sink: Sink) -> None:
@@ -211,3 +236,12 @@ def test_a_write_without_a_batch_number_is_committed_as_a_whole(sink: Sink) -> N
     assert sink.values() == []
     sink.commit(messages, 0)
     assert len(sink.values()) == 6
+
+
+def test_rows_without_keys_of_small_batches_go_to_all_partitions(sink: Sink) -> None:
+    data = pa.record_batch({"key": pa.nulls(1, pa.binary()), "value": pa.array([b"v"], pa.binary())})
+    for batch in range(2):
+        sink.commit([write(sink.options, [data], Place(batch, sink.topic, "run1", 0, 0))], batch)
+    with Client(sink.options.client) as client:
+        ends = list_offsets(client, {(sink.topic, 0): LATEST, (sink.topic, 1): LATEST}, READ_COMMITTED)
+    assert set(ends.values()) == {2}, "a record and its marker in each"
