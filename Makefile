@@ -85,6 +85,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.failover
 	$(PY) -m tests.chaos.power_loss
 	$(PY) -m tests.chaos.token_keys
+	$(PY) -m tests.chaos.registry_kills
 	$(PYTEST) --timeout 900 tests/chaos tests/sim tests/controller/raft/test_simulation.py  # 100 seeds in place of 10 take longer than a test may in `make test`
 	$(PY) -m tests.chaos.exactly_once
 	$(PY) -m tests.chaos.word_counts  # says so and passes where Java is missing

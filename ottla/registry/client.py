@@ -11,6 +11,7 @@ runs them on a thread (`asyncio.to_thread`).
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import threading
@@ -138,7 +139,7 @@ class RegistryClient:
                 return self._ask(url, method, path, body)
             except urllib.error.HTTPError as fault:
                 raise _failure_of(fault) from None
-            except (OSError, ValueError) as fault:
+            except (OSError, ValueError, http.client.HTTPException) as fault:
                 lost = f"the schema registry at {url} cannot be reached: {getattr(fault, 'reason', fault)}"
         raise RegistryFailed(lost or "no address of a schema registry is set")
 

@@ -17,6 +17,7 @@ from ottla.cli.application import CONNECTION, Connection, connect, run
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.errors import USAGE, CommandFailed
 from ottla.cli.output import note
+from ottla.registry.election import SESSION_MS, Identity
 
 app = App(
     name="registry", version_flags=[], help="Serve schemas of Avro, JSON Schema and Protobuf (Confluent's REST API)."
@@ -38,6 +39,10 @@ async def registry(
     ] = None,
     topic: Annotated[str, Parameter(help="The compacted topic that holds the schemas.")] = "_schemas",
     group: Annotated[str, Parameter(help="Instances of one group elect a leader, which writes.")] = "schema-registry",
+    session_timeout_ms: Annotated[
+        int,
+        Parameter(help="A leader that is silent for so long is replaced (Confluent's kafkagroup.session.timeout.ms)."),
+    ] = SESSION_MS,
     leader: Annotated[bool, Parameter(help="Whether this instance can be the leader.")] = True,
     compatibility: Annotated[Level, Parameter(help="Level of subjects that have none set.")] = "backward",
     cert: Annotated[str | None, Parameter(help="A certificate chain in PEM: serve HTTPS.")] = None,
@@ -62,6 +67,8 @@ async def registry(
         return
     if (cert is None) != (key is None):
         raise CommandFailed("--cert and --key belong together", None, USAGE)
+    if not 0 < session_timeout_ms < 2**31:
+        raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
     if acl is not None and users is None:
         raise CommandFailed("--acl needs --users", "permissions are for the names of logins", USAGE)
     host, port = _address("--listen", listen)
@@ -69,10 +76,11 @@ async def registry(
     _check_packages()
     # Not at the top: HTTP, TLS and the server, only for this.
     from ottla.registry import server
-    from ottla.registry.election import Identity
 
     identity = Identity("https" if cert else "http", *reached, leader)
-    settings = server.Settings(host, port, identity, topic, group, compatibility.upper(), cert, key, ca)
+    settings = server.Settings(
+        host, port, identity, topic, group, compatibility.upper(), session_timeout_ms, cert, key, ca
+    )
     try:
         allowed = access.Access(
             None if users is None else access.read_users(_read("--users", users)),

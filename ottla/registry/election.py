@@ -25,9 +25,13 @@ from ottla.registry.errors import RegistryError
 
 logger = logging.getLogger(__name__)
 
-GROUP_PROTOCOL = GroupProtocol("sr", "v0", session_ms=10_000, rebalance_ms_max=30_000)
+#: Confluent's kafkagroup.session.timeout.ms and kafkagroup.heartbeat.interval.ms.
+SESSION_MS = 10_000
+HEARTBEAT_MS = 3_000
+REBALANCE_MS_MAX = 30_000
+#: Of a shorter session: two heartbeats may be lost.
+HEARTBEATS_A_SESSION = 3
 VERSION = 1
-HEARTBEAT_S = 3.0
 RETRY_S = 0.5
 DUPLICATE_URLS = 1
 
@@ -100,9 +104,18 @@ class Election:
     """A member of the group. `on_leader(identity, is_self)` is awaited for each generation, with None while there is no leader."""
 
     def __init__(
-        self, cluster: ClusterClient, group: str, identity: Identity, on_leader: Callable[[Identity | None, bool], Any]
+        self,
+        cluster: ClusterClient,
+        group: str,
+        identity: Identity,
+        on_leader: Callable[[Identity | None, bool], Any],
+        session_ms: int = SESSION_MS,
     ) -> None:
-        self._member = ClassicMember(cluster, group, GROUP_PROTOCOL, ATTEMPT_MS_MAX)
+        """Takes the time after which the others no longer wait for a member that is silent."""
+        protocol = GroupProtocol("sr", "v0", session_ms, REBALANCE_MS_MAX)
+        self._session_ms = session_ms
+        self._heartbeat_s = min(HEARTBEAT_MS, session_ms / HEARTBEATS_A_SESSION) / 1000
+        self._member = ClassicMember(cluster, group, protocol, ATTEMPT_MS_MAX)
         self._identity = identity
         self._on_leader = on_leader
 
@@ -133,7 +146,7 @@ class Election:
         self._member.generation = joined.generation_id
         await self._lead(leader, member == self._member.id)
         while True:
-            await asyncio.sleep(HEARTBEAT_S)
+            await asyncio.sleep(self._heartbeat_s)
             if not await self._heartbeat():
                 return
 
@@ -154,7 +167,7 @@ class Election:
 
     async def _heartbeat(self) -> bool:
         """Whether the member is still in the generation."""
-        code = await self._member.heartbeat(GROUP_PROTOCOL.session_ms)
+        code = await self._member.heartbeat(self._session_ms)
         if self._member.is_out(code):
             return False
         check(f"group {self._member.group}", code)

@@ -42,6 +42,7 @@ class Settings:
     topic: str
     group: str
     level: str
+    session_ms: int
     certificate: str | None = None
     key: str | None = None
     ca: str | None = None
@@ -69,7 +70,7 @@ async def serve(
     identity = settings.identity
     if not settings.port:  # the kernel has chosen one
         identity = Identity(identity.scheme, identity.host, listening.getsockname()[1], identity.eligible)
-    election = Election(electing, settings.group, identity, registry.set_leader)
+    election = Election(electing, settings.group, identity, registry.set_leader, settings.session_ms)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, server)

@@ -42,6 +42,7 @@ class Registry:
         #: Set while a leader is known.
         self.elected = asyncio.Event()
         self._writing = asyncio.Lock()
+        self._changed = asyncio.Condition()
 
     @property
     def state(self) -> State:
@@ -65,6 +66,13 @@ class Registry:
             self.elected.clear()
         else:
             self.elected.set()
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until_another_leads(self, leader: Identity) -> None:
+        """Wait until an instance with another address than this leader's leads."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.leader is not None and self.leader.url != leader.url)
 
     async def known_leader(self) -> Identity:
         """Return the leader. An election that goes on is waited for.

@@ -102,7 +102,10 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     folder = tmp_path_factory.mktemp("dev")
     # Some records are of 2023: the first check of the retention, after 30 s, would delete them in the middle of a test.
     without_retention = ("--override", f"log.initial.task.delay.ms={24 * 3_600_000}")
-    arguments = command("dev", "--nodes", "1", "--base-port", "0", "--dir", str(folder), "--json", *without_retention)
+    # Kafka's least session of a group is 6 s; tests wait for the end of some.
+    short_sessions = ("--override", "group.min.session.timeout.ms=1000")
+    options = ("--json", *without_retention, *short_sessions)
+    arguments = command("dev", "--nodes", "1", "--base-port", "0", "--dir", str(folder), *options)
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=ROOT) as node:
         assert node.stdout is not None
         line = node.stdout.readline()

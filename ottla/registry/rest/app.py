@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Awaitable, Callable
 from ssl import SSLContext
 from typing import Any, NamedTuple
@@ -17,20 +14,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ottla.registry.access import Access
-from ottla.registry.client import ANSWER_BYTES_MAX, MEDIA_TYPE
-from ottla.registry.election import Identity
+from ottla.registry.client import MEDIA_TYPE
 from ottla.registry.errors import RegistryError
 from ottla.registry.rest import reading, writing
+from ottla.registry.rest.forwarding import OFFSET, forward
 from ottla.registry.rest.request import BODY_BYTES_MAX, Call
 from ottla.registry.service import Registry
 
-logger = logging.getLogger(__name__)
-
-FORWARD_S = 60.0
-#: A request that has it is not forwarded again.
-FORWARDED = "X-Forward"
-#: With it the leader says how far an instance must read before it answers for the leader.
-OFFSET = "X-Ottla-Offset"
 READ, WRITE, TEXT = "read", "write", "text"
 Handler = Callable[[Call], Awaitable[Any]]
 
@@ -120,7 +110,7 @@ class Application:
         if row.kind == WRITE:
             leader = await self._registry.known_leader()
             if not self._registry.is_leader:
-                return await self._forward(call, leader)
+                return await forward(call, leader, self._tls)
         answer = await row.handler(call)
         if row.kind == WRITE:
             answer, offset = answer
@@ -128,33 +118,6 @@ class Application:
         if row.kind == TEXT:
             return Response(answer, media_type=MEDIA_TYPE)
         return JSONResponse(answer, media_type=MEDIA_TYPE)
-
-    async def _forward(self, call: Call, leader: Identity) -> Response:
-        """Let the leader answer, and wait until this instance has what was written."""
-        request = call.request
-        if request.headers.get(FORWARDED):
-            raise RegistryError("no_leader")
-        names = ("authorization", "content-type", "accept")
-        headers = {name: request.headers[name] for name in names if name in request.headers} | {FORWARDED: "true"}
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        path = urllib.parse.quote(path, safe="/?&=:%.*~+,;@!$'()-_")
-        outgoing = urllib.request.Request(leader.url + path, call.body or None, headers, method=request.method)
-        try:
-            status, answered, body = await asyncio.to_thread(self._send, outgoing)
-        except (OSError, ValueError) as fault:
-            logger.warning("forwarding to %s: %s", leader.url, fault)
-            raise RegistryError("forwarding", "Error while forwarding the request to the leader") from None
-        if answered.get(OFFSET, "").isdecimal():
-            await self._registry.log.sync(int(answered[OFFSET]))
-        return Response(body, status, media_type=MEDIA_TYPE)
-
-    def _send(self, outgoing: urllib.request.Request) -> tuple[int, dict[str, str], bytes]:
-        tls = self._tls if outgoing.full_url.startswith("https:") else None
-        try:
-            with urllib.request.urlopen(outgoing, timeout=FORWARD_S, context=tls) as response:
-                return response.status, dict(response.headers), response.read(ANSWER_BYTES_MAX)
-        except urllib.error.HTTPError as fault:
-            return fault.code, dict(fault.headers), fault.read(ANSWER_BYTES_MAX)
 
 
 def with_context(scope: Any) -> Any:

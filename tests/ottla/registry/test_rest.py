@@ -6,7 +6,7 @@ import json
 import urllib.request
 from typing import Any
 
-from tests.ottla.registry.conftest import Instance
+from tests.ottla.registry.instances import Instance
 
 INT = {"schema": '"int"'}
 

@@ -17,7 +17,7 @@ from google.protobuf import message_factory
 from ottla.registry.formats.proto_descriptor import DEFAULT_NAME
 from ottla.registry.formats.proto_schema import ProtobufSchema
 from tests.ottla.conftest import Cli
-from tests.ottla.registry.conftest import Instance
+from tests.ottla.registry.instances import Instance
 
 AVRO = json.dumps(
     {

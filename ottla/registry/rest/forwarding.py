@@ -1,0 +1,111 @@
+"""A write at an instance that does not lead: the leader answers it, and this instance then has what was written."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+import socket
+import urllib.parse
+from contextlib import suppress
+from ssl import SSLContext
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from ottla.registry.client import ANSWER_BYTES_MAX, MEDIA_TYPE
+from ottla.registry.election import Identity
+from ottla.registry.errors import RegistryError
+from ottla.registry.rest.request import Call
+
+logger = logging.getLogger(__name__)
+
+FORWARD_S = 60.0
+#: A request that has it is not forwarded again.
+FORWARDED = "X-Forward"
+#: With it the leader says how far an instance must read before it answers for the leader.
+OFFSET = "X-Ottla-Offset"
+#: Headers of the client that the leader gets.
+PASSED = ("authorization", "content-type", "accept")
+
+
+class Answer(NamedTuple):
+    """The leader's answer, and the offset up to which an instance must have read, None if nothing was written."""
+
+    status: int
+    offset: int | None
+    body: bytes
+
+
+async def forward(call: Call, leader: Identity, tls: SSLContext | None) -> Response:
+    """Let the leader answer, and wait until this instance has what was written.
+
+    Raises:
+        RegistryError: it was forwarded already, the leader cannot be reached, or another instance leads meanwhile. The write may have
+            been made.
+    """
+    if call.request.headers.get(FORWARDED):
+        raise RegistryError("no_leader")
+    question = Question(leader, tls)
+    asking = asyncio.ensure_future(asyncio.to_thread(question.ask, call))
+    replaced = asyncio.ensure_future(call.registry.until_another_leads(leader))
+    try:
+        await asyncio.wait({asking, replaced}, return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done():
+            raise ConnectionError("another instance leads")
+        answer = asking.result()
+    except (OSError, ValueError, http.client.HTTPException) as fault:
+        logger.warning("forwarding to %s: %s", leader.url, fault)
+        raise RegistryError("forwarding", "Error while forwarding the request to the leader") from None
+    finally:
+        replaced.cancel()
+        if not asking.done():
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            question.give_up()
+    if answer.offset is not None:
+        await call.registry.log.sync(answer.offset)
+    return Response(answer.body, answer.status, media_type=MEDIA_TYPE)
+
+
+class Question:
+    """One request to the leader, on a thread. It can be given up: a leader that was stopped would hold the thread for FORWARD_S."""
+
+    def __init__(self, leader: Identity, tls: SSLContext | None) -> None:
+        address = (leader.host, leader.port)
+        self._connection = (
+            http.client.HTTPConnection(*address, timeout=FORWARD_S)
+            if leader.scheme == "http"
+            else http.client.HTTPSConnection(*address, timeout=FORWARD_S, context=tls)
+        )
+        self._given_up = False
+
+    def ask(self, call: Call) -> Answer:
+        """Send the request of a client, and wait for the answer.
+
+        Raises:
+            OSError, ValueError, HTTPException: there is none, or not all of it.
+        """
+        request, connection = call.request, self._connection
+        headers = {name: request.headers[name] for name in PASSED if name in request.headers} | {FORWARDED: "true"}
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        path = urllib.parse.quote(path, safe="/?&=:%.*~+,;@!$'()-_")
+        try:
+            connection.connect()
+            if self._given_up:  # before there was a socket to shut down
+                raise ConnectionError("given up")
+            connection.request(request.method, path, call.body or None, headers)
+            response = connection.getresponse()
+            body = response.read(ANSWER_BYTES_MAX)
+            if len(body) < int(response.headers.get("content-length") or 0):
+                # It reads as a short body without an error.
+                raise ConnectionError("the leader has ended in the middle of its answer")
+            offset = response.headers.get(OFFSET, "")
+            return Answer(response.status, int(offset) if offset.isdecimal() else None, body)
+        finally:
+            connection.close()
+
+    def give_up(self) -> None:
+        """Let `ask` end soon; only a connection that is being made is waited for."""
+        self._given_up = True
+        with suppress(OSError, AttributeError):  # there is no socket yet, or not any more
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
