@@ -53,15 +53,16 @@ def load(path: Path) -> dict[str, Any]:
     return found
 
 
-def services(path: Path) -> list[Service]:
-    """Those that run a node: they have our image, and no command of their own."""
+def services(path: Path, *, beside: bool = False) -> list[Service]:
+    """Those that run a node: they have our image, and no command of their own; or those with a command of `ottla`, `beside` the nodes."""
     found = []
     for name, raw in load(path)["services"].items():
-        if raw["image"] != "ottla" or "command" in raw:
+        command = raw.get("command")
+        if (command is None or command[0] != "ottla") if beside else (command is not None or raw["image"] != "ottla"):
             continue
         given = raw.get("environment", {})
         pairs = given.items() if isinstance(given, dict) else (entry.split("=", 1) for entry in given)
-        ports = [tuple(map(int, str(port).split(":"))) for port in raw.get("ports", [])]
+        ports = [tuple(map(int, str(port).split(":")[-2:])) for port in raw.get("ports", [])]
         environment = {str(key): "" if value is None else str(value) for key, value in pairs}
         found.append(Service(name, environment, [(host, inner) for host, inner in ports], raw))
     return found

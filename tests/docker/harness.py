@@ -106,14 +106,15 @@ class ContainerHarness(ABC):
                 print(f"{name} had to be killed")
 
     def start(self, service: Service) -> None:
-        """The image's entry point."""
+        """The image's entry point, or the command of the service."""
         folder = self.folder / service.name
         for target, source in service.mounts.items():
             (folder / target[1:]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(self.beside / source, folder / target[1:])
         root = {"OTTLA_CONTAINER_ROOT": str(folder)}
+        command = service.raw.get("command", ["ottla", "container", "run"])
         self.processes[service.name] = subprocess.Popen(
-            self.placed(service.name, [sys.executable, "-P", "-m", "ottla", "container", "run"]),
+            self.placed(service.name, [sys.executable, "-P", "-m", *command]),
             env=PYTHON | root | self.environment(service),
             stdout=(self.folder / f"{service.name}.log").open("ab"),
             stderr=subprocess.STDOUT,

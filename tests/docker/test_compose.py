@@ -3,15 +3,19 @@ network namespace of its own, and stock clients reach it from inside and outside
 
 from __future__ import annotations
 
+import re
 import socket
+import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from ottla.console.command import app
+from ottla.console import command as console
 from ottla.container.checks import check_properties
 from ottla.container.resolve import resolve
+from ottla.registry import command as registry
 from tests.docker.compose_file import OURS, ROOT, SECURE, SEEDS, Service, load, services
 from tests.docker.harness import READY, ContainerHarness
 from tests.docker.loopback_harness import LoopbackHarness
@@ -57,17 +61,23 @@ def test_our_files_keep_data_restart_and_watch_health(path: Path) -> None:
     assert len(set(published)) == len(published)
 
 
-def test_the_console_reads_the_nodes_and_is_published_for_this_machine_only() -> None:
+def test_console_and_registry_know_the_nodes_and_are_published_for_this_machine_only() -> None:
     path = ROOT / "docker" / "compose.yml"
-    console = load(path)["services"]["console"]
-    program, *arguments = console["command"]
-    name, chosen, _ = app.parse_args(arguments[1:], exit_on_error=False, print_error=False)
-    given = {**chosen.arguments, "connection": chosen.arguments["connection"].bootstrap}
-    assert (program, arguments[0]) == ("ottla", "console") and name is app.default_command
-    assert given["connection"].split(",") == [service.advertised["INTERNAL"] for service in services(path)]
-    assert given["no_login"] and all(port.startswith("127.0.0.1:") for port in console["ports"])
-    required = (ROOT / "docker" / "requirements.txt").read_text()
-    assert all(f"\n{package}==" in required for package in ("jinja2", "starlette", "uvicorn"))
+    found = {service.name: service for service in services(path, beside=True)}
+    nodes = [service.advertised["INTERNAL"] for service in services(path)]
+    given = {}
+    for name, app in {"console": console.app, "registry": registry.app}.items():
+        program, command, *arguments = found[name].raw["command"]
+        verb, chosen, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+        assert (program, command, verb) == ("ottla", name, app.default_command)
+        assert chosen.arguments["connection"].bootstrap.split(",") == nodes
+        assert all(port.startswith("127.0.0.1:") for port in found[name].raw["ports"])
+        given[name] = chosen.arguments
+    assert given["console"]["no_login"] and given["console"]["registry"] == f"http://{given['registry']['advertise']}"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for name, pins in {"console": "requirements.txt", "registry": "registry-requirements.txt"}.items():
+        required = (ROOT / "docker" / pins).read_text()
+        assert all(f"\n{re.split('[>;]', package)[0]}==" in required for package in extras[name]), name
 
 
 def test_what_the_pipelines_services_run_is_what_the_pipeline_understands() -> None:
@@ -109,6 +119,16 @@ def produce_and_consume(harness: ContainerHarness, found: list[Service]) -> Serv
     return service
 
 
+def wait_until_healthy(harness: ContainerHarness, service: Service) -> None:
+    """Run the health check of the compose file until it passes, with the image's own curl."""
+    deadline = time.monotonic() + START_S_MAX
+    _, program, *arguments = service.raw["healthcheck"]["test"]
+    command = [sys.executable, str(ROOT / "docker/image" / program), *arguments]
+    while (done := harness.run(service.name, *command)).returncode:
+        assert time.monotonic() < deadline, f"{service.name}: {done.stderr}{harness.log(service)[-3000:]}"
+        time.sleep(0.2)
+
+
 def is_outside(address: str) -> bool:
     return address.startswith("localhost:")
 
@@ -134,11 +154,15 @@ def test_they_do_so_on_loopback_addresses_where_namespaces_cannot_be_made(path: 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_clients_inside_and_outside_produce_and_consume(path: Path, tmp_path: Path) -> None:
-    found = services(path)
-    with NamespaceHarness(found, tmp_path) as harness:
+    found, beside = services(path), services(path, beside=True)
+    with NamespaceHarness([*found, *beside], tmp_path) as harness:
         service = produce_and_consume(harness, found)
         health = harness.run(service.name, "bash", str(ROOT / "docker/image/ottla-health"))
         assert health.returncode == 0, health.stderr
+        for each in beside:
+            harness.start(each)
+        for each in beside:
+            wait_until_healthy(harness, each)
     for service in found:
         if "KAFKA_JMX_PORT" in service.environment:
             ignored = next(line for line in harness.log(service).splitlines() if "Not known, and ignored" in line)
