@@ -17,8 +17,14 @@ from ottla.pipeline.connector_modules import ROOT, needed_files
 
 NAME, PACKAGE = "pyspark-ottla", "pyspark_ottla"
 #: What the modules import beside the standard library and what Spark brings along (pyspark, pyarrow).
-REQUIRES = ("cramjam>=2.9", "fastcrc>=0.5", "pyarrow>=11", 'cryptography>=42; extra == "tls"')
-_OWN = re.compile(r"\bottla\.(?=(?:protocol|server|spark|storage)\b)")
+REQUIRES = (
+    "cramjam>=2.9",
+    "fastcrc>=0.5",
+    "pyarrow>=11",
+    'cryptography>=42; extra == "tls"',
+    'fastavro>=1.9; extra == "avro"',
+)
+_OWN = re.compile(r"\bottla\.(?=(?:protocol|registry|server|spark|storage)\b)")
 _ENTRY = '''"""format("ottla") for PySpark: Spark finds DefaultSource by itself (apache/spark#44504)."""
 
 from pyspark_ottla.spark.source import OttlaDataSource as DefaultSource
@@ -69,6 +75,7 @@ def metadata(version: str) -> str:
         "License-Expression: Apache-2.0",
         "Requires-Python: >=3.11",
         "Provides-Extra: tls",
+        "Provides-Extra: avro",
         *(f"Requires-Dist: {each}" for each in REQUIRES),
         "Description-Content-Type: text/markdown",
         "",

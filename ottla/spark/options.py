@@ -16,7 +16,8 @@ from ottla.spark.errors import ConnectorError
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 ALL_COLUMNS = (*COLUMNS, "headers")
 SELECTIONS = ("assign", "subscribe", "subscribePattern")
-TABLES = ("records", "latest", "offsets", "groups")
+TABLES = ("records", "latest", "offsets", "groups", "schema")
+STREAMED = ("records", "schema")
 #: The connector sets these itself, as the JVM source does.
 FORBIDDEN = (
     "auto.offset.reset",
@@ -50,6 +51,8 @@ class Options:
         self.table = self.word("table", "records", TABLES)
         self.segments = _segments(self.get("segments") or self.get("path"))
         self.selection, self.selected = self._selection()
+        #: Fields of decoded columns that are asked for, by the column: `columns=value.id` reads no other one of `value`.
+        self.fields: dict[str, tuple[str, ...]] = {}
         self.columns = self._columns()
         self.starting = self._limit("starting", LATEST if is_stream else EARLIEST)
         self.ending = self._limit("ending", LATEST)
@@ -121,10 +124,18 @@ class Options:
         if given is None:
             return default
         by_name = {name.lower(): name for name in ALL_COLUMNS}
-        found = tuple(each.strip().lower() for each in given.split(",") if each.strip())
-        if wrong := [each for each in found if each not in by_name] or (not found and [given]):
-            raise ConnectorError(f"option columns has {wrong[0]}", f"the columns are {', '.join(ALL_COLUMNS)}")
-        return tuple(dict.fromkeys(by_name[each] for each in found))
+        found: dict[str, list[str]] = {}
+        for each in (part.strip() for part in given.split(",") if part.strip()):
+            name, dot, field = each.partition(".")
+            if name.lower() not in by_name or (
+                dot and (self.table != "schema" or name.lower() not in ("key", "value"))
+            ):
+                raise ConnectorError(f"option columns has {each}", f"the columns are {', '.join(ALL_COLUMNS)}")
+            found.setdefault(by_name[name.lower()], []).append(field)
+        if not found:
+            raise ConnectorError(f"option columns is {given!r}", f"the columns are {', '.join(ALL_COLUMNS)}")
+        self.fields = {name: tuple(dict.fromkeys(fields)) for name, fields in found.items() if all(fields)}
+        return tuple(found)
 
     def _limit(self, edge: str, default: int) -> Limit:
         """Reads the options of one edge in the order in which the JVM source prefers them."""
@@ -146,7 +157,7 @@ class Options:
     def _check(self, is_stream: bool) -> None:
         if is_stream and any(self.get(f"ending{rest}") for rest in ("Offsets", "Timestamp", "OffsetsByTimestamp")):
             raise ConnectorError("a stream has no end", "leave out endingOffsets and the like, or read a batch")
-        if is_stream and self.table != "records":
+        if is_stream and self.table not in STREAMED:
             raise ConnectorError(f"the table {self.table} cannot be read as a stream", "read it as a batch")
         if not is_stream:
             for edge, limit, wrong, word in (

@@ -18,9 +18,9 @@ from ottla.spark.ranges import Offsets, Range, from_json, limited, split, to_jso
 from ottla.spark.rows import Rows
 
 
-def read_range(options: Options, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the range. Raises ConnectorError."""
-    rows = Rows(wanted.topic, wanted.partition, wanted.start, wanted.end, options.columns)
+def read_range(options: Options, wanted: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of the range with these columns. Raises ConnectorError."""
+    rows = Rows(wanted.topic, wanted.partition, wanted.start, wanted.end, columns)
     if options.segments is not None:
         files = segments.SegmentReader(options.segments, wanted, options)
         yield from rows.batches(files.batches(), files.filter)
@@ -57,7 +57,7 @@ class RecordReader(DataSourceReader):
         return [RangePartition(each) for each in split(ranges, options.partitions_min, options.records_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return iter(()) if partition is None else read_range(self.options, partition.wanted)
+        return iter(()) if partition is None else read_range(self.options, partition.wanted, self.options.columns)
 
 
 def _ranges_of_files(options: Options) -> list[Range]:
@@ -143,7 +143,7 @@ class RecordStreamReader(DataSourceStreamReader):
         return [RangePartition(each) for each in split(ranges, options.partitions_min, options.records_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self.options, partition.wanted)
+        return read_range(self.options, partition.wanted, self.options.columns)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
         if self.options.group:

@@ -6,6 +6,7 @@ It is pickled by Spark and sent to executors, which import this module: it must 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ottla.spark import tables
+from ottla.spark.errors import ConnectorError
 from ottla.spark.options import Options
 from ottla.spark.reader import RecordReader, RecordStreamReader
 from ottla.spark.sink.options import SinkOptions
@@ -25,6 +27,8 @@ from ottla.spark.sink.writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ottla.spark.schema.subjects import ReaderSchema
 
 SQL_TYPES = {
     "key": "BINARY",
@@ -48,6 +52,10 @@ READERS: dict[str, Callable[[Options], DataSourceReader]] = {
 class OttlaDataSource(DataSource):
     """Reads and writes topics of any Kafka cluster, with the options of Spark's own Kafka source."""
 
+    #: Of the table `schema`. Spark asks for the reader after the columns, of a copy of this object by pickle, and meanwhile the latest
+    #: version of a subject may be another one.
+    _reader_schemas: tuple[ReaderSchema, ...] | None = None
+
     @classmethod
     def name(cls) -> str:
         return "ottla"
@@ -56,20 +64,46 @@ class OttlaDataSource(DataSource):
         options = Options(self.options)
         if options.table in tables.SQL_TYPES:
             return tables.SQL_TYPES[options.table]
-        return ", ".join(f"{name} {SQL_TYPES[name]}" for name in options.columns)
+        types = dict(SQL_TYPES)
+        if options.table == "schema":
+            types |= _table_schema().sql_types(self._schemas(options))
+        return ", ".join(f"{name} {types[name]}" for name in options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = Options(self.options)
+        if options.table == "schema":
+            return _table_schema().SchemaReader(options, self._schemas(options))
         return READERS[options.table](options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return RecordStreamReader(Options(self.options, is_stream=True))
+        options = Options(self.options, is_stream=True)
+        if options.table == "schema":
+            return _table_schema().SchemaStreamReader(options, self._schemas(options))
+        return RecordStreamReader(options)
+
+    def _schemas(self, options: Options) -> tuple[ReaderSchema, ...]:
+        if self._reader_schemas is None:
+            self._reader_schemas = _table_schema().reader_schemas(options)
+        return self._reader_schemas
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(SinkOptions(self.options, schema, is_stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         return StreamWriter(SinkOptions(self.options, schema, is_stream=True))
+
+
+def _table_schema() -> ModuleType:
+    """Returns the reader of the table `schema`, which needs a library that the other tables do not. Raises ConnectorError without it."""
+    try:
+        from ottla.spark.schema import reader
+    except ModuleNotFoundError as fault:
+        if fault.name != "fastavro":
+            raise
+        raise ConnectorError(
+            "the table schema needs the Python package fastavro, here and on executors", "pip install fastavro"
+        ) from None
+    return reader
 
 
 def register(spark: SparkSession) -> None:

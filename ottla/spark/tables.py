@@ -106,9 +106,8 @@ class LatestReader(DataSourceReader):
 def latest_rows(options: Options, wanted: Range) -> Iterator[pa.RecordBatch]:
     """Yields the rows that compaction would leave of the range."""
     names = options.columns
-    options.columns = tuple(dict.fromkeys((*names, "key", "value")))
     last: dict[bytes, dict[str, object]] = {}
-    for batch in read_range(options, wanted):
+    for batch in read_range(options, wanted, tuple(dict.fromkeys((*names, "key", "value")))):
         columns = batch.to_pydict()
         for index, (key, value) in enumerate(zip(columns["key"], columns["value"], strict=True)):
             if key is None:

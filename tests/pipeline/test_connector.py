@@ -17,6 +17,7 @@ needs_packages("pyspark")
 
 from ottla.spark import register
 from ottla.testing import Cluster
+from tests.ottla.registry.instances import Registries
 from tests.pipeline.conftest import Node
 from tests.pipeline.test_source import eventually
 
@@ -158,6 +159,48 @@ def test_a_mistake_is_explained(spark: Any, node: Node, mistake: str) -> None:
     with pytest.raises(Exception) as caught:
         rows(spark, node, "ottla", **given)
     assert said in str(caught.value)
+
+
+# -- The table schema ------------------------------------------------------------------------------------------------
+
+OLD = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+NEW = {**OLD, "fields": [*OLD["fields"], {"name": "who", "type": ["null", "string"], "default": None}]}
+
+
+def test_values_of_a_stock_avro_serializer_are_columns_by_the_latest_schema(spark: Any, node: Node) -> None:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    topic, registries = node.topic(1), Registries(node.bootstrap)
+    try:
+        url = registries.start().url
+        client = SchemaRegistryClient({"url": url})
+        context = SerializationContext(topic, MessageField.VALUE)
+        orders = [{"id": 1, "at": 1_700_000_000_123}, {"id": 2, "at": 1_700_000_000_456, "who": "alice"}]
+        for schema, order in zip((OLD, NEW), orders, strict=True):
+            node.send(topic, 1, value=AvroSerializer(client, json.dumps(schema))(order, context))
+        node.send(topic, 1, value=b"{}")
+        given = {"subscribe": topic, "table": "schema", "schema.registry.url": url, "columns": "value,offset"}
+        found = frame(spark, node, "ottla", mode="PERMISSIVE", **given)
+        assert found.schema.simpleString() == "struct<value:struct<id:bigint,at:timestamp,who:string>,offset:bigint>"
+        rows = found.selectExpr("value.id", "unix_millis(value.at)", "value.who", "offset").collect()
+        assert [tuple(row) for row in rows] == [
+            (1, 1_700_000_000_123, None, 0),
+            (2, 1_700_000_000_456, "alice", 1),
+            (None, None, None, 2),
+        ]
+        with pytest.raises(Exception, match="at offset 2: the value cannot be decoded: it does not begin"):
+            frame(spark, node, "ottla", **given).collect()
+    finally:
+        registries.stop()
 
 
 # -- Segment files ---------------------------------------------------------------------------------------------------

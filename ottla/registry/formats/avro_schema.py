@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from ottla.registry.formats.avro_text import NAMED, PRIMITIVES, JavaPrinter, NormalPrinter, dump, full_name
+from ottla.registry.formats.avro_text import (
+    NAMED,
+    PRIMITIVES,
+    JavaPrinter,
+    NormalPrinter,
+    definitions,
+    dump,
+    full_name,
+)
 from ottla.registry.formats.parsed import InvalidSchema, ParsedSchema
 
 #: What users read of an incompatibility, by its type (Confluent's sentences).
@@ -91,27 +99,6 @@ class AvroSchema:
             text = TEXTS[kind].replace("{path}", path).replace("{message}", message)
             rows.append(f"{{errorType:'{kind}', description:'{text}', additionalInfo:'{message}'}}")
         return rows
-
-
-def definitions(node: Node, space: str = "") -> Iterator[tuple[str, Node]]:
-    """Yield the named definitions of a schema, each with its full name and a namespace of its own."""
-    if isinstance(node, list):
-        for branch in node:
-            yield from definitions(branch, space)
-    elif isinstance(node, dict):
-        kind = node.get("type")
-        if isinstance(kind, str) and kind in NAMED:
-            name = full_name(node, space)
-            space = name.rpartition(".")[0]
-            yield name, {**node, "namespace": space}
-            for row in node.get("fields") or ():
-                yield from definitions(row.get("type"), space)
-        elif kind == "array":
-            yield from definitions(node.get("items"), space)
-        elif kind == "map":
-            yield from definitions(node.get("values"), space)
-        elif not isinstance(kind, str):
-            yield from definitions(kind, space)
 
 
 def _load(text: str) -> Node:

@@ -7,7 +7,7 @@ then on, primitive types as words. Confluent's registry finds the same text in t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
@@ -30,6 +30,39 @@ def full_name(node: Mapping[str, Any], space: str) -> str:
         return name
     inner = node.get("namespace", space)
     return f"{inner}.{name}" if inner else name
+
+
+def definitions(node: Node, space: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield the named definitions of a schema, each with its full name and a namespace of its own."""
+    if isinstance(node, list):
+        for branch in node:
+            yield from definitions(branch, space)
+    elif isinstance(node, dict):
+        kind = node.get("type")
+        if isinstance(kind, str) and kind in NAMED:
+            name = full_name(node, space)
+            space = name.rpartition(".")[0]
+            yield name, {**node, "namespace": space}
+            for row in node.get("fields") or ():
+                yield from definitions(row.get("type"), space)
+        elif kind == "array":
+            yield from definitions(node.get("items"), space)
+        elif kind == "map":
+            yield from definitions(node.get("values"), space)
+        elif not isinstance(kind, str):
+            yield from definitions(kind, space)
+
+
+def resolved(text: str, dependencies: Mapping[str, str]) -> Node:
+    """Return the JSON of a schema with the definitions of all that it refers to.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError, RecursionError: the text is no schema.
+    """
+    known: dict[str, Node] = {}
+    for row in dependencies.values():
+        known.update(definitions(json.loads(row)))
+    return JavaPrinter(known).form(json.loads(text))
 
 
 class JavaPrinter:

@@ -17,7 +17,7 @@ needs_packages("pyspark", "pyarrow")
 from ottla.pipeline.connector_modules import needed_files
 from tools import connector_dist
 
-#: What may be there: the protocol, and of the server what makes a client's TLS and login.
+#: What may be there: the protocol, of the server what makes a client's TLS and login, and of the registry its client.
 ALLOWED = (
     "ottla.protocol",
     "ottla.spark",
@@ -25,6 +25,8 @@ ALLOWED = (
     "ottla.server.tls",
     "ottla.server.config",
     "ottla.server.network",
+    "ottla.registry.client",
+    "ottla.registry.formats.avro_text",
 )
 #: Further modules that these import, each a leaf of its package.
 LEAVES_MAX = 15

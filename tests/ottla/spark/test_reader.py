@@ -10,13 +10,17 @@ import pytest
 
 from tests.needs import needs_packages
 
-needs_packages("pyspark", "pyarrow")
+needs_packages("pyspark", "pyarrow", "fastavro")
 
 from ottla.spark.errors import ConnectorError
 from ottla.spark.options import Options
 from ottla.spark.reader import RecordStreamReader
+from ottla.spark.schema.reader import SchemaStreamReader
+from ottla.spark.source import OttlaDataSource
 from ottla.spark.tables import GroupsReader, LatestReader, OffsetsReader
 from ottla.testing import Cluster
+from tests.ottla.registry.stand_in import registry_of
+from tests.ottla.spark.schema.values import written
 from tests.pipeline.conftest import Node
 
 
@@ -81,6 +85,27 @@ def test_a_new_partition_is_read_from_its_beginning(node: Node) -> None:
     topic = node.topic(2)
     node.send(topic, 3, partition=1)
     assert offsets(stream(node, subscribe=topic), {topic: {"0": 0}}, {topic: {"0": 0, "1": 3}}) == [0, 1, 2]
+
+
+def test_a_stream_of_avro_has_decoded_columns_and_says_where_a_malformed_value_is(node: Node) -> None:
+    topic = node.topic(1)
+    for value in (written("string", "a"), None, written("string", "b"), b"plain"):
+        node.send(topic, 1, value=value)
+    start, end = {topic: {"0": 0}}, {topic: {"0": 4}}
+    subject = {"version": 1, "id": 1, "schema": '"string"'}
+    with registry_of({f"/subjects/{topic}-value/versions/latest": subject, "/schemas/ids/1": subject}) as (url, _):
+        given = {"kafka.bootstrap.servers": node.bootstrap, "schema.registry.url": url, "subscribe": topic}
+        for mode in ("PERMISSIVE", "FAILFAST"):
+            table = {"table": "schema", "columns": "value,topic", "mode": mode}
+            reader = OttlaDataSource({**given, **table}).streamReader(None)
+            assert isinstance(reader, SchemaStreamReader)
+            plan, executor = pickle.loads(pickle.dumps((reader.partitions(start, end), reader)))
+            if mode == "PERMISSIVE":
+                found = [row for each in plan for part in executor.read(each) for row in part.to_pylist()]
+                assert found == [{"value": value, "topic": topic} for value in ("a", None, "b", None)]
+                continue
+            with pytest.raises(ConnectorError, match=f"{topic}-0 at offset 3: the value cannot be decoded"):
+                list(executor.read(plan[0]))
 
 
 def test_the_tables_show_offsets_lag_and_the_latest_rows(node: Node) -> None:

@@ -72,7 +72,10 @@ class Sink:
         with Client(options.client) as client:
             ranges: list[Range] = batch_ranges(client, options)
         found: list[Any] = [
-            row for each in ranges for part in read_range(options, each) for row in part["value"].to_pylist()
+            row
+            for each in ranges
+            for part in read_range(options, each, options.columns)
+            for row in part["value"].to_pylist()
         ]
         return sorted(found)
 

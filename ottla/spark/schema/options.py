@@ -1,0 +1,76 @@
+"""The options of the table `schema`, by the names that users of Confluent's deserializers, ABRiS and from_avro know. Pure."""
+
+from __future__ import annotations
+
+from ottla.spark.errors import ConnectorError
+from ottla.spark.options import Options
+
+URL = "schema.registry.url"
+SOURCE, LOGIN = "basic.auth.credentials.source", "basic.auth.user.info"
+CA_FILE = "schema.registry.ssl.truststore.location"
+LATEST = "latest"
+MODES = ("FAILFAST", "PERMISSIVE")
+
+
+class SchemaOptions:
+    """Where the registry is, which schemas columns have, and what becomes of records that cannot be decoded.
+
+    Raises ConnectorError for an option that is missing or wrong.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        url = options.get(URL)
+        if not url:
+            raise ConnectorError(
+                f"option {URL} is missing", "give the address of the schema registry: http://HOST:8081"
+            )
+        self.url = url
+        self.user, self.password = self._login()
+        self.ca_file = options.get(CA_FILE)
+        mode = (options.get("mode") or MODES[0]).upper()
+        if mode not in MODES:
+            raise ConnectorError(f"option mode is {mode}", f"the table schema has {' and '.join(MODES)}, as from_avro")
+        self.is_strict = mode == MODES[0]
+        #: Subject and version by column. A key is decoded if one of its options is given; else it stays BINARY.
+        self.subjects = {"value": self._subject("value")}
+        if options.get("keySubject") or options.get("keyVersion"):
+            self.subjects["key"] = self._subject("key")
+        for name in options.fields:
+            if name not in self.subjects:
+                raise ConnectorError(
+                    f"option columns has fields of {name}, which is not decoded", "give keyVersion or keySubject"
+                )
+
+    def _login(self) -> tuple[str | None, str | None]:
+        login = self._options.get(LOGIN)
+        source = (self._options.get(SOURCE) or ("URL" if login is None else "USER_INFO")).upper()
+        if source not in ("URL", "USER_INFO"):
+            raise ConnectorError(f"option {SOURCE} is {source}", "it is URL or USER_INFO")
+        if source == "URL":
+            return None, None
+        user, colon, password = (login or "").partition(":")
+        if not colon:
+            raise ConnectorError(f"option {LOGIN} is missing, or has no colon", "it is USER:PASSWORD")
+        return user, password
+
+    def _subject(self, column: str) -> tuple[str, int | str]:
+        subject = self._options.get(f"{column}Subject") or f"{self._topic(column)}-{column}"
+        version = (self._options.get(f"{column}Version") or LATEST).lower()
+        if version == LATEST:
+            return subject, LATEST
+        if not version.isdigit() or int(version) < 1:
+            raise ConnectorError(f"option {column}Version is {version}", f"it is {LATEST} or a number above 0")
+        return subject, int(version)
+
+    def _topic(self, column: str) -> str:
+        """Returns the topic after which the subject is named (Confluent's TopicNameStrategy)."""
+        options = self._options
+        topics = set()
+        if options.selection == "subscribe":
+            topics = {*options.selected}
+        elif options.selection == "assign":
+            topics = {topic for topic, _ in options.selected}
+        if len(topics) != 1:
+            raise ConnectorError(f"option {column}Subject is missing", "it is needed unless one topic is read")
+        return str(topics.pop())

@@ -1,0 +1,67 @@
+"""Spark's reader objects of the table `schema`: the rows of a topic, with decoded columns in place of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from ottla.spark.options import Options
+from ottla.spark.ranges import Range
+from ottla.spark.reader import RecordReader, RecordStreamReader, read_range
+from ottla.spark.schema.decode import ColumnDecoder
+from ottla.spark.schema.options import SchemaOptions
+from ottla.spark.schema.subjects import ReaderSchema, client_of, reader_schemas
+
+__all__ = ["SchemaReader", "SchemaStreamReader", "reader_schemas", "sql_types"]
+Schemas = tuple[ReaderSchema, ...]
+
+
+def sql_types(schemas: Schemas) -> dict[str, str]:
+    """Returns the types of the decoded columns in Spark's DDL. Raises ConnectorError for a schema that Spark has no type for."""
+    return {schema.column: schema.prepared()[1].sql for schema in schemas}
+
+
+def read_columns(options: Options, schemas: Schemas, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of the range with decoded columns. Raises ConnectorError."""
+    how = SchemaOptions(options)
+    client = client_of(how)
+    decoders = {each.column: ColumnDecoder(each, client, is_strict=how.is_strict) for each in schemas}
+    for batch in read_range(options, wanted, (*options.columns, "offset")):
+        offsets = batch.column(batch.num_columns - 1)
+
+        def where(index: int, offsets: pa.Array = offsets) -> str:
+            return f"{wanted.topic}-{wanted.partition} at offset {offsets[index]}"
+
+        columns = [
+            decoders[name].array(column, where) if name in decoders else column
+            for name, column in zip(options.columns, batch.columns, strict=False)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=list(options.columns))
+
+
+class SchemaReader(RecordReader):
+    """Batches."""
+
+    def __init__(self, options: Options, schemas: Schemas) -> None:
+        super().__init__(options)
+        self.schemas = schemas
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return iter(()) if partition is None else read_columns(self.options, self.schemas, partition.wanted)
+
+
+class SchemaStreamReader(RecordStreamReader):
+    """Micro-batches. The readers' schemas are those of the start of the query."""
+
+    def __init__(self, options: Options, schemas: Schemas) -> None:
+        super().__init__(options)
+        self.schemas = schemas
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "schemas": self.schemas}
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_columns(self.options, self.schemas, partition.wanted)

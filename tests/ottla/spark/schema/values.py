@@ -1,0 +1,62 @@
+"""Values of Avro in the wire format of registries, and a decoder of them without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+
+from ottla.registry.client import AVRO, RegistryFailed, Schema
+from ottla.spark.schema.decode import ColumnDecoder
+from ottla.spark.schema.subjects import ID_MISSING, ReaderSchema, text_of
+
+READER_ID = 1
+
+
+class Shelf:
+    """In place of a client of the registry: schemas by id, and the ids that were asked for."""
+
+    def __init__(self, *schemas: Any, kind: str = AVRO) -> None:
+        self.schemas = {READER_ID + 1 + number: Schema(json.dumps(each), kind) for number, each in enumerate(schemas)}
+        self.asked: list[int] = []
+
+    def schema(self, schema_id: int, subject: str = "") -> Schema:
+        self.asked.append(schema_id)
+        if schema_id not in self.schemas:
+            raise RegistryFailed("Schema not found", ID_MISSING)
+        return self.schemas[schema_id]
+
+
+def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
+    """A record with these fields: (name, type) or (name, type, default)."""
+    rows = [{"name": each[0], "type": each[1]} | ({"default": each[2]} if len(each) > 2 else {}) for each in fields]
+    return {"type": "record", "name": name, "fields": rows, **more}
+
+
+def written(schema: Any, value: Any, schema_id: int = READER_ID) -> bytes:
+    """The value in the wire format."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return framed(out.getvalue(), schema_id)
+
+
+def framed(payload: bytes, schema_id: int = READER_ID) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + payload
+
+
+def reader_schema(schema: Any, *fields: str) -> ReaderSchema:
+    text = text_of(Schema(schema if isinstance(schema, str) and schema[:1] in '"{[' else json.dumps(schema)))
+    return ReaderSchema("value", "t-value", READER_ID, text, fields)
+
+
+def decoder(schema: Any, shelf: Shelf | None = None, *fields: str, mode: str = "FAILFAST") -> ColumnDecoder:
+    client: Any = shelf or Shelf()
+    return ColumnDecoder(reader_schema(schema, *fields), client, is_strict=mode == "FAILFAST")
+
+
+def decoded(found: ColumnDecoder, *values: bytes | None) -> list[Any]:
+    import pyarrow as pa
+
+    return found.array(pa.array(values, pa.binary()), lambda index: f"t-0 at offset {index}").to_pylist()
