@@ -35,6 +35,7 @@ async def test_each_answer_has_the_headers_that_keep_a_browser_safe(open_console
         headers = (await client.get(page)).headers
         assert headers["content-security-policy"] == POLICY and "unsafe" not in POLICY, page
         assert headers["x-frame-options"] == "DENY" and headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin", "with no-referrer a form's Origin is null in a browser"
     cookie = (await httpx.AsyncClient(transport=client._transport, base_url=client.base_url).get("/")).headers[
         "set-cookie"
     ]
