@@ -63,17 +63,17 @@ def moves_between(
     ]
 
 
-def write_moves(replicas: Mapping[TopicPartition, list[int]]) -> bytes:
-    """Return a file of these replicas."""
+def write_moves(replicas: Mapping[TopicPartition, list[int]], indent: int | None = 1) -> bytes:
+    """Return a file of these replicas; without an indent it is one line."""
     rows = [{"topic": name, "partition": index, "replicas": nodes} for (name, index), nodes in sorted(replicas.items())]
-    return json.dumps({"version": 1, "partitions": rows}, indent=1).encode() + b"\n"
+    return json.dumps({"version": 1, "partitions": rows}, indent=indent).encode() + b"\n"
 
 
 def read_moves(path: str) -> dict[TopicPartition, list[int]]:
     """Return the replicas of a file.
 
     Raises:
-        CommandFailed: it cannot be read, or is no plan; the message names the place.
+        CommandFailed: it cannot be read, or is no plan.
     """
     try:
         with open(path, "rb") as file:
@@ -82,16 +82,25 @@ def read_moves(path: str) -> dict[TopicPartition, list[int]]:
         raise CommandFailed(f"{path} cannot be read: {fault.strerror}", None, USAGE) from None
     if len(data) > FILE_BYTES_MAX:
         raise CommandFailed(f"{path} is larger than {FILE_BYTES_MAX} bytes", "that is no plan", USAGE)
+    return parse_moves(data, path)
+
+
+def parse_moves(data: bytes, source: str) -> dict[TopicPartition, list[int]]:
+    """Return the replicas of a plan that was read from `source`.
+
+    Raises:
+        CommandFailed: it is no plan; the message names the place.
+    """
     try:
         plan = json.loads(data)
     except (ValueError, RecursionError) as fault:
-        raise _wrong(path, f"no JSON: {fault}") from None
+        raise _wrong(source, f"no JSON: {fault}") from None
     rows = plan.get("partitions") if isinstance(plan, dict) else None
     if not isinstance(rows, list) or not rows:
-        raise _wrong(path, "there are no partitions in it")
+        raise _wrong(source, "there are no partitions in it")
     found: dict[TopicPartition, list[int]] = {}
     for number, row in enumerate(rows):
-        where = f"{path}: partitions[{number}]"
+        where = f"{source}: partitions[{number}]"
         if not isinstance(row, dict):
             raise _wrong(where, "an object is wanted")
         name, index, nodes = row.get("topic"), row.get("partition"), row.get("replicas")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.configs import alter_configs, describe_topics_config
+from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.cli.client.configs import STATIC_SOURCES, alter_configs, describe_configs, describe_topics_config
 from ottla.cli.client.health import describe_cluster
 from ottla.cli.client.leaders import TopicPartition
 
@@ -45,6 +45,24 @@ async def clear_topics(cluster: ClusterClient, names: Iterable[str]) -> None:
     """Remove the lists of throttled replicas of topics."""
     for name in sorted(set(names)):
         await alter_configs(cluster, "topic", name, dict.fromkeys((LEADERS, FOLLOWERS)))
+
+
+async def throttled_brokers(cluster: ClusterClient, brokers: Iterable[int]) -> dict[int, int]:
+    """Return the rate, in bytes a second, of each of these brokers that has one for moves; one that does not answer is left out.
+
+    Raises:
+        CommandFailed: the user may not describe the brokers.
+    """
+    found: dict[int, int] = {}
+    for broker in sorted(brokers):
+        try:
+            entries = await describe_configs(cluster, "broker", str(broker), RATES)
+        except NoConnection:
+            continue
+        rates = [int(entry.value or 0) for entry in entries if entry.config_source not in STATIC_SOURCES]
+        if rates:
+            found[broker] = min(rates)
+    return found
 
 
 async def throttled_topics(cluster: ClusterClient) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated
 
@@ -64,17 +65,10 @@ async def plan(
     connection: Connection = CONNECTION,
 ) -> None:
     """Plan to have partitions on some brokers only, evenly and over their racks. It shows the bytes that would move."""
-    wanted = _numbers("--brokers", brokers)
+    wanted = read_brokers("--brokers", brokers)
     async with connect(connection) as cluster:
-        found = await places_of(cluster, places)
-        racks = await racks_of_brokers(cluster)
-        if missing := sorted(set(wanted) - racks.keys()):
-            raise CommandFailed(f"broker {missing[0]} takes no part", "`ottla broker list` shows those that do", USAGE)
-        before = await replicas_of_all(cluster)
-        sizes = partition_sizes(await replica_sizes(cluster, racks))
-    balance = plan_balance({place: before[place] for place in found}, sizes, {node: racks[node] for node in wanted})
-    refuse_stuck(balance.stuck)
-    show_plan(moves_between(before, balance.replicas, sizes), output, save)
+        moves = await plan_moves(cluster, await places_of(cluster, places), wanted)
+    show_plan(moves, output, save)
 
 
 @app.command(name="run")
@@ -95,16 +89,7 @@ async def run_(
     check_throttle(throttle)
     async with connect(connection, limited=False) as cluster:
         async with cluster.limit():
-            before = await replicas_of_all(cluster)
-            if unknown := sorted(target.keys() - before.keys()):
-                name, index = unknown[0]
-                raise CommandFailed(f"{file}: there is no partition {name}-{index}", "`ottla topic list`", USAGE)
-            racks = await racks_of_brokers(cluster)
-            if gone := sorted({node for nodes in target.values() for node in nodes} - racks.keys()):
-                raise CommandFailed(f"{file}: broker {gone[0]} takes no part", "`ottla broker list`", USAGE)
-            nodes = {node for place in target for node in before[place]}
-            sizes = partition_sizes(await replica_sizes(cluster, nodes, target))
-        moves = moves_between(before, target, sizes)
+            moves = await moves_to(cluster, target)
         show_plan(moves, output, None)
         if rollback is not None and not dry_run:
             replace_file(rollback, write_moves({move.place: move.before for move in moves}))
@@ -163,12 +148,7 @@ async def cancel(
         if dry_run:
             would(f"cancel the moves of {shown}")
             return
-        results = await alter_reassignments(cluster, dict.fromkeys(ongoing))
-        for (name, index), (code, message) in results.items():
-            if code:
-                raise CommandFailed(f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})")
-        if not await list_reassignments(cluster):
-            await take_throttle_off(cluster, await throttled_topics(cluster))
+        await cancel_moves(cluster, ongoing)
     note(f"cancelled the moves of {shown}")
 
 
@@ -184,7 +164,74 @@ async def unthrottle(*, dry_run: DryRun = False, connection: Connection = CONNEC
     note(f"no broker is throttled{', nor ' + ', '.join(topics) if topics else ''}")
 
 
-# -- Plans of both commands, `reassign` and `rebalance` -----------------------------------------------------------------
+# -- Plans, for `rebalance` and the console too -------------------------------------------------------------------------
+
+
+def read_brokers(option: str, text: str) -> list[int]:
+    """Return the brokers of a list such as 1,2,3."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
+        raise CommandFailed(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", USAGE)
+    return sorted({int(part) for part in parts})
+
+
+async def plan_moves(
+    cluster: ClusterClient, places: Iterable[TopicPartition] | None, brokers: Iterable[int] | None
+) -> list[Move]:
+    """Plan to have partitions, all for None, on some brokers only, evenly and over their racks; None: on all that take part.
+
+    Raises:
+        CommandFailed: a broker takes no part, or a partition has more replicas than there would be brokers.
+    """
+    racks = await racks_of_brokers(cluster)
+    wanted = list(racks if brokers is None else brokers)
+    before = await replicas_of_all(cluster)
+    moved = list(before if places is None else places)
+    _check_present(moved, before, wanted, racks)
+    sizes = partition_sizes(await replica_sizes(cluster, racks))
+    balance = plan_balance({place: before[place] for place in moved}, sizes, {node: racks[node] for node in wanted})
+    refuse_stuck(balance.stuck)
+    return moves_between(before, balance.replicas, sizes)
+
+
+async def moves_to(cluster: ClusterClient, target: Mapping[TopicPartition, list[int]]) -> list[Move]:
+    """Return the moves of a plan, from the replicas as they are now.
+
+    Raises:
+        CommandFailed: it names a partition or a broker that is not there.
+    """
+    before = await replicas_of_all(cluster)
+    racks = await racks_of_brokers(cluster)
+    _check_present(target, before, {node for nodes in target.values() for node in nodes}, racks)
+    nodes = {node for place in target for node in before[place]}
+    return moves_between(before, target, partition_sizes(await replica_sizes(cluster, nodes, target)))
+
+
+def _check_present(
+    places: Iterable[TopicPartition],
+    known: Mapping[TopicPartition, object],
+    brokers: Iterable[int],
+    racks: Mapping[int, object],
+) -> None:
+    if unknown := sorted(set(places) - known.keys()):
+        name, index = unknown[0]
+        raise CommandFailed(f"there is no partition {name}-{index}", "`ottla topic list`", USAGE)
+    if gone := sorted(set(brokers) - racks.keys()):
+        raise CommandFailed(f"broker {gone[0]} takes no part", "`ottla broker list` shows those that do", USAGE)
+
+
+async def cancel_moves(cluster: ClusterClient, places: Iterable[TopicPartition]) -> None:
+    """Cancel the moves of these partitions, and take the throttles off when none is left.
+
+    Raises:
+        CommandFailed: a move cannot be cancelled, or has ended by itself.
+    """
+    results = await alter_reassignments(cluster, dict.fromkeys(places))
+    for (name, index), (code, message) in results.items():
+        if code:
+            raise CommandFailed(f"{name}-{index}: {message or code_of(code).message} ({code_of(code).name})")
+    if not await list_reassignments(cluster):
+        await take_throttle_off(cluster, await throttled_topics(cluster))
 
 
 def refuse_stuck(stuck: list[TopicPartition]) -> None:
@@ -232,7 +279,7 @@ async def carry_out(
 def check_throttle(throttle: int | None) -> None:
     """Reject a rate at which nothing would ever move."""
     if throttle is not None and not THROTTLE_MIN <= throttle < 2**63:
-        raise CommandFailed(f"--throttle {throttle} is not from {THROTTLE_MIN} bytes a second", None, USAGE)
+        raise CommandFailed(f"a throttle of {throttle} bytes a second is not from {THROTTLE_MIN} on", None, USAGE)
 
 
 async def _watched(cluster: ClusterClient, totals: dict[TopicPartition, int]) -> None:
@@ -243,10 +290,3 @@ async def _watched(cluster: ClusterClient, totals: dict[TopicPartition, int]) ->
 
 def _throttle_stays(throttle: int | None) -> str:
     return "" if throttle is None else "; the throttle stays until `ottla reassign unthrottle`"
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and part.isascii() and len(part) < 11 for part in parts):
-        raise CommandFailed(f"{option} {text!r} is no list of brokers", f"for example {option} 1,2,3", USAGE)
-    return sorted({int(part) for part in parts})

@@ -124,4 +124,6 @@ def test_wrong_plans_are_refused_and_nothing_moves(three: Cli, tmp_path: Path) -
     assert three("reassign", "run", str(plan), "--throttle", "1").code == USAGE
     assert three("reassign", "plan", topic, "--brokers", "one").code == USAGE
     assert three("reassign", "plan", topic + "x", "--brokers", "1").code == FAILED
+    no_partition = three("reassign", "plan", f"{topic}:9", "--brokers", "1")
+    assert (no_partition.code, f"no partition {topic}-9" in no_partition.err) == (USAGE, True)
     assert three.rows("reassign", "list") == []
