@@ -20,7 +20,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.console.access import Access
 from ottla.console.guard import App, Guard
 from ottla.console.options import Options
-from ottla.console.pages import access, groups, overview, records, topics, transactions
+from ottla.console.pages import access, credentials, groups, overview, reassignments, records, topics, transactions
 from ottla.console.sampler import Sampler
 from ottla.console.site import FOLDER, Site
 
@@ -63,6 +63,8 @@ async def application(options: Options) -> AsyncIterator[App]:
                 *groups.ROUTES,
                 *transactions.ROUTES,
                 *access.ROUTES,
+                *credentials.ROUTES,
+                *reassignments.ROUTES,
                 Route("/healthz", health),
                 Mount("/static", StaticFiles(directory=FOLDER / "static")),
             ],

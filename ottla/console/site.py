@@ -20,11 +20,16 @@ from ottla.console.decoding import registry_values
 from ottla.console.guard import FIELD, is_right_token
 from ottla.console.options import Options
 from ottla.console.panels import Panels
-from ottla.console.sampler import Sampler
+from ottla.console.sampler import Rates, Sampler
+
+Fields = Mapping[str, str]
+#: The name that confirms a change; of a new thing it is the one in the form.
+Name = str | Callable[[Fields], str]
+Make = Callable[[ClusterClient, Fields], Awaitable[str | Response]]
 
 FOLDER = Path(__file__).parent
-#: Of a form; a page's are some hundred bytes.
-FORM_BYTES_MAX = 64 * 1024
+#: Of a form; most have some hundred bytes, the longest are plans of 500 moves and resets of 2,000 offsets.
+FORM_BYTES_MAX = 256 * 1024
 FIELDS_MAX = 200
 #: A sample that is older is marked on each page.
 STALE_INTERVALS = 4
@@ -38,6 +43,8 @@ class Site:
         self.access = access
         self.sampler = sampler
         self.panels = Panels()
+        #: Of partitions that move, from one look at them to the next.
+        self.move_rates = Rates()
         self.decoder = registry_values(options.registry)
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -81,13 +88,13 @@ class Site:
     async def change(
         self,
         request: Request,
-        names: str | None,
-        make: Callable[[ClusterClient, Mapping[str, str]], Awaitable[str]],
+        names: Name,
+        make: Make,
         back: str,
     ) -> Response:
-        """Make a change that a form has asked for and that the user has confirmed by typing `names` (None: the form names a new thing).
+        """Make a change that a form has asked for and that the user has confirmed by typing `names`.
 
-        `make` returns what it has done, for the page `back`.
+        `make` returns what it has done, for the page `back`, or a page of its own.
         """
         if not self.options.allow_changes:
             hint = "start it with --allow-changes to change something"
@@ -95,8 +102,9 @@ class Site:
         fields = await form(request)
         if not is_right_token(fields.get(FIELD, ""), request.scope):
             return self.problem(request, CommandFailed("this form is not of this console", "load the page again"), 403)
-        if names is not None and fields.get("confirm") != names:
-            cause = f"the confirmation is not {names!r}: nothing was changed"
+        wanted = names if isinstance(names, str) else names(fields)
+        if not wanted or fields.get("confirm") != wanted:
+            cause = f"the confirmation is not {wanted!r}: nothing was changed"
             return self.problem(request, CommandFailed(cause, "go back, and type the name as it stands there"))
         try:
             async with self.access.change() as cluster:
@@ -104,6 +112,8 @@ class Site:
         except CommandFailed as fault:
             return self.problem(request, fault)
         self.panels.forget()
+        if isinstance(done, Response):
+            return done
         return RedirectResponse(f"{back}{'&' if '?' in back else '?'}{urlencode({'done': done})}", 303)
 
 

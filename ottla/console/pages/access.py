@@ -1,4 +1,4 @@
-"""Who may do what: access control entries and why a request is denied, SCRAM users, delegation tokens; and client quotas."""
+"""Who may do what: access control entries and why a request is denied; and client quotas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.cli.client import acls, quotas, tokens, users
+from ottla.cli.client import acls, quotas
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.commands.acl import NO_HOST, reason_of, text_of
 from ottla.cli.errors import USAGE, CommandFailed
@@ -41,18 +41,11 @@ async def access(request: Request) -> Response:
             wanted = wanted._replace(principal=acls.read_principal(user))
         return [(text_of(entry), entry) for entry in await acls.describe_acls(cluster, wanted)]
 
-    async def load_users() -> dict[str, dict[str, int]]:
-        return await users.describe_scram_users(cluster)
-
-    async def load_tokens() -> list[Any]:
-        return await tokens.describe_tokens(cluster)
-
     return site.render(
         request,
         "access.html",
+        tab="entries",
         entries=await site.panels.show(("acls", resource, user), load_entries),
-        scram=await site.panels.show("scram", load_users),
-        tokens=await site.panels.show("tokens", load_tokens),
         why=await why(site, fields),
         resource=resource,
         user=user,
@@ -124,13 +117,11 @@ async def add_entry(request: Request) -> Response:
     site: Site = request.app.state.site
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
-        if fields.get("confirm") != fields.get("who"):
-            raise CommandFailed("the confirmation is not the user: nothing was changed", None, USAGE)
         entry = entry_of(fields)
         await acls.create_acl(cluster, entry)
         return f"added: {text_of(entry)}"
 
-    return await site.change(request, None, make, "/access")
+    return await site.change(request, lambda fields: fields.get("who", ""), make, "/access")
 
 
 async def remove_entry(request: Request) -> Response:
@@ -158,27 +149,11 @@ async def remove_entry(request: Request) -> Response:
     return await site.change(request, entry.principal, make, "/access")
 
 
-async def remove_user(request: Request) -> Response:
-    site: Site = request.app.state.site
-    name = request.query_params.get("id", "")
-
-    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
-        mechanisms = (await users.describe_scram_users(cluster, [name])).get(name)
-        if mechanisms is None:
-            raise CommandFailed(f"there is no user {name} with credentials")
-        await users.alter_scram_user(cluster, name, {}, mechanisms)
-        return f"the credentials of {name} were removed"
-
-    return await site.change(request, name, make, "/access")
-
-
 async def set_quota(request: Request) -> Response:
     site: Site = request.app.state.site
 
     async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
         kind, name, key = (fields.get(field, "").strip() for field in ("kind", "name", "key"))
-        if fields.get("confirm") != (name or "default"):
-            raise CommandFailed("the confirmation is not the name: nothing was changed", None, USAGE)
         if kind not in KINDS or key not in QUOTA_KEYS:
             raise CommandFailed(f"there is no quota {key!r} of {kind!r}", None, USAGE)
         text = fields.get("value", "").strip()
@@ -189,14 +164,13 @@ async def set_quota(request: Request) -> Response:
         await quotas.alter_quotas(cluster, {kind: name or None}, {key: value})
         return f"{key} of {kind} {name or '(default)'} is {'not limited' if value is None else text}"
 
-    return await site.change(request, None, make, "/quotas")
+    return await site.change(request, lambda fields: fields.get("name", "").strip() or "default", make, "/quotas")
 
 
 ROUTES = [
     Route("/access", access),
     Route("/access/add", add_entry, methods=["POST"]),
     Route("/access/remove", remove_entry, methods=["POST"]),
-    Route("/access/user-remove", remove_user, methods=["POST"]),
     Route("/quotas", quota_list),
     Route("/quotas/set", set_quota, methods=["POST"]),
 ]

@@ -224,7 +224,7 @@ async def create_topic(request: Request) -> Response:
         await topics.create_topic(cluster, name, int(counts[0]), int(counts[1]), {})
         return f"topic {name} was created"
 
-    return await site.change(request, None, make, "/topics")
+    return await site.change(request, lambda fields: fields.get("confirm", ""), make, "/topics")
 
 
 async def delete_topic(request: Request) -> Response:

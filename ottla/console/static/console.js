@@ -9,24 +9,22 @@ document.querySelector("[data-theme-switch]")?.addEventListener("click", () => {
   dispatchEvent(new Event("themechange"));
 });
 
-// -- Polling: not while nobody looks; the page says when the console is gone -----------------------------------------------
+// -- Polling: not while nobody looks, nor over a form that is open; the page says when the console is gone -----------------
 document.body.addEventListener("htmx:beforeRequest", (event) => {
-  if (document.hidden || document.body.dataset.paused) event.preventDefault();
+  if (document.hidden || document.querySelector("#live details[open] form")) event.preventDefault();
 });
 const lost = document.getElementById("lost");
 for (const name of ["htmx:sendError", "htmx:timeout"]) document.body.addEventListener(name, () => { lost.hidden = false; });
 document.body.addEventListener("htmx:afterRequest", (event) => { if (event.detail.xhr.status > 0) lost.hidden = true; });
 
 // -- Confirmations: the button wakes up when the name has been typed --------------------------------------------------------
-function watchConfirmations() {
-  for (const input of document.querySelectorAll("input[data-confirm]")) {
-    const button = input.form.querySelector("button.danger");
-    const check = () => { button.disabled = input.value !== input.dataset.confirm; };
-    input.addEventListener("input", check);
-    check();
-  }
+function checkConfirmations() {
+  for (const input of document.querySelectorAll("input[data-confirm]"))
+    input.form.querySelector("button.danger").disabled = input.value !== input.dataset.confirm;
 }
-watchConfirmations();
+document.addEventListener("input", checkConfirmations);
+document.body.addEventListener("htmx:afterSettle", checkConfirmations);
+checkConfirmations();
 
 // -- What was done is said once ---------------------------------------------------------------------------------------------
 const done = new URLSearchParams(location.search).get("done");
@@ -51,7 +49,7 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "g") {
     going = Date.now();
   } else if (Date.now() - going < 1000) {
-    const page = { o: "/", t: "/topics", g: "/groups", x: "/transactions", a: "/access", q: "/quotas", l: "/timeline" }[event.key];
+    const page = { o: "/", t: "/topics", g: "/groups", x: "/transactions", r: "/reassignments", a: "/access", q: "/quotas", l: "/timeline" }[event.key];
     if (page) location.assign(page);
   }
 });

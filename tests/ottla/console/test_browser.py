@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.cli.local_console import running_console
+from ottla.cli.local_console import CHANGES, running_console
 from ottla.testing import Cluster
 from tests.needs import skip_because
 
@@ -24,7 +24,8 @@ except ImportError:
 
 PAGES = (
     "/", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings", "/topics/orders/groups", "/groups",
-    "/group?id=readers", "/transactions", "/access", "/quotas", "/timeline",
+    "/group?id=readers", "/transactions", "/reassignments", "/reassignments/plan?brokers=1,2", "/access", "/access/users", "/access/tokens",
+    "/quotas", "/timeline",
 )  # fmt: skip
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 #: Text and background of each element with text of its own, as the browser has computed them once transitions of colours are over.
@@ -37,6 +38,9 @@ COLOURS = """() => (document.getAnimations().forEach((each) => each.finish()), [
 }))"""
 
 
+#: Counts the times at which the page would refresh itself, where a selector sees them.
+COUNT_POLLS = """() => { document.body.dataset.polls = 0;
+  document.body.addEventListener('htmx:beforeRequest', () => { document.body.dataset.polls = Number(document.body.dataset.polls) + 1; }); }"""
 #: One cluster and one browser serve all tests here; the first of them waits for both to start.
 pytestmark = pytest.mark.timeout(300)
 #: Of one wait of the browser, on a machine that is busy.
@@ -77,7 +81,7 @@ def served() -> Iterator[Served]:
         consumer = cluster.consumer("orders", group_id="readers", enable_auto_commit=False)
         consumer.commit(message=consumer.consume(1, 30)[0], asynchronous=False)
         consumer.close()
-        with running_console(list(cluster.nodes.values()), 0, "look", None) as url, sync_playwright() as playwright:
+        with running_console(list(cluster.nodes.values()), 0, CHANGES, None) as url, sync_playwright() as playwright:
             arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
             chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
             yield Served(cluster, url, chromium)
@@ -138,6 +142,30 @@ def test_records_are_opened_by_keyboard_filtered_and_followed(served: Served) ->
         assert not looked.complaints
 
 
+def test_a_password_is_shown_once_and_a_confirmation_that_is_open_outlasts_polls(served: Served) -> None:
+    with browser(served) as looked:
+        page = looked.at("/access/users")
+        page.click("text=Set a password")
+        page.fill("input[name=name]", MARKUP)
+        page.fill("input[name=confirm]", MARKUP)
+        page.click("form[action='/access/users/set'] button")
+        page.wait_for_selector("text=it is shown this once")
+        assert page.title() != "owned" and page.locator("dd").first.inner_text() == MARKUP
+        page.click("text=Go on")
+        page.click("#live summary")
+        button = page.locator("#live button.danger")
+        assert button.is_disabled()
+        page.type("#live input[name=confirm]", MARKUP[:-1])
+        page.evaluate(COUNT_POLLS)
+        page.wait_for_selector("body[data-polls='2']")
+        assert button.is_visible() and button.is_disabled()
+        page.keyboard.type(MARKUP[-1])
+        assert button.is_enabled()
+        button.click()
+        page.wait_for_selector("text=cannot log in by SCRAM-SHA-512 any more")
+        assert not looked.complaints
+
+
 def test_pages_go_on_when_a_broker_is_killed_while_they_are_looked_at(served: Served) -> None:
     with browser(served) as looked:
         page = looked.at("/")
@@ -145,8 +173,7 @@ def test_pages_go_on_when_a_broker_is_killed_while_they_are_looked_at(served: Se
         served.cluster.kill(3)
         page.wait_for_selector("text=broker 3 is fenced")
         for path in PAGES:
-            answer = page.goto(served.url + path.lstrip("/"))
-            assert answer is not None and answer.status == 200, path
+            assert page.request.get(served.url + path.lstrip("/")).status == 200, path
         looked.at("/topics/orders").wait_for_selector(".cell.offline small")
         looked.at("/timeline").wait_for_selector("li:has-text('fencing')")
         assert not looked.complaints

@@ -1,4 +1,4 @@
-"""Entries and why a request is denied, users, tokens and quotas, over a node with an authorizer."""
+"""Entries and why a request is denied, and quotas, over a node with an authorizer."""
 
 from __future__ import annotations
 
@@ -57,4 +57,3 @@ async def test_a_broker_without_an_authorizer_says_what_to_set(open_console: Ope
     client = await open_console()
     page = (await client.get("/access")).text
     assert "SECURITY_DISABLED" in page and "authorizer.class.name" in page
-    assert "DELEGATION_TOKEN" in page

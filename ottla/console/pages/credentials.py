@@ -1,0 +1,192 @@
+"""Credentials that the cluster keeps: SCRAM users and delegation tokens. A secret is shown once, by the answer to the form that made it."""
+
+from __future__ import annotations
+
+import secrets
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.cli.client import tokens, users
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.console.site import Site
+from ottla.console.texts import moment
+from ottla.server.sasl.scram_messages import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
+
+#: Rows of one table.
+SHOWN_MAX = 500
+USERS, TOKENS = "/access/users", "/access/tokens"
+PASSWORD_BYTES = 18
+HOUR_MS = 3_600_000
+#: A thousand years: more hours than that would not fit into the request.
+HOURS_MAX = 8_766_000
+#: What confirms a token of the console's own user.
+OWN = "own"
+
+
+async def user_list(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def load() -> dict[str, dict[str, int]]:
+        return await users.describe_scram_users(site.access.panels)
+
+    shown = await site.panels.show("scram", load)
+    wanted = request.query_params.get("q", "").strip()
+    rows = [row for row in sorted((shown.value or {}).items()) if wanted in row[0]]
+    return site.render(
+        request,
+        "users.html",
+        tab="users",
+        shown=shown,
+        rows=rows[:SHOWN_MAX],
+        found=len(rows),
+        wanted=wanted,
+        mechanisms=sorted(HASHES, reverse=True),
+        iterations=(ITERATIONS_MIN, ITERATIONS_MAX),
+    )
+
+
+async def token_list(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def load() -> list[Any]:
+        return sorted(await tokens.describe_tokens(site.access.panels), key=lambda row: row.issue_timestamp)
+
+    shown = await site.panels.show("tokens", load)
+    rows = shown.value or []
+    return site.render(
+        request, "tokens.html", tab="tokens", shown=shown, rows=rows[:SHOWN_MAX], found=len(rows), own=OWN
+    )
+
+
+# -- Changes of users ----------------------------------------------------------------------------------------------------
+
+
+async def set_password(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str | Response:
+        name, mechanism = fields.get("name", "").strip(), fields.get("mechanism", "")
+        if mechanism not in HASHES:
+            raise CommandFailed(f"there is no mechanism {mechanism!r}", f"it is one of {', '.join(HASHES)}", USAGE)
+        text = fields.get("iterations", "").strip() or str(ITERATIONS_MIN)
+        # Before it is hashed: each iteration costs the console a microsecond.
+        if not text.isdecimal() or len(text) > 9 or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
+            raise CommandFailed(f"{text!r} iterations are not from {ITERATIONS_MIN} to {ITERATIONS_MAX}", None, USAGE)
+        given = fields.get("password", "")
+        password = given or secrets.token_urlsafe(PASSWORD_BYTES)
+        await users.alter_scram_user(cluster, name, {mechanism: users.NewPassword(password, int(text))})
+        done = f"{name} can log in by {mechanism}"
+        rows = {"User": name, "Mechanism": mechanism, "Password": password}
+        return done if given else secret_page(site, request, done, rows, USERS)
+
+    return await site.change(request, lambda fields: fields.get("name", "").strip(), make, USERS)
+
+
+async def remove_user(request: Request) -> Response:
+    site: Site = request.app.state.site
+    name, mechanism = request.query_params.get("id", ""), request.query_params.get("mechanism", "")
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        present = (await users.describe_scram_users(cluster, [name])).get(name, {})
+        if mechanism not in present:
+            raise CommandFailed(f"user {name} has no credentials of {mechanism!r}")
+        await users.alter_scram_user(cluster, name, {}, [mechanism])
+        return f"{name} cannot log in by {mechanism} any more"
+
+    return await site.change(request, name, make, USERS)
+
+
+# -- Changes of tokens ---------------------------------------------------------------------------------------------------
+
+
+async def create_token(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> Response:
+        renewers = fields.get("renewers", "").replace(",", " ").split()
+        made = await tokens.create_token(cluster, fields.get("owner", "").strip() or None, renewers, period_of(fields))
+        rows = {
+            "Token": made.token_id,
+            "HMAC": b64encode(made.hmac).decode(),
+            "Owner": f"{made.principal_type}:{made.principal_name}",
+            "Expires": moment(made.expiry_timestamp_ms),
+            "At most until": moment(made.max_timestamp_ms),
+        }
+        done = "a token was created: clients log in by SCRAM with its id, its HMAC as the password, and tokenauth=true"
+        return secret_page(site, request, done, rows, TOKENS)
+
+    return await site.change(request, lambda fields: fields.get("owner", "").strip() or OWN, make, TOKENS)
+
+
+async def renew_token(request: Request) -> Response:
+    site: Site = request.app.state.site
+    token = request.query_params.get("id", "")
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        expires = await tokens.renew_token(cluster, await hmac_of(cluster, token), period_of(fields))
+        return f"token {token} expires at {moment(expires)}"
+
+    return await site.change(request, token, make, TOKENS)
+
+
+async def expire_token(request: Request) -> Response:
+    site: Site = request.app.state.site
+    token = request.query_params.get("id", "")
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        await tokens.expire_token(cluster, await hmac_of(cluster, token))
+        return f"token {token} has ended"
+
+    return await site.change(request, token, make, TOKENS)
+
+
+async def hmac_of(cluster: ClusterClient, token: str) -> bytes:
+    """Return the HMAC of a token, which its owner and its renewers may read; the pages do not have it.
+
+    Raises:
+        CommandFailed: there is no such token, or the console's user may not see it.
+    """
+    for row in await tokens.describe_tokens(cluster):
+        if row.token_id == token:
+            return bytes(row.hmac)
+    raise CommandFailed("there is no such token any more, or this console's user may not see it")
+
+
+def period_of(fields: Mapping[str, str]) -> int:
+    """Return the hours of a form in milliseconds; the broker's setting if the field is empty.
+
+    Raises:
+        CommandFailed: they are no number above 0.
+    """
+    text = fields.get("hours", "").strip()
+    try:
+        hours = float(text) if text else None
+    except ValueError:
+        hours = 0.0
+    if hours is None:
+        return tokens.BROKER_DEFAULT_MS
+    if not 0 < hours <= HOURS_MAX:
+        raise CommandFailed(f"{text!r} is no number of hours above 0", None, USAGE)
+    return max(1, int(hours * HOUR_MS))
+
+
+def secret_page(site: Site, request: Request, done: str, rows: Mapping[str, str], back: str) -> Response:
+    """Return the page with what was made: no link leads to it, and no cache keeps it."""
+    return site.render(request, "secret.html", done=done, rows=rows, back=back)
+
+
+ROUTES = [
+    Route(USERS, user_list),
+    Route(f"{USERS}/set", set_password, methods=["POST"]),
+    Route(f"{USERS}/remove", remove_user, methods=["POST"]),
+    Route(TOKENS, token_list),
+    Route(f"{TOKENS}/create", create_token, methods=["POST"]),
+    Route(f"{TOKENS}/renew", renew_token, methods=["POST"]),
+    Route(f"{TOKENS}/expire", expire_token, methods=["POST"]),
+]

@@ -1,0 +1,208 @@
+"""Reassignments: a plan with the bytes that it moves, how far moves are, their end before their time, and the throttles that they leave."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.failures import code_of
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.client.move_file import Move, parse_moves, write_moves
+from ottla.cli.client.moving import left_to_move, start_moves, take_throttle_off
+from ottla.cli.client.reassignments import PREFERRED, elect_leaders, list_reassignments
+from ottla.cli.client.throttles import throttled_brokers, throttled_topics
+from ottla.cli.commands.partition import places_of
+from ottla.cli.commands.reassign import cancel_moves, check_throttle, moves_to, plan_moves, read_brokers
+from ottla.cli.errors import USAGE, CommandFailed
+from ottla.console.site import Site
+from ottla.protocol.errors import ErrorCode
+
+PAGE = "/reassignments"
+#: Partitions of one plan, which goes through a form.
+PLAN_MAX = 500
+#: Moves in the table; the sums have all of them.
+MOVES_SHOWN = 200
+#: What confirms a change of all partitions.
+ALL, THROTTLES, LEADERS = "all", "throttles", "leaders"
+
+
+class Going(NamedTuple):
+    """A move that goes on: the bytes that its new replicas have, and those that they need."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+    moved: int
+    bytes: int
+
+
+class Look(NamedTuple):
+    """All moves that go on, and the brokers that are throttled with their bytes a second. `rate`: bytes a second, None if not known."""
+
+    moves: list[Going]
+    throttles: dict[int, int]
+    rate: float | None
+
+    @property
+    def moved(self) -> int:
+        return sum(min(move.moved, move.bytes) for move in self.moves)
+
+    @property
+    def bytes(self) -> int:
+        return sum(move.bytes for move in self.moves)
+
+    @property
+    def left_s(self) -> float | None:
+        """The seconds until all has moved, None if that is not known."""
+        return (self.bytes - self.moved) / self.rate if self.rate else None
+
+
+async def moves_page(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def load() -> Look:
+        cluster = site.access.panels
+        await cluster.metadata([])  # the brokers that there are now
+        ongoing = await list_reassignments(cluster)
+        left = await left_to_move(cluster, ongoing) if ongoing else {}
+        moves = [
+            Going(*place, part.replicas, part.adding_replicas, part.removing_replicas, *left[place])
+            for place, part in sorted(ongoing.items())
+        ]
+        rates = site.move_rates.update(time.monotonic(), {f"{row.topic}-{row.partition}": row.moved for row in moves})
+        return Look(moves, await throttled_brokers(cluster, cluster.brokers), sum(rates.values()) if rates else None)
+
+    shown = await site.panels.show("reassignments", load)
+    return site.render(request, "reassignments.html", shown=shown, look=shown.value, shown_max=MOVES_SHOWN)
+
+
+async def plan_page(request: Request) -> Response:
+    """GET is the preview of a plan. POST begins exactly the moves that the preview has shown."""
+    site: Site = request.app.state.site
+    if request.method == "POST":
+        return await site.change(request, lambda fields: name_of(target_of(fields)), start, PAGE)
+    topics, brokers = (request.query_params.get(name, "").strip() for name in ("topics", "brokers"))
+
+    async def load() -> list[Move]:
+        return await plan(site.access.panels, topics, brokers)
+
+    shown = await site.panels.show(("plan", topics, brokers), load)
+    moves = shown.value or []
+    target = {move.place: move.after for move in moves}
+    return site.render(
+        request,
+        "reassignment_plan.html",
+        shown=shown,
+        topics=topics,
+        brokers=brokers,
+        moves=moves,
+        bytes=sum(move.bytes for move in moves),
+        name=name_of(target),
+        plan=write_moves(target, indent=None).decode(),
+    )
+
+
+async def plan(cluster: ClusterClient, topics: str, brokers: str) -> list[Move]:
+    """Return the moves that bring topics, all of them if none is named, onto some brokers evenly, all if none is named.
+
+    Raises:
+        CommandFailed: there is no such topic or broker, something moves already, or the plan is too long for a form.
+    """
+    names = re.split(r"[\s,]+", topics) if topics else None
+    wanted = read_brokers("Brokers", brokers) if brokers else None
+    places = None if names is None else await places_of(cluster, names)
+    if await list_reassignments(cluster):
+        raise CommandFailed("partitions are moving", "wait until they have moved, or cancel their moves")
+    moves = await plan_moves(cluster, places, wanted)
+    if len(moves) > PLAN_MAX:
+        cause = f"{len(moves)} partitions would move, and a form takes {PLAN_MAX}"
+        raise CommandFailed(cause, "name some topics, or use `ottla rebalance`", USAGE)
+    return moves
+
+
+# -- Changes -------------------------------------------------------------------------------------------------------------
+
+
+def target_of(fields: Mapping[str, str]) -> dict[TopicPartition, list[int]]:
+    """Return the replicas that the form of a preview has."""
+    return parse_moves(fields.get("plan", "").encode(), "the plan of this form")
+
+
+def name_of(places: Iterable[TopicPartition]) -> str:
+    """Return what confirms a plan: the name of its topic, or the number of its topics."""
+    topics = sorted({name for name, _ in places})
+    return topics[0] if len(topics) == 1 else f"{len(topics)} topics"
+
+
+async def start(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+    text = fields.get("throttle", "").strip()
+    if text and not (text.isdecimal() and len(text) < 20):
+        raise CommandFailed(f"{text!r} is no number of bytes a second", "leave it empty for no throttle", USAGE)
+    throttle = int(text) if text else None
+    check_throttle(throttle)
+    moves = await moves_to(cluster, target_of(fields))
+    if not moves:
+        raise CommandFailed("there is nothing to move", "all partitions are where the plan has them")
+    await start_moves(cluster, moves, throttle)
+    return f"{len(moves)} partition(s) begin to move"
+
+
+async def cancel(request: Request) -> Response:
+    """Cancel the move of the partition in the link, or all moves."""
+    site: Site = request.app.state.site
+    topic, partition = (request.query_params.get(name, "") for name in ("topic", "partition"))
+    if topic and not (partition.isdecimal() and len(partition) < 11):
+        raise CommandFailed("this link names no partition", "load the page again", USAGE)
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        ongoing = await list_reassignments(cluster, [(topic, int(partition))] if topic else None)
+        if not ongoing:
+            raise CommandFailed("nothing moves there any more", "it has moved, or was cancelled")
+        await cancel_moves(cluster, ongoing)
+        return f"{len(ongoing)} partition(s) stay where they were"
+
+    return await site.change(request, f"{topic}-{partition}" if topic else ALL, make, PAGE)
+
+
+async def unthrottle(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        await take_throttle_off(cluster, await throttled_topics(cluster))
+        return "no broker is throttled"
+
+    return await site.change(request, THROTTLES, make, PAGE)
+
+
+async def elect(request: Request) -> Response:
+    site: Site = request.app.state.site
+
+    async def make(cluster: ClusterClient, fields: Mapping[str, str]) -> str:
+        results = await elect_leaders(cluster, None, PREFERRED)
+        codes = {place: row.error_code for place, row in results.items()}
+        failed = {place: code for place, code in codes.items() if code not in (0, ErrorCode.ELECTION_NOT_NEEDED)}
+        if failed:
+            (name, index), code = min(failed.items())
+            cause = f"{len(failed)} leader(s) could not be elected, such as that of {name}-{index}"
+            raise CommandFailed(f"{cause}: {code_of(code).message}")
+        return f"{sum(not code for code in codes.values())} leader(s) were elected"
+
+    return await site.change(request, LEADERS, make, PAGE)
+
+
+ROUTES = [
+    Route(PAGE, moves_page),
+    Route(f"{PAGE}/plan", plan_page, methods=["GET", "POST"]),
+    Route(f"{PAGE}/cancel", cancel, methods=["POST"]),
+    Route(f"{PAGE}/unthrottle", unthrottle, methods=["POST"]),
+    Route(f"{PAGE}/elect", elect, methods=["POST"]),
+]

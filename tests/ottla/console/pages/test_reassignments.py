@@ -1,0 +1,106 @@
+"""Reassignments over two nodes: a plan is shown, begun as it was shown, followed, cancelled and carried out; and what is refused.
+
+OTTLA_TEST_BOOTSTRAP_OF_THREE names a cluster to use instead, for example Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing import Cluster
+from tests.ottla.conftest import Cli
+from tests.ottla.console.conftest import Open, csrf_of, eventually
+
+PAGE, PLAN = "/reassignments", "/reassignments/plan"
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Cli]:
+    if given := os.environ.get("OTTLA_TEST_BOOTSTRAP_OF_THREE"):
+        yield Cli(given)
+        return
+    with Cluster(2) as cluster:
+        yield Cli(cluster.bootstrap)
+
+
+def filled_topic(cli: Cli) -> tuple[str, int, int]:
+    """A topic whose one partition has 5 MB at a broker; that broker and another one."""
+    one, two, *_ = (int(str(row["broker"])) for row in cli.rows("broker", "list"))
+    name = cli.topic()
+    cli.ok("partition", "move", name, "--to", f"{one}")
+    cli.ok("produce", name, stdin=("x" * 100_000 + "\n") * 50)
+    return name, one, two
+
+
+def replicas(cli: Cli, topic: str) -> object:
+    return json.loads(cli.ok("topic", "describe", topic, "-o", "json"))["replicas"]
+
+
+async def test_a_plan_begins_as_it_was_shown_is_followed_and_cancelled(open_console: Open, two: Cli) -> None:
+    name, source, target = await asyncio.to_thread(filled_topic, two)
+    client = await open_console(bootstrap=two.bootstrap, allow_changes=True)
+    assert "Nothing moves." in (await client.get(PAGE)).text
+    link = {"topics": name, "brokers": str(target)}
+    shown = (await client.get(PLAN, params=link)).text
+    assert f"<td>{source}</td><td>{target}</td>" in shown and "1 partition(s) change" in shown
+    text = html.unescape(shown.partition('name="plan" value="')[2].partition('"')[0])
+    fields = {"csrf": await csrf_of(client, PAGE), "plan": text, "throttle": "10000", "confirm": name}
+    for wrong in (
+        {"confirm": "1 topics"},
+        {"plan": ""},
+        {"plan": "[" * 9000},
+        {"plan": text.replace(f"[{target}]", "[9999]")},
+        {"plan": text.replace(name, f"{name}-none"), "confirm": f"{name}-none"},
+        {"throttle": "1"},
+        {"throttle": "fast"},
+    ):
+        assert (await client.post(PLAN, data=fields | wrong)).status_code == 422, wrong
+    assert "Nothing moves." in (await client.get(PAGE)).text
+    assert (await client.post(PLAN, data=fields)).status_code == 303
+    page = await eventually(client, PAGE, f'aria-label="{name}-0"')
+    assert f"broker {source} to 9.8 KB a second" in page and "4.8 MB" in page
+    assert "partitions are moving" in (await client.get(PLAN, params=link)).text
+    cancel = {"topic": name, "partition": "0"}
+    for wrong in ({"partition": "x"}, {"partition": "1"}, {"topic": f"{name}-none"}):
+        named = {"confirm": "-".join((cancel | wrong).values())}
+        assert (await client.post(f"{PAGE}/cancel", params=cancel | wrong, data=fields | named)).status_code == 422
+    assert (await client.post(f"{PAGE}/cancel", params=cancel, data=fields)).status_code == 422, "not its name"
+    done = await client.post(f"{PAGE}/cancel", params=cancel, data=fields | {"confirm": f"{name}-0"})
+    assert done.status_code == 303
+    assert "Throttled" not in await eventually(client, PAGE, "Nothing moves.")
+    assert await asyncio.to_thread(replicas, two, name) == [source]
+
+
+async def test_a_plan_is_carried_out_and_its_throttle_is_taken_off(open_console: Open, two: Cli) -> None:
+    name, _, target = await asyncio.to_thread(filled_topic, two)
+    client = await open_console(bootstrap=two.bootstrap, allow_changes=True)
+    shown = (await client.get(PLAN, params={"topics": f"{name}, {name}:0", "brokers": str(target)})).text
+    text = html.unescape(shown.partition('name="plan" value="')[2].partition('"')[0])
+    fields = {"csrf": await csrf_of(client, PAGE), "plan": text, "throttle": "100000000", "confirm": name}
+    assert (await client.post(PLAN, data=fields)).status_code == 303
+    assert "Throttled" in await eventually(client, PAGE, "Nothing moves.")
+    assert await asyncio.to_thread(replicas, two, name) == [target]
+    nothing = await client.post(PLAN, data=fields)
+    assert nothing.status_code == 422 and "nothing to move" in nothing.text
+    for verb, confirm in (("unthrottle", "throttles"), ("elect", "leaders"), ("cancel", "all")):
+        done = await client.post(f"{PAGE}/{verb}", data=fields | {"confirm": confirm})
+        assert done.status_code == (422 if verb == "cancel" else 303), done.text
+    assert "Throttled" not in await eventually(client, PAGE, "Nothing moves.")
+
+
+async def test_what_is_no_plan_says_why(open_console: Open, two: Cli) -> None:
+    client = await open_console(bootstrap=two.bootstrap)
+    for fields, says in (
+        ({"topics": "<i>none</i>"}, "&lt;i&gt;none"),
+        ({"topics": "none:x"}, "is not TOPIC or TOPIC:PARTITION"),
+        ({"brokers": "one"}, "is no list of brokers"),
+        ({"brokers": "9999"}, "broker 9999 takes no part"),
+    ):
+        page = (await client.get(PLAN, params=fields)).text
+        assert says in page.partition('role="status"')[2] and "<i>none" not in page, fields
