@@ -90,6 +90,7 @@ chaos: $(VENV)/dev
 	$(PY) -m tests.chaos.exactly_once
 	$(PY) -m tests.chaos.word_counts  # says so and passes where Java is missing
 	$(PY) -m tests.pipeline.chaos  # says so and passes where Spark cannot run
+	$(PY) -m tests.pipeline.sink_chaos
 
 # Whole clusters in virtual time, by seed: docs/dev/SIMULATOR.md.
 sim: $(VENV)/dev

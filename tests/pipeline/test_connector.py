@@ -1,6 +1,7 @@
 """`format("ottla")` on a live node: the same rows in the same order as the JVM source, from the wire and from segment files.
 
-Streams are in tests/ottla/spark, without Spark, and in test_stages.py: bronze reads with the connector.
+The sink is killed here in its own process; `python -m tests.pipeline.sink_chaos` kills Spark and brokers. More of streams is in
+tests/ottla/spark, without Spark, and in test_stages.py: bronze reads with the connector.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from tests.needs import needs_packages
 
 needs_packages("pyspark")
 
+from pyspark import cloudpickle
+
 from ottla.spark import register
 from ottla.testing import Cluster
 from tests.ottla.registry.instances import Registries
+from tests.pipeline import sink_job
 from tests.pipeline.conftest import Node
 from tests.pipeline.test_source import eventually
 
@@ -28,6 +32,8 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 @pytest.fixture(scope="module")
 def spark(spark: Any) -> Any:
     register(spark)
+    cloudpickle.register_pickle_by_value(sink_job)  # Spark's Python processes have no module of the tests
+    spark.dataSource.register(sink_job.SteppedSource)
     return spark
 
 
@@ -222,3 +228,27 @@ def test_segment_files_have_the_rows_of_the_wire_up_to_the_high_watermark(spark:
         cluster.stop(1)
         alone = spark.read.format("ottla").options(subscribe=topic, segments=f"segments://{log}").load().collect()
         assert sorted(alone) == sorted(everything) and len(everything) == 803
+
+
+# -- The exactly-once sink -------------------------------------------------------------------------------------------
+
+
+def copy(spark: Any, node: Node, topics: tuple[str, str], folder: Path) -> None:
+    """Copies what is there and not copied yet; the checkpoint in the folder knows."""
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", node.bootstrap)
+    rows = reader.options(subscribe=topics[0], startingOffsets="earliest").load().select("key", "value")
+    writer = rows.writeStream.format("ottla-stepped").option("kafka.bootstrap.servers", node.bootstrap)
+    writer = writer.options(topic=topics[1], folder=str(folder), checkpointLocation=str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_stream_is_written_once_though_its_commit_is_killed(spark: Any, node: Node, tmp_path: Path) -> None:
+    topics = node.topic(2), node.topic(2)
+    node.send(topics[0], 20)
+    node.send(topics[0], 20, partition=1)
+    sink_job.want(tmp_path, sink_job.DECIDED, "die")
+    with pytest.raises(Exception, match="crashed"):
+        copy(spark, node, topics, tmp_path)
+    copy(spark, node, topics, tmp_path)
+    found = rows(spark, node, "kafka", subscribe=topics[1], **COMMITTED)
+    assert sorted(int(row.value) for row in found) == sorted([*range(20), *range(20)])
