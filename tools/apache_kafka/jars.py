@@ -14,10 +14,13 @@ CACHE = Path(os.environ.get("OTTLA_CACHE", Path.home() / ".cache" / "ottla"))
 LIBS = CACHE / f"apache-kafka-{VERSION}" / "libs"
 #: Kafka Streams and RocksDB, 70 MB of which most tests need nothing.
 STREAMS = CACHE / f"apache-kafka-{VERSION}" / "streams"
+#: The metadata shell and its reader of lines.
+SHELL = CACHE / f"apache-kafka-{VERSION}" / "shell"
 #: Each folder's pom, and a jar that is there once the folder is complete.
 FOLDERS = {
     LIBS: ("pom.xml", f"kafka_2.13-{VERSION}.jar"),
     STREAMS: ("pom-streams.xml", f"kafka-streams-{VERSION}.jar"),
+    SHELL: ("pom-shell.xml", f"kafka-shell-{VERSION}.jar"),
 }
 FETCH_SECONDS_MAX = 600
 
@@ -59,6 +62,11 @@ def classpath() -> str:
 def streams_classpath() -> str:
     """What Kafka Streams needs besides."""
     return f"{require(STREAMS)}/*"
+
+
+def shell_classpath() -> str:
+    """What the metadata shell needs besides."""
+    return f"{require(SHELL)}/*"
 
 
 def _fetched(folder: Path) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from tools.apache_kafka.jars import CACHE, HERE, classpath
+from tools.apache_kafka.jars import CACHE, HERE, classpath, shell_classpath
 
 # The names of the distribution's scripts (without .sh) and the classes behind them.
 TOOLS = {
@@ -31,6 +31,7 @@ TOOLS = {
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-metadata-shell": "org.apache.kafka.shell.MetadataShell",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
@@ -71,8 +72,13 @@ def run_tool(
     name: str, *args: str, stdin: str | None = None, timeout_s: float = 60
 ) -> subprocess.CompletedProcess[str]:
     """Runs a tool by its script name (`kafka-topics`) and returns its output; the exit code is the caller's to judge."""
+    jars = shell_classpath() if name == "kafka-metadata-shell" else ""
     return subprocess.run(
-        java_command(TOOLS[name], *args), input=stdin, capture_output=True, text=True, timeout=timeout_s
+        java_command(TOOLS[name], *args, extra_classpath=jars),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
     )
 
 

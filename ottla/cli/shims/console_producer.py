@@ -77,6 +77,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse(arguments)
     deprecated(options, OLD)
     parser.require(options, "topic")
+    parser.check_servers(options.bootstrap_server)
     configs = client_properties(options.reader_config)
     reader = Reader({**configs, **key_values([*options.property, *options.reader_property])})
     own = key_values([*options.producer_property, *options.command_property])

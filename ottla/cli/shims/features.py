@@ -16,7 +16,7 @@ from ottla.cli.client.features import (
 )
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
-from ottla.cli.shims.tool import TreeParser, Unusable, connected, with_cluster
+from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, with_cluster
 from ottla.protocol.features import (
     FEATURES,
     METADATA_VERSION,
@@ -40,7 +40,7 @@ ACTIONS = {
 }
 
 
-class _Parser(TreeParser):
+class _Parser(HelpfulParser):
     def error(self, message: str) -> NoReturn:
         raise Unusable(f"Command line error: {self.translated(message)}. Type --help for help.")
 

@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--time", default="latest")
     parser.flags("exclude-internal-topics")
     options = parser.parse(arguments)
+    parser.check_servers(options.bootstrap_server)
     try:
         return with_cluster(options, lambda cluster: show(cluster, options))
     except CommandFailed as failure:

@@ -5,50 +5,72 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from ottla.cli.metadata_tree import Node
-from ottla.cli.shims.tool import TreeParser
 
-#: What each command does, what its arguments are, and whether only the interactive shell has it.
-COMMANDS: dict[str, tuple[str, tuple[str, str | int, str] | None, bool]] = {
-    "cat": ("Show the contents of metadata files.", ("targets", "+", "The metadata files to display."), False),
-    "cd": ("Set the current working directory.", ("target", "?", "The directory to change to."), True),
-    "exit": ("Exit the metadata shell.", None, True),
-    "find": ("Search for nodes in the directory hierarchy.", ("paths", "*", "The paths to start at."), False),
-    "help": ("Display this help message.", None, False),
-    "history": ("Print command history.", ("numEntriesToShow", "?", "The number of entries to show."), True),
-    "ls": ("List metadata nodes.", ("targets", "*", "The metadata node paths to list."), False),
-    "man": ("Show the help text for a specific command.", ("cmd", 1, "The command to get help text for."), True),
-    "pwd": ("Print the current working directory.", None, True),
-    "tree": (
+
+class Argument(NamedTuple):
+    """The argument of a command: its name, how many words it is, as argparse has it, and what help says about it."""
+
+    name: str
+    nargs: str
+    help: str
+
+
+class Command(NamedTuple):
+    """What a command does, its argument, and whether only the interactive shell has it."""
+
+    text: str
+    argument: Argument | None = None
+    interactive_only: bool = False
+
+
+COMMANDS = {
+    "cat": Command("Show the contents of metadata files.", Argument("targets", "+", "The metadata files to display.")),
+    "cd": Command("Set the current working directory.", Argument("target", "?", "The directory to change to."), True),
+    "exit": Command("Exit the metadata shell.", None, True),
+    "find": Command("Search for nodes in the directory hierarchy.", Argument("paths", "*", "The paths to start at.")),
+    "help": Command("Display this help message.", None, True),
+    "history": Command(
+        "Print command history.", Argument("numEntriesToShow", "?", "The number of entries to show."), True
+    ),
+    "ls": Command("List metadata nodes.", Argument("targets", "*", "The metadata node paths to list.")),
+    "man": Command(
+        "Show the help text for a specific command.", Argument("cmd", "1", "The command to get help text for."), True
+    ),
+    "pwd": Command("Print the current working directory.", None, True),
+    "tree": Command(
         "Show the contents of metadata nodes in a tree structure.",
-        ("targets", "+", "The metadata nodes to display."),
-        False,
+        Argument("targets", "+", "The metadata nodes to display."),
     ),
 }
+#: As argparse4j breaks and justifies the line of `tree` in the help of all commands.
+JUSTIFIED = "Show the contents  of  metadata  nodes  in  a tree\n" + " " * 25 + "structure."
+FORMS = {"+": "{0} [{0} ...]", "*": "[{0} [{0} ...]]", "?": "[{0}]", "1": "{0}"}
 INDENT = "  "
+INTEGERS = range(-(2**31), 2**31)
 _GROUP = re.compile(r"\{([^{}]*)\}")
+_NUMBER = re.compile(r"-\d+$")
 
 
 class WrongCommand(Exception):
-    """A line that is no command; its text is printed."""
+    """A line that is no command, or that asks for help; its text is printed."""
 
 
 class Leave(Exception):
     """The command `exit`."""
 
 
-class _Parser(TreeParser):
-    def error(self, message: str) -> NoReturn:
-        raise WrongCommand(self.translated(message))
-
-
 class Found(NamedTuple):
-    """A node, and the last part of its path."""
+    """A node, and the parts of its path from the root."""
 
-    name: str
+    path: tuple[str, ...]
     node: Node
+
+    @property
+    def name(self) -> str:
+        return self.path[-1] if self.path else "/"
 
 
 class Shell:
@@ -66,17 +88,16 @@ class Shell:
         Raises:
             Leave: it is `exit`.
         """
-        while words and not words[-1]:
-            words = words[:-1]
+        words = [word for word in words if word]
         if not words:
             return []
         try:
             arguments = self._parsed(words)
+            if words[0] == "ls":
+                return list(self._ls(arguments or ["."], width))
+            return list(self._runs()[words[0]](arguments))
         except WrongCommand as wrong:
             return [str(wrong)]
-        if words[0] == "ls":
-            return list(self._ls(arguments or ["."], width))
-        return list(self._runs()[words[0]](arguments))
 
     def _runs(self) -> dict[str, Callable[[list[str]], Iterator[str]]]:
         return {
@@ -92,16 +113,29 @@ class Shell:
         }
 
     def _parsed(self, words: Sequence[str]) -> list[str]:
-        known = [name for name, (_, _, only) in COMMANDS.items() if self._interactive or not only]
-        if words[0] not in known:
-            shown = ", ".join(f"'{name}'" for name in known)
-            raise WrongCommand(f"invalid choice: '{words[0]}' (choose from {shown.replace(chr(39), '')})")
-        parser = _Parser(words[0])
-        if argument := COMMANDS[words[0]][1]:
-            parser.add_argument(argument[0], nargs=argument[1])
-        found = vars(parser.parse_args(list(words[1:])))
-        values = next(iter(found.values()), None)
-        return [] if values is None else [values] if isinstance(values, str) else list(values)
+        """Return the argument's words, as argparse4j finds them."""
+        name, known = (
+            words[0],
+            [name for name, each in COMMANDS.items() if self._interactive or not each.interactive_only],
+        )
+        if name not in known:
+            choices = ", ".join(f"'{each}'" for each in known)
+            raise WrongCommand(f"invalid choice: '{name}' (choose from {choices})")
+        argument, values, is_option = COMMANDS[name].argument, list[str](), True
+        for place, word in enumerate(words[1:], 1):
+            if is_option and word == "--":
+                is_option = False
+            elif is_option and word in ("-h", "--help"):
+                raise WrongCommand(usage(name, with_help=True))
+            elif is_option and word.startswith("-") and not _NUMBER.match(word):
+                raise WrongCommand(f"unrecognized arguments: '{word}'")
+            elif argument is None or (values and argument.nargs in "?1"):
+                raise WrongCommand(f"unrecognized arguments: '{' '.join(words[place:])}'")
+            else:
+                values.append(word)
+        if argument is not None and argument.nargs in "+1" and not values:
+            raise WrongCommand("too few arguments")
+        return values
 
     # -- Paths ---------------------------------------------------------------------------------------------------------
 
@@ -117,10 +151,10 @@ class Shell:
 
     def nodes(self, path: str) -> list[Found]:
         """Returns the nodes that a path with wildcards names."""
-        found = [Found("/", self.root)]
+        found = [Found((), self.root)]
         for part in self.absolute(path):
             found = [
-                Found(name, each.node[name])
+                Found((*each.path, name), each.node[name])
                 for each in found
                 if not isinstance(each.node, str)
                 for name in sorted(each.node)
@@ -174,38 +208,64 @@ class Shell:
                 yield from _paths(path, each.node)
 
     def _cd(self, paths: list[str]) -> Iterator[str]:
+        """Change to a directory, of several to the last one."""
         path = paths[0] if paths else "/"
         found = self.nodes(path)
         if not found:
             yield f"cd: {path}: no such directory."
-        elif isinstance(found[0].node, str):
-            yield f"cd: {path}: not a directory."
-        else:
-            self.directory = "/" + "/".join(self.absolute(path))
+        for each in found:
+            if isinstance(each.node, str):
+                yield f"cd: {path}: not a directory."
+            else:
+                self.directory = "/" + "/".join(each.path)
 
     def _man(self, names: list[str]) -> Iterator[str]:
         if names[0] not in COMMANDS:
             yield f"man: unknown command {names[0]}. Type help to get a list of commands."
             return
-        text, argument, _ = COMMANDS[names[0]]
-        yield from (f"{names[0]}: {text}", "")
-        parser = TreeParser(names[0])
-        if argument:
-            parser.add_argument(argument[0], nargs=argument[1], help=argument[2])
-        yield parser.format_help()
+        yield from (f"{names[0]}: {COMMANDS[names[0]].text}", "", usage(names[0], with_help=False))
 
     def _help(self, _: list[str]) -> Iterator[str]:
+        choices = ",".join(COMMANDS)
         yield "Welcome to the Apache Kafka metadata shell."
-        yield ""
-        yield from (f"{name:<20}{text}" for name, (text, _, only) in COMMANDS.items() if self._interactive or not only)
+        yield from ("", f"usage:  {{{choices}}} ...", "", "positional arguments:", f"  {{{choices}}}")
+        yield from (f"    {name:<20} {JUSTIFIED if name == 'tree' else each.text}" for name, each in COMMANDS.items())
 
     def _history(self, counts: list[str]) -> Iterator[str]:
-        count = int(counts[0]) if counts and counts[0].isdecimal() else len(self.history)
-        numbered = list(enumerate(self.history, 1))
-        yield from (f"{number:>5}  {line}" for number, line in numbered[max(0, len(numbered) - count) :])
+        count = _integer("numEntriesToShow", counts[0]) if counts else len(self.history)
+        numbered = list(enumerate(self.history))
+        yield from (f"{number:>5}  {line}" for number, line in numbered[max(0, len(numbered) - max(0, count)) :])
+
+    def remember(self, line: str) -> None:
+        """Add a line to the history: not an empty one, one that begins with a blank, or one that repeats the last."""
+        if line.strip() and not line[0].isspace() and line != (self.history or [""])[-1]:
+            self.history.append(line)
 
     def _exit(self, _: list[str]) -> Iterator[str]:
         raise Leave
+
+
+def usage(name: str, *, with_help: bool) -> str:
+    """Return how argparse4j describes a command, with its option --help or without."""
+    argument = COMMANDS[name].argument
+    words = [
+        name,
+        *(["[-h]"] if with_help else []),
+        *([FORMS[argument.nargs].format(argument.name)] if argument else []),
+    ]
+    lines = [f"usage: {' ' * with_help}{' '.join(words)}"]
+    if argument is not None:
+        lines += ["", "positional arguments:", f"  {argument.name:<22} {argument.help}"]
+    if with_help:
+        lines += ["", "optional arguments:", f"  {'-h, --help':<22} show this help message and exit"]
+    return "\n".join(lines)
+
+
+def _integer(name: str, text: str) -> int:
+    number = int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else None
+    if number is None or number not in INTEGERS:
+        raise WrongCommand(f"argument {name}: could not convert '{text}' to Integer (For input string: \"{text}\")")
+    return number
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -229,7 +289,7 @@ def _paths(path: str, node: Node) -> Iterator[str]:
     yield path
     if not isinstance(node, str):
         for name in sorted(node):
-            yield from _paths(path + name if path == "/" else f"{path}/{name}", node[name])
+            yield from _paths(f"/{name}" if path == "/" else f"{path}/{name}", node[name])
 
 
 def columns(names: Sequence[str], width: int | None) -> list[str]:

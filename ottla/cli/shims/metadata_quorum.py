@@ -11,7 +11,7 @@ from ottla.cli.client.health import describe_cluster
 from ottla.cli.client.quorum import Quorum, add_voter, describe_quorum_nodes, remove_voter
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import exception
-from ottla.cli.shims.tool import TreeParser, Unusable, connected, tab_table, with_cluster
+from ottla.cli.shims.tool import HelpfulParser, Unusable, connected, tab_table, with_cluster
 from ottla.protocol.messages.describe_quorum import ReplicaState
 from ottla.protocol.primitives import ZERO_UUID, uuid_from_str, uuid_to_str
 
@@ -19,7 +19,7 @@ COLUMNS = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp",
 
 
 def main(arguments: list[str]) -> int:
-    parser = TreeParser("kafka-metadata-quorum", "This tool describes kraft metadata quorum status.")
+    parser = HelpfulParser("kafka-metadata-quorum", "This tool describes kraft metadata quorum status.")
     parser.add_bootstrap()
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("describe", help="Describe the metadata quorum info")

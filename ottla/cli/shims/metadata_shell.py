@@ -22,8 +22,7 @@ COMMIT = "unknown"
 def main(arguments: list[str]) -> int:
     parser = TreeParser("kafka-metadata-shell", "The Apache Kafka metadata shell")
     parser.add_argument("--snapshot", "-s", help="The metadata snapshot file to read.")
-    # A command has options of no kind: what follows it is its own.
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="The command to run.")
+    parser.add_argument("command", nargs="*", help="The command to run.")
     options = parser.parse_args(arguments)
     if options.snapshot is None:
         parser.error("argument --snapshot/-s is required")
@@ -42,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
     from ottla.storage.files import OsFiles
 
     if not os.path.exists(options.snapshot):
-        print(f"Unexpected error: {options.snapshot}", file=sys.stderr)
+        print(f"Unexpected error: java.nio.file.NoSuchFileException: {options.snapshot}", file=sys.stderr)
         return 1
     if not options.command:
         print("Loading...")
@@ -62,7 +61,8 @@ def _run(options: argparse.Namespace) -> int:
 def _interact(shell: Shell) -> int:
     from ottla.cli.shims.metadata_commands import Leave
 
-    if sys.stdin.isatty():
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if on_terminal:
         import_module("readline")  # arrow keys in `input`
     print("[ Kafka Metadata Shell ]")
     while True:
@@ -73,11 +73,19 @@ def _interact(shell: Shell) -> int:
         except KeyboardInterrupt:
             print("^C")
             continue
-        shell.history.append(line)
+        shell.remember(line)
         try:
-            for text in shell.run(shlex.split(line), shutil.get_terminal_size().columns):
+            for text in shell.run(_words(line), shutil.get_terminal_size().columns if on_terminal else None):
                 print(text)
-        except ValueError as wrong:  # a quotation mark that is not closed
-            print(wrong)
         except Leave:
             return 0
+
+
+def _words(line: str) -> list[str]:
+    """Divide a line as a shell does; a quotation mark that is not closed is closed at its end."""
+    for end in ("", "'", '"', "\\"):
+        try:
+            return shlex.split(line + end)
+        except ValueError:
+            continue
+    return []

@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse(arguments, bootstrap=False)
     if options.bootstrap_server is None:
         parser.usage_error('Missing required argument "[broker-list]"')
+    parser.check_servers(options.bootstrap_server)
     options.command_config, options.client_properties = None, {}
     try:
         wanted = re.compile(options.topics_include)
@@ -53,7 +54,7 @@ async def _run(cluster: ClusterClient, options: argparse.Namespace, wanted: re.P
     if not replicas.offsets:
         # Kafka's tool logs this.
         print(
-            f"No topics found. [topics-include] {options.topics_include} if specified, is filtering out all topics.",
+            f"ERROR No topics found. [topics-include] {options.topics_include} if specified, is filtering out all topics.",
             file=sys.stderr,
         )
         return 1

@@ -9,7 +9,7 @@ import sys
 from random import SystemRandom
 
 from ottla.cli.shims.features import dependencies, version_mapping
-from ottla.cli.shims.tool import TreeParser, Unusable, client_properties
+from ottla.cli.shims.tool import HelpfulParser, Unusable, client_properties
 from ottla.processes.plan import process_count
 from ottla.protocol.features import FEATURES, METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSIONS
 from ottla.protocol.primitives import new_uuid, uuid_to_str
@@ -23,8 +23,8 @@ NO_ROLES = 'Missing required configuration "process.roles" which has no default 
 
 
 def parser() -> argparse.ArgumentParser:
-    made = TreeParser("kafka-storage", "The Kafka storage tool.")
-    steps = made.add_subparsers(dest="command", required=True, parser_class=TreeParser)
+    made = HelpfulParser("kafka-storage", "The Kafka storage tool.")
+    steps = made.add_subparsers(dest="command", required=True, parser_class=HelpfulParser)
     for name, text in (
         ("info", "Get information about the Kafka log directories on this node."),
         ("format", "Format the Kafka log directories on this node."),

@@ -35,6 +35,9 @@ class Unusable(Exception):
     """An option, a value or a file that cannot be used; its text is Kafka's message."""
 
 
+_HOST_PORT = re.compile(r"(?:[\w%.-]*://)?\[?([\w%.:-]*)\]?:\d+", re.ASCII)
+
+
 class Parser(argparse.ArgumentParser):
     """The options of one tool. `mistakes` is printed before what is wrong with the words of a command line."""
 
@@ -109,6 +112,12 @@ class Parser(argparse.ArgumentParser):
         options.command_config = options.command_config or next(filter(None, old), None)
         options.client_properties = client_properties(options.command_config)
 
+    def check_servers(self, text: str) -> None:
+        """Reject addresses without a port, as only some of Kafka's tools do."""
+        addresses = text.rstrip(",").split(",")
+        if not all(_HOST_PORT.fullmatch(address) for address in addresses):
+            self.usage_error("Please provide valid host:port like host1:9091,host2:9092")
+
     def require(self, options: argparse.Namespace, *names: str) -> None:
         for name in names:
             if not given(options, name):
@@ -132,7 +141,9 @@ class Parser(argparse.ArgumentParser):
 
 
 class TreeParser(argparse.ArgumentParser):
-    """A parser with commands, which ends with 1 as argparse4j does."""
+    """A parser with commands, which ends with 1 as argparse4j does, also after its help."""
+
+    help_code = 1
 
     def __init__(self, prog: str, description: str | None = None, **others: object) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False)
@@ -142,9 +153,13 @@ class TreeParser(argparse.ArgumentParser):
         print(f"{self.prog.split()[0]}: error: {self.translated(message)}", file=sys.stderr)
         raise SystemExit(1)
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        super().exit(status or self.help_code, message)
+
     def translated(self, message: str) -> str:
         """Returns the message as argparse4j has it."""
         message = re.sub("the following arguments are required: (-.*)", r"argument \1 is required", message)
+        message = re.sub("unrecognized arguments: (.*)", r"unrecognized arguments: '\1'", message)
         return re.sub("the following arguments are required: .*", "too few arguments", message)
 
     def take_old_config(self, options: argparse.Namespace, name: str) -> argparse.Namespace:
@@ -163,6 +178,12 @@ class TreeParser(argparse.ArgumentParser):
         servers.add_argument("--bootstrap-server", "-b", dest="bootstrap_server")
         servers.add_argument("--bootstrap-controller", "-C", dest="bootstrap_controller")
         self.add_argument("--config", "--command-config", "-c", dest="command_config")
+
+
+class HelpfulParser(TreeParser):
+    """A parser of the tools that end with 0 after their help."""
+
+    help_code = 0
 
 
 def connected(options: argparse.Namespace) -> argparse.Namespace:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from ottla.cli.shims.__main__ import TOOLS
 from ottla.cli.shims.console_producer import Reader
 from ottla.cli.shims.record_text import formatter
 from ottla.protocol.records import Record
-from tests.ottla.cli.shims.recorded import FILES, SESSIONS
+from tests.ottla.cli.shims.recorded import SESSIONS
 from tests.ottla.conftest import ROOT, Cli, Finished
 
 Tool = Callable[..., Finished]
@@ -27,7 +26,7 @@ Tool = Callable[..., Finished]
 def tool(cli: Cli) -> Tool:
     def run(name: str, *arguments: str, stdin: str = "") -> Finished:
         command = [sys.executable, "-m", "ottla.cli.shims", name]
-        if name not in ("kafka-storage", "kafka-metadata-shell") and "--bootstrap-server" not in arguments:
+        if name != "kafka-storage" and "--bootstrap-server" not in arguments:
             command += ["--bootstrap-server", cli.bootstrap]
         done = subprocess.run([*command, *arguments], input=stdin.encode(), capture_output=True, timeout=60, cwd=ROOT)
         return Finished(done.returncode, done.stdout, done.stderr.decode())
@@ -127,76 +126,6 @@ def test_a_consumer_with_a_timeout_ends_by_itself(tool: Tool, name: str) -> None
     tool("kafka-topics", "--create", "--topic", name)
     done = tool("kafka-console-consumer", "--topic", name, "--timeout-ms", "300")
     assert (done.code, done.out) == (0, "")
-
-
-def test_replicas_are_compared_until_the_tool_is_interrupted(tool: Tool, cli: Cli, name: str) -> None:
-    tool("kafka-topics", "--create", "--topic", name, "--partitions", "2")
-    tool("kafka-console-producer", "--topic", name, stdin="one\ntwo\n")
-    command = [sys.executable, "-m", "ottla.cli.shims", "kafka-replica-verification", "--broker-list", cli.bootstrap]
-    command += ["--topics-include", name, "--time", "-2", "--report-interval-ms", "1", "--max-wait-ms", "10"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        started = process.stdout.readline()
-        lines = iter(process.stdout.readline, "")
-        last = next(line for line in lines if " 0 for partition" in line)
-        process.send_signal(signal.SIGINT)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}: verification process is started\n", started)
-    assert re.search(rf": max lag is 0 for partition {name}-\d at offset \d among 2 partitions$", last)
-
-
-BOOTSTRAP = """\
-image:
-  acls:
-    byId:
-  clientQuotas:
-  cluster:
-    brokers:
-    controllers:
-  configs:
-  delegationToken:
-  features:
-    finalized_eligible.leader.replicas.version:
-      1
-    finalized_group.version:
-      1
-    finalized_share.version:
-      1
-    finalized_streams.version:
-      1
-    finalized_transaction.version:
-      2
-    metadataVersion:
-      Optional[4.3-IV0]
-  producerIds:
-    nextProducerId:
-      -1
-  provenance:
-    offset 6, epoch 0, time 2026-11-27T17:37:01.017Z[UTC]
-  scram:
-    SCRAM-SHA-256:
-    SCRAM-SHA-512:
-  topics:
-    byId:
-    byName:
-"""
-
-
-def test_a_snapshot_is_the_tree_that_kafkas_metadata_shell_prints(tool: Tool) -> None:
-    # What Apache Kafka 4.3.1 printed of this file.
-    done = tool("kafka-metadata-shell", "--snapshot", str(FILES / "bootstrap.checkpoint"), "tree", "/")
-    assert (done.code, done.out.partition("local:")[0]) == (0, BOOTSTRAP)
-
-
-def test_a_segment_of_the_metadata_log_is_walked_with_wildcards_and_a_working_directory(tool: Tool) -> None:
-    segment = str(FILES / "__cluster_metadata-0" / "00000000000000000000.log")
-    lines = "cd /image/topics\nls\nls byName/o*\ncat byName/orders/name byName/none\npwd\nnosuch\nexit\n"
-    done = tool("kafka-metadata-shell", "-s", segment, stdin=lines)
-    assert done.code == 0
-    shown = done.out.replace(">> ", "").split("[ Kafka Metadata Shell ]\n")[1].splitlines()
-    assert shown[:-1] == [
-        "byId  byName", "0  id  name", "orders", "cat: byName/none: No such file or directory.", "/image/topics",
-    ]  # fmt: skip
-    assert shown[-1].startswith("invalid choice: 'nosuch'")
 
 
 def test_brokers_say_which_versions_they_serve(tool: Tool, cli: Cli) -> None:

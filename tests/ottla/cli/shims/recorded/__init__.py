@@ -24,7 +24,9 @@ import io
 import os
 import re
 import shlex
+import signal
 import string
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -156,6 +158,7 @@ def play(steps: Iterable[Step], run: Run, server: str) -> Iterator[tuple[Step, l
 _SECRET = re.compile(r"(?<![\w+/])[\w+/]{86}==")
 _SHAPES = (
     (_SECRET, "HMAC".ljust(88, "-")),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"), "DATE TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d\b"), "YYYY-MM-DDTHH:MM"),
     (re.compile(r"(?<![\w-])(?=\S*[A-Z0-9])[\w-]{22}(?![\w-])"), "ID".ljust(22, "-")),
     (re.compile(r"(?<!\.)\b\d{13}\b"), "TIME".ljust(13, "-")),
@@ -176,7 +179,8 @@ _ACL = "(principal="
 _MEASURED = re.compile(r"records/sec|Avg latency|Percentiles|timestamp.:|\d{4}-\d\d-\d\d \d\d:|\d+\t[\d.]+$")
 _FRAME = re.compile(r"\s+at [\w.$/<>]+\(|Caused by: |\s+\.\.\. \d+ (more|common)|\s+Suppressed: ")
 _LOG = re.compile(
-    r"(WARN|ERROR|INFO) |Picked up JAVA_TOOL_OPTIONS|.*\(KIP-848\) is production-ready!|.* max latency\.$"
+    r"(WARN|ERROR|INFO) |Picked up JAVA_TOOL_OPTIONS|.*\(KIP-848\) is production-ready!|.* max latency\.$|"
+    r".* org\.jline\.|WARNING: Unable to create a system terminal"
 )
 _EXCEPTION = re.compile(r"[a-z][\w.$]*\.[A-Z]\w*(?:Exception|Error): (.*)")
 #: The class in front of a message, where a tool does not catch it.
@@ -184,6 +188,8 @@ _UNCAUGHT = re.compile(
     r'^(Exception in thread "main" )?(joptsimple|java\.lang|org\.apache\.kafka\.common\.config)\.\w+Exception: '
 )
 _HELP = re.compile(r"^Option .*Description|^usage: ")
+#: The shell whose help is compared, too.
+_SHELL = "[ Kafka Metadata Shell ]"
 _USAGE_ERROR = re.compile(r"^[\w.-]+: error: ")
 
 
@@ -229,12 +235,12 @@ def _is_acl(line: str) -> bool:
 
 def _without_java(lines: list[str]) -> list[str]:
     """The lines without the frames of stack traces, lines of a log, and help."""
-    is_help = False
+    is_help, is_shell = False, _SHELL in lines
     kept: list[str] = []
     for line in lines:
         if _USAGE_ERROR.match(line):
             is_help = False
-        elif _HELP.match(line):
+        elif _HELP.match(line) and not is_shell:
             is_help = True
         if not (is_help or _FRAME.match(line) or _LOG.match(line)):
             kept.append(line)
@@ -245,7 +251,9 @@ def _without_java(lines: list[str]) -> list[str]:
 
 
 def run_ours(tool: str, arguments: list[str], stdin: str) -> Said:
-    """Run one of our tools in this process."""
+    """Run one of our tools, in this process if it ends by itself."""
+    if tool == "first":
+        return first_lines(int(arguments[0]), [sys.executable, "-m", "ottla.cli.shims", *arguments[1:]])
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err), _stdin(stdin):
         try:
@@ -261,6 +269,15 @@ def run_ours(tool: str, arguments: list[str], stdin: str) -> Said:
 
 #: Not closed: the thread of a tool that has failed may still read its descriptor, which another file would have then.
 _INPUTS: list[io.TextIOWrapper] = []
+
+
+def first_lines(count: int, command: list[str]) -> Said:
+    """Run a tool in a process, and interrupt it after so many lines of its output."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        lines = [process.stdout.readline() for _ in range(count)]
+        process.send_signal(signal.SIGINT)
+        return Said(process.wait(), "".join(lines), process.stderr.read())
 
 
 @contextmanager

@@ -7,9 +7,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tests.ottla.cli.shims.recorded import SESSIONS, Run, Said, node_properties, play, read_session, write_session
+from tests.ottla.cli.shims.recorded import (
+    SESSIONS,
+    Run,
+    Said,
+    first_lines,
+    node_properties,
+    play,
+    read_session,
+    write_session,
+)
 from tests.ports import free_base_port
-from tools.apache_kafka import ApacheKafka, ToolSession, run_tool
+from tools.apache_kafka import TOOLS, ApacheKafka, ToolSession, java_command, run_tool
 
 #: They finish their work in a shutdown hook, count in static fields or end the JVM: each run has a JVM of its own.
 OWN_JVM = {
@@ -19,6 +28,7 @@ OWN_JVM = {
     "kafka-console-share-consumer",
     "kafka-features",
     "kafka-metadata-quorum",
+    "kafka-metadata-shell",
     "kafka-transactions",
     "kafka-producer-perf-test",
     "kafka-consumer-perf-test",
@@ -27,6 +37,7 @@ OWN_JVM = {
     "kafka-verifiable-consumer",
     "kafka-verifiable-share-consumer",
     "kafka-share-consumer-perf-test",
+    "kafka-replica-verification",
 }
 
 
@@ -37,6 +48,8 @@ def apache_tools() -> Iterator[Run]:
 
         def run(tool: str, arguments: list[str], stdin: str) -> Said:
             done: subprocess.CompletedProcess[str]
+            if tool == "first":
+                return first_lines(int(arguments[0]), java_command(TOOLS[arguments[1]], *arguments[2:]))
             if tool in OWN_JVM:
                 done = run_tool(tool, *arguments, stdin=stdin)
             else:
