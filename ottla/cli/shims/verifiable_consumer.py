@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 
 from ottla.cli.client import topics
 from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.consumer import Consumed
+from ottla.cli.client.consumer_members import CLASSIC, CONSUMER, HeartbeatMember, RangeMember
 from ottla.cli.client.group_consumer import GroupConsumer
-from ottla.cli.client.groups import NO_GENERATION
 from ottla.cli.client.leaders import TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims.exceptions import reason
@@ -19,7 +20,7 @@ from ottla.cli.shims.verifiable_events import print_event, text
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 RESETS = {"earliest": topics.EARLIEST, "latest": topics.LATEST}
 #: Of these the client has one value.
-FIXED = {"group_protocol": "classic", "assignment_strategy": RANGE, "group_instance_id": None}
+FIXED = {"assignment_strategy": RANGE, "group_instance_id": None}
 
 
 def main(arguments: list[str]) -> int:
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--bootstrap-server", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--group-protocol", default="classic", type=str.lower)
+    parser.add_argument("--group-protocol", default=CLASSIC, type=str.lower)
     parser.add_argument("--group-remote-assignor")
     parser.add_argument("--group-id", required=True)
     parser.add_argument("--group-instance-id")
@@ -46,6 +47,10 @@ def main(arguments: list[str]) -> int:
         parser.print_help()
         return 0
     options = connected(parser.take_old_config(parser.parse_args(arguments), "consumer.config"))
+    if options.group_protocol not in (CLASSIC, CONSUMER):
+        constant = f"org.apache.kafka.clients.consumer.GroupProtocol.{options.group_protocol.upper()}"
+        print(f"No enum constant {constant}", file=sys.stderr)
+        return 1
     for name, value in FIXED.items():
         if getattr(options, name) != value:
             parser.error(f"argument --{name.replace('_', '-')}: {getattr(options, name)} is not served here")
@@ -61,7 +66,7 @@ class _Run:
         self._options = options
         self._clock = cluster.world.clock
         self._count = 0
-        self._generation = NO_GENERATION
+        self._assignments = 0
         self._assigned: list[TopicPartition] = []
 
     @property
@@ -73,27 +78,35 @@ class _Run:
         options = self._options
         print_event(self._clock, "startup_complete")
         reset = RESETS[options.reset_policy]
-        async with GroupConsumer(self._cluster, options.group_id, [options.topic], reset=reset) as member:
+        membership: HeartbeatMember | RangeMember = RangeMember(self._cluster, options.group_id)
+        if options.group_protocol == CONSUMER:
+            membership = HeartbeatMember(self._cluster, options.group_id, options.group_remote_assignor)
+        async with GroupConsumer(
+            self._cluster, options.group_id, [options.topic], reset=reset, member=membership
+        ) as member:
             while not self._is_finished:
                 consumed = await member.poll()
                 self._print_assignment(member)
                 if consumed:
                     await self._consume(member, consumed)
-        self._print_places("partitions_revoked")
+        self._print_places("partitions_revoked", self._assigned)
         print_event(self._clock, "shutdown_complete")
         print_event(self._clock, "shutdown_requested")  # by the hook that ends Kafka's tool
         return 0
 
     def _print_assignment(self, member: GroupConsumer) -> None:
-        if member.generation in (self._generation, NO_GENERATION):
+        """Print what changed: by the classic protocol all partitions are given up at each change."""
+        if member.assignments == self._assignments:
             return
-        if self._assigned:
-            self._print_places("partitions_revoked")
-        self._generation, self._assigned = member.generation, sorted(member.consumer.positions)
-        self._print_places("partitions_assigned")
+        before, now = self._assigned, sorted(member.consumer.positions)
+        kept = set(before) & set(now) if self._options.group_protocol == CONSUMER else set()
+        self._assignments, self._assigned = member.assignments, now
+        if revoked := [place for place in before if place not in kept]:
+            self._print_places("partitions_revoked", revoked)
+        self._print_places("partitions_assigned", [place for place in now if place not in kept])
 
-    def _print_places(self, name: str) -> None:
-        rows = [{"topic": topic, "partition": index} for topic, index in self._assigned]
+    def _print_places(self, name: str, places: list[TopicPartition]) -> None:
+        rows = [{"topic": topic, "partition": index} for topic, index in places]
         print_event(self._clock, name, partitions=rows)
 
     async def _consume(self, member: GroupConsumer, consumed: list[Consumed]) -> None:

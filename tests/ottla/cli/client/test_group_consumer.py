@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from ottla.cli.client.group_consumer import assign_ranges
+from ottla.cli.client.consumer_members import assign_ranges
 
 
 def ranges(subscribed: dict[str, list[str]], counts: dict[str, int]) -> dict[str, dict[str, list[int]]]:
