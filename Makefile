@@ -113,6 +113,13 @@ $(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$(SPARK_VERSION).jar: pipeline/connector
 	rm -rf $(SPARK_JARS) && mv $(SPARK_JARS).new $(SPARK_JARS)
 	@touch $@
 
+# With these, and pip install 'delta-spark==4.0.*', the pipeline's gold tables are Delta tables.
+DELTA_VERSION ?= 4.0.0
+.PHONY: delta-jars
+delta-jars: spark-jars
+	for name in delta-spark_2.13 delta-storage; do mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+	  -Dartifact=io.delta:$$name:$(DELTA_VERSION) -DoutputDirectory=$(CURDIR)/$(SPARK_JARS) || exit 1; done
+
 # A cluster, the generator and all stages for a minute; leaves a report with charts.
 demo: $(VENV)/pipeline spark-jars
 	$(PY) -m ottla.pipeline.demo $(ARGS)

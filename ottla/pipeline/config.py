@@ -106,6 +106,10 @@ class Pipeline:
         16, "groups that users are hashed into for sessions; a checkpoint keeps the number it began with"
     )
     schemas: str = setting("", "folder of Avro schemas named <id>.avsc; empty: those shipped here")
+    upsert_format: str = setting(
+        "",
+        "of gold's tables: delta or parquet; empty: delta where delta-spark and its jars are installed. A table keeps its own",
+    )
     files_per_trigger: int = setting(200, "Parquet files silver and gold take into one micro-batch at most")
 
 
@@ -253,6 +257,10 @@ def check(config: Config) -> None:
     for name in ("window_seconds", "session_gap_seconds", "session_buckets", "files_per_trigger"):
         if getattr(pipeline, name) < 1:
             raise PipelineError(f"pipeline.{name} = {getattr(pipeline, name)}", remedy="it must be 1 or more")
+    if pipeline.upsert_format not in ("", "delta", "parquet"):
+        raise PipelineError(
+            f"pipeline.upsert_format = {pipeline.upsert_format}", remedy="it is delta, parquet or empty"
+        )
     check_source(config.source)
 
 

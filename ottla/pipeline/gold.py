@@ -1,4 +1,4 @@
-"""Gold: page views by window, and sessions of users; into upsert tables of Parquet and to compacted topics.
+"""Gold: page views by window, and sessions of users; into upsert tables (Delta or Parquet) and to compacted topics.
 
 Both queries run in update mode: each micro-batch hands on the rows it changed, late events included, and the newest row
 of a key is the truth. A session that a late event joined to another is taken back: a deleted row, a tombstone in the topic.
@@ -19,7 +19,7 @@ if __name__ == "__main__":
     # spark-submit puts this file's folder first, not the one that holds the package `ottla`.
     sys.path[0] = next(str(at) for at in Path(__file__).resolve().parents if (at / "ottla/pipeline").is_dir())
 
-from ottla.pipeline import silver, upsert
+from ottla.pipeline import session, silver, upsert
 from ottla.pipeline.config import Config
 from ottla.pipeline.source import client_options
 from ottla.pipeline.spans import Span, merged, split_closed
@@ -145,17 +145,26 @@ def named(columns: tuple[str, ...]) -> str:
 def publisher(config: Config, table: Table, topic: str) -> Callable[[DataFrame, int], None]:
     """The foreachBatch of a table. The topic is written first, so that every batch in the table is in the topic as well."""
 
+    in_delta = session.uses_delta(config)
+
     def publish(changes: DataFrame, batch_id: int) -> None:
         path = config.path("gold", table.name)
-        if batch_id <= upsert.current(path)[0]:
+        if batch_id <= upsert.last_batch(path):
             return
         changes.persist()  # else each use below runs the stateful step again
         try:
             if not changes.isEmpty():
                 sink = messages(changes, table).write.format("kafka").option("topic", topic)
                 sink.options(**client_options(config)).save()
+                keys = list(table.keys)
                 upsert.apply(
-                    changes.sparkSession, path, changes, batch_id, keys=list(table.keys), partition=table.partition
+                    changes.sparkSession,
+                    path,
+                    changes,
+                    batch_id,
+                    keys=keys,
+                    partition=table.partition,
+                    in_delta=in_delta,
                 )
         finally:
             changes.unpersist()

@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.pipeline import delta
 from ottla.pipeline.config import Config
 from ottla.pipeline.connector_modules import needed_files
 from ottla.pipeline.errors import PipelineError
@@ -88,13 +89,14 @@ def start(config: Config) -> SparkSession:
         raise PipelineError(what, remedy=remedy)
     from pyspark.sql import SparkSession
 
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # the JVM is there already: it has its master and its jars
+    submitted = is_submitted()
     builder = SparkSession.builder.appName(config.spark.app_name)
     own = {} if submitted else own_settings(config)
     settings = {
         **DEFAULTS,
         "spark.sql.shuffle.partitions": str(config.spark.shuffle_partitions),
         **own,
+        **(delta.SETTINGS if uses_delta(config) else {}),
         **config.spark.options,
         **{name: value for name, value in own.items() if name == JAVA_OPTIONS},  # holds what is given there
     }
@@ -115,6 +117,23 @@ def start(config: Config) -> SparkSession:
 
         register(spark)
     return spark
+
+
+def is_submitted() -> bool:
+    """Returns True under spark-submit: the JVM is there already, and has its master and its jars."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def uses_delta(config: Config) -> bool:
+    """Returns True if new tables of gold are Delta tables. Raises PipelineError if they are to be, and cannot."""
+    wanted = config.pipeline.upsert_format
+    usable = delta.is_usable(jars_folder(config))
+    if wanted == "delta" and not usable and not is_submitted():
+        raise PipelineError(
+            "pipeline.upsert_format is delta, and delta-spark of this pyspark's version or its jars are missing",
+            remedy="pip install 'delta-spark==4.0.*' and make delta-jars, or leave the setting out",
+        )
+    return wanted == "delta" or (not wanted and usable and not is_submitted())
 
 
 def own_settings(config: Config) -> dict[str, str]:

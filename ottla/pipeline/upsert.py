@@ -1,4 +1,6 @@
-"""A table of Parquet that rows can be replaced in: what foreachBatch writes gold into. Local or mounted file systems only.
+"""A table that rows can be replaced in: what foreachBatch writes gold into. Local or mounted file systems only.
+
+It is a Delta table where that can be had (delta.py), and otherwise this module's own, of Parquet: a table keeps the form that it has.
 
 The folder holds one sub-folder of Parquet per table partition and batch, and `_manifest/<batch>.json`, which names the
 sub-folders that make up the table after that batch. A batch rewrites only the partitions it touches and then publishes
@@ -14,6 +16,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.pipeline import delta
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -27,17 +31,32 @@ def current(table: str) -> tuple[int, dict[str, str]]:
     return (found[-1][0], json.loads(found[-1][1].read_text())) if found else (-1, {})
 
 
+def last_batch(table: str) -> int:
+    """Returns the last batch applied to a table of either form, -1 if there is none."""
+    return delta.current(table).batch if delta.is_table(table) else current(table)[0]
+
+
 def manifests(table: str) -> dict[int, Path]:
     folder = Path(table) / "_manifest"
     return {int(file.stem): file for file in folder.glob("*.json")} if folder.is_dir() else {}
 
 
 def apply(
-    spark: SparkSession, table: str, changes: DataFrame, batch_id: int, *, keys: list[str], partition: str
+    spark: SparkSession,
+    table: str,
+    changes: DataFrame,
+    batch_id: int,
+    *,
+    keys: list[str],
+    partition: str,
+    in_delta: bool = False,
 ) -> bool:
     """Replaces or adds the rows of `changes` by their keys; a true column `deleted` removes. False: this batch was applied before.
 
-    A key must always fall into the same partition and occur once in a batch. `changes` is read several times: persist it."""
+    A key must always fall into the same partition and occur once in a batch. `changes` is read several times: persist it.
+    With `in_delta` a table that is not there yet becomes a Delta table."""
+    if delta.is_table(table) or (in_delta and not manifests(table)):
+        return delta.apply(spark, table, changes, batch_id, keys=keys, partition=partition)
     last, folders = current(table)
     if batch_id <= last:
         return False
@@ -84,4 +103,6 @@ def remove_old(table: str) -> None:
 
 def files(table: str) -> list[str]:
     """The Parquet files of the table as it is now, for readers without Spark."""
+    if delta.is_table(table):
+        return list(delta.current(table).files)
     return [str(file) for name in current(table)[1].values() for file in sorted((Path(table) / name).glob("*.parquet"))]
