@@ -67,6 +67,28 @@ def test_after_ten_days_retention_has_removed_what_a_week_keeps(cluster: Cluster
     eventually(lambda: ends(cluster, "kept-a-week") == (10, 10), "retention", seconds=30)
 
 
+def test_a_wall_clock_that_jumps_ten_days_ahead_deletes_nothing_by_age_for_an_hour(cluster: Cluster) -> None:
+    create(cluster, "kept-a-day", retention_ms=str(86_400_000), segment_ms="1000")
+    create(cluster, "kept-small", retention_bytes="1", segment_bytes="1048576")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(10):
+        producer.produce("kept-a-day", b"x", timestamp=cluster.time_ms)
+    assert producer.flush(30) == 0
+    cluster.skew_clock(1, 10 * 86_400)
+    # Its size shows that retention has looked at all topics since then.
+    assert produce(cluster, "kept-small", [b"x" * 500_000] * 5) == [None] * 5
+    cluster.advance(minutes=6)
+    eventually(lambda: ends(cluster, "kept-small")[0] > 0, "retention by size", seconds=30)
+    assert ends(cluster, "kept-a-day") == (0, 10) and "The wall clock jumped by +864000 s" in cluster.log(1)
+    cluster.advance(hours=1)
+
+    def is_deleted_after_a_look() -> bool:
+        cluster.advance(minutes=6)
+        return ends(cluster, "kept-a-day") == (10, 10)
+
+    eventually(is_deleted_after_a_look, "retention by age", seconds=30)
+
+
 def test_after_a_day_a_compacted_topic_has_one_record_of_a_key(cluster: Cluster) -> None:
     create(cluster, "compacted", cleanup_policy="compact", segment_ms="1000", min_cleanable_dirty_ratio="0.01")
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
