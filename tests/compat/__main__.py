@@ -21,6 +21,7 @@ from tests.broker.groups.sequences.generators import GENERATORS
 from tests.compat import (
     authorization,
     client_lines,
+    command_line,
     group_logs,
     images,
     kafka_python,
@@ -29,6 +30,8 @@ from tests.compat import (
     logins,
     random_groups,
     tools,
+    upgrade,
+    workflows,
 )
 from tests.compat.ecosystem import suite as ecosystem
 from tests.compat.ecosystem.results import Result, write_results
@@ -191,6 +194,31 @@ def run_tools(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return [report(outcome) for outcome in tools.outcomes(names)]
 
 
+def run_command_line(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """The tests of `ottla`'s commands at one node of Apache Kafka, and at three; the names are `one` and `three`."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"the command line is left out: {reason if nodes == 1 else 'it brings its own nodes'}")
+        return []
+    return [report(outcome) for outcome in command_line.outcomes(names, logs)]
+
+
+def run_upgrade(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """The wheel of this tree goes on with what an older one has written; a name that is no step is a commit."""
+    commit = next((name for name in names if name not in upgrade.STEPS), upgrade.COMMIT)
+    if nodes > 1 or (reason := upgrade.missing(commit)):
+        print(f"the upgrade is left out: {reason if nodes == 1 else 'it brings its own nodes'}")
+        return []
+    return [report(outcome) for outcome in upgrade.outcomes(commit, names, logs)]
+
+
+def run_workflows(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """The commands of the workflows of a forge that can be run here; the names are beginnings, such as `release-build`."""
+    if nodes > 1 or (reason := workflows.missing()):
+        print(f"the workflows are left out: {reason if nodes == 1 else 'they need no node'}")
+        return []
+    return [report(outcome) for outcome in workflows.outcomes(names, logs)]
+
+
 def run_ecosystem(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     """Programs of third-party clients; a client that cannot be installed is left out. RECORD=1 keeps the results for the page."""
     if nodes > 1:
@@ -284,6 +312,9 @@ SUITES = {
     "images": run_images,
     "mixed": run_mixed,
     "tools": run_tools,
+    "command-line": run_command_line,
+    "upgrade": run_upgrade,
+    "workflows": run_workflows,
     "ecosystem": run_ecosystem,
     "kafka-python": run_kafka_python,
 }

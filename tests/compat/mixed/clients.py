@@ -59,7 +59,7 @@ def check(bootstrap: str, topic: str, expected: Sequence[str]) -> None:
         consumer.close()
 
 
-def check_by_group(bootstrap: str, topic: str, group: str, expected: Sequence[str]) -> None:
+def check_by_group(bootstrap: str, topic: str, group: str, expected: Sequence[str], **properties: str) -> None:
     """A member of the group goes on from its committed offset, reads these, and commits."""
     consumer = Consumer(
         {
@@ -68,6 +68,7 @@ def check_by_group(bootstrap: str, topic: str, group: str, expected: Sequence[st
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             **SILENT,
+            **properties,
         }
     )
     try:

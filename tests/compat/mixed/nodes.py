@@ -121,7 +121,7 @@ class Node:
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.dir),
             **({"controller.quorum.voters": voters} if voters else {}),
-            **({"ottla.metrics.port": str(self.admin_port), **RELEASE} if self.kind == OTTLA else {}),
+            **({"ottla.metrics.port": str(self.admin_port), **self.mixed.release} if self.kind == OTTLA else {}),
             **self.mixed.properties,
             **self.own,
         }
@@ -136,7 +136,7 @@ class Node:
         if self.kind == KAFKA:
             done = run_tool("kafka-storage", *arguments, timeout_s=TOOL_SECONDS_MAX)
         else:
-            shim = [sys.executable, "-m", "ottla.cli.shims", "kafka-storage", *arguments]
+            shim = [*self.mixed.pythons[self.kind], "-m", "ottla.cli.shims", "kafka-storage", *arguments]
             done = subprocess.run(shim, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX)
         if done.returncode:
             raise NotSo(f"format of {self.kind} {self.id}: {done.stdout}{done.stderr}")
@@ -149,7 +149,7 @@ class Node:
         if self.kind == KAFKA:
             command = java_command(TOOLS["kafka-server-start"], str(self.properties), jvm=JVM)
         else:
-            command = [sys.executable, "-m", "ottla", "start", str(self.properties)]
+            command = [*self.mixed.pythons[self.kind], "-m", "ottla", "start", str(self.properties)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.mixed.directory
@@ -199,6 +199,9 @@ class Mixed:
         self.directory, self.voters = directory, voters
         self.base_port = free_ports(PORTS)[0]
         self.nodes: dict[int, Node] = {}
+        #: The interpreter that has Ottla, of each kind that is no Apache Kafka: another one may be an older version.
+        self.pythons = {OTTLA: [sys.executable]}
+        self.release = RELEASE
         self.properties = {
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "4",
