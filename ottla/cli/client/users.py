@@ -30,7 +30,8 @@ class NewPassword(NamedTuple):
 async def describe_scram_users(cluster: ClusterClient, names: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
     """Return per user the iterations per mechanism; of all users for None. Users without credentials are left out."""
     cluster.doing = "reading the SCRAM credentials"
-    users = None if names is None else [UserName(name=name) for name in names]
+    # An empty list means all users, as null does. Apache Kafka 4.3.1 never answers null from a user who may not ask.
+    users = [UserName(name=name) for name in names or ()]
     response = await cluster.request(DescribeUserScramCredentialsRequest(users=users))
     check("SCRAM credentials", response.error_code, response.error_message)
     found: dict[str, dict[str, int]] = {}

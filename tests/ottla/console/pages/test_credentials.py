@@ -52,8 +52,8 @@ async def test_a_user_is_made_with_a_password_that_is_shown_once_and_logs_in(
     made = await client.post(f"{USERS}/set", data=fields)
     password = fact(made.text, "Password")
     assert made.status_code == 200 and len(password) > 20 and made.headers["cache-control"] == "no-store"
-    listed = (await client.get(USERS)).text
-    assert "&lt;b&gt;eve" in listed and MARKUP not in listed + made.text and password not in listed
+    listed = await eventually(client, USERS, "&lt;b&gt;eve")
+    assert MARKUP not in listed + made.text and password not in listed
     login = {"sasl_username": MARKUP, "sasl_password": password}
     await asyncio.to_thread(lambda: secured.producer(**login).list_topics(timeout=30))
     for wrong in (
@@ -98,13 +98,12 @@ async def test_a_token_is_made_renewed_and_ended_and_its_secret_is_in_no_list(
 
 async def test_who_may_not_sees_why_and_changes_nothing(open_console: Open, secured: Cluster) -> None:
     client = await console(open_console, secured, await asyncio.to_thread(secured.add_user, "alice"))
-    assert "CLUSTER_AUTHORIZATION_FAILED" in (await client.get(USERS)).text
+    await eventually(client, USERS, "CLUSTER_AUTHORIZATION_FAILED")
     fields = {"csrf": await csrf_of(client, USERS), "name": "eve", "mechanism": "SCRAM-SHA-512", "confirm": "eve"}
     refused = await client.post(f"{USERS}/set", data=fields)
     assert refused.status_code == 422 and "CLUSTER_AUTHORIZATION_FAILED" in refused.text
-    assert "no delegation token that this console" in (await client.get(TOKENS)).text
-    moves = (await client.get("/reassignments")).text
-    assert "CLUSTER_AUTHORIZATION_FAILED" in moves
+    await eventually(client, TOKENS, "no delegation token that this console")
+    await eventually(client, "/reassignments", "CLUSTER_AUTHORIZATION_FAILED")
 
 
 async def test_a_console_that_only_looks_has_no_forms_of_them(open_console: Open) -> None:
