@@ -230,6 +230,23 @@ class Rates:
         }
 
 
+class MoveRates:
+    """How fast partitions move: from the first look at each of them, because a throttled replica fetches much at once and then waits."""
+
+    def __init__(self) -> None:
+        self._first: dict[TopicPartition, tuple[float, int]] = {}
+
+    def update(self, now_s: float, moved: Mapping[TopicPartition, int]) -> float | None:
+        """Return the bytes a second of all these moves together, None at the first look at them."""
+        self._first = {place: self._first.get(place, (now_s, count)) for place, count in moved.items()}
+        rates = [
+            max(0, moved[place] - count) / (now_s - seen_s)
+            for place, (seen_s, count) in self._first.items()
+            if seen_s < now_s
+        ]
+        return sum(rates) if rates else None
+
+
 async def _each(ask: Callable[[int], Awaitable[None]], nodes: Iterable[int]) -> None:
     """Ask all nodes at once: one that is silent costs its own time only."""
     await asyncio.gather(*map(ask, nodes))

@@ -20,7 +20,7 @@ from ottla.console.decoding import registry_values
 from ottla.console.guard import FIELD, is_right_token
 from ottla.console.options import Options
 from ottla.console.panels import Panels
-from ottla.console.sampler import Rates, Sampler
+from ottla.console.sampler import MoveRates, Sampler
 
 Fields = Mapping[str, str]
 #: The name that confirms a change; of a new thing it is the one in the form.
@@ -43,8 +43,7 @@ class Site:
         self.access = access
         self.sampler = sampler
         self.panels = Panels()
-        #: Of partitions that move, from one look at them to the next.
-        self.move_rates = Rates()
+        self.move_rates = MoveRates()
         self.decoder = registry_values(options.registry)
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True

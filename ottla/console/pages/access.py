@@ -19,6 +19,8 @@ from ottla.server.authorization.operations import ALLOW, ANY, DENY, LITERAL, OPE
 
 #: Rows of one table.
 SHOWN_MAX = 500
+#: The fields of a link to an entry, in the order of an AccessControlEntry.
+LINK = ("type", "name", "pattern", "principal", "host", "op", "permission")
 KINDS = ("user", "client-id", "ip")
 QUOTA_KEYS = (
     "producer_byte_rate",
@@ -41,18 +43,27 @@ async def access(request: Request) -> Response:
             wanted = wanted._replace(principal=acls.read_principal(user))
         return [(text_of(entry), entry) for entry in await acls.describe_acls(cluster, wanted)]
 
+    entries = await site.panels.show(("acls", resource, user), load_entries)
+    chosen = next((row for row in entries.value or () if link_of(row[1]).items() <= fields.items()), None)
     return site.render(
         request,
         "access.html",
         tab="entries",
-        entries=await site.panels.show(("acls", resource, user), load_entries),
+        entries=entries,
         why=await why(site, fields),
         resource=resource,
         user=user,
         fields=fields,
+        link_of=link_of,
+        chosen=chosen,
         operations=[name.lower() for code, name in OPERATIONS.items() if code > ANY],
         shown_max=SHOWN_MAX,
     )
+
+
+def link_of(entry: AccessControlEntry) -> dict[str, str]:
+    """Return the fields of a link to an entry: a list of entries has no ids."""
+    return {name: str(value) for name, value in zip(LINK, entry, strict=True)}
 
 
 async def why(site: Site, fields: Mapping[str, str]) -> dict[str, Any] | None:
@@ -125,19 +136,10 @@ async def add_entry(request: Request) -> Response:
 
 
 async def remove_entry(request: Request) -> Response:
-    """The entry stands in the link as its numbers and names: a list of entries has no ids."""
     site: Site = request.app.state.site
-    given = request.query_params
     try:
-        entry = AccessControlEntry(
-            int(given["type"]),
-            given["name"],
-            int(given["pattern"]),
-            given["principal"],
-            given["host"],
-            int(given["op"]),
-            int(given["permission"]),
-        )
+        kind, name, pattern, principal, host, operation, permission = (request.query_params[field] for field in LINK)
+        entry = AccessControlEntry(int(kind), name, int(pattern), principal, host, int(operation), int(permission))
     except (KeyError, ValueError):
         raise CommandFailed("this link names no entry", "load the page again", USAGE) from None
 

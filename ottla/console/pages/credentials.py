@@ -38,6 +38,7 @@ async def user_list(request: Request) -> Response:
     shown = await site.panels.show("scram", load)
     wanted = request.query_params.get("q", "").strip()
     rows = [row for row in sorted((shown.value or {}).items()) if wanted in row[0]]
+    chosen = tuple(request.query_params.get(name, "") for name in ("id", "mechanism"))
     return site.render(
         request,
         "users.html",
@@ -46,6 +47,7 @@ async def user_list(request: Request) -> Response:
         rows=rows[:SHOWN_MAX],
         found=len(rows),
         wanted=wanted,
+        chosen=chosen if chosen[1] in (shown.value or {}).get(chosen[0], ()) else None,
         mechanisms=sorted(HASHES, reverse=True),
         iterations=(ITERATIONS_MIN, ITERATIONS_MAX),
     )
@@ -59,8 +61,16 @@ async def token_list(request: Request) -> Response:
 
     shown = await site.panels.show("tokens", load)
     rows = shown.value or []
+    chosen = next((row for row in rows if row.token_id == request.query_params.get("id")), None)
     return site.render(
-        request, "tokens.html", tab="tokens", shown=shown, rows=rows[:SHOWN_MAX], found=len(rows), own=OWN
+        request,
+        "tokens.html",
+        tab="tokens",
+        shown=shown,
+        rows=rows[:SHOWN_MAX],
+        found=len(rows),
+        own=OWN,
+        chosen=chosen,
     )
 
 

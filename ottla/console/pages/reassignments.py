@@ -78,11 +78,17 @@ async def moves_page(request: Request) -> Response:
             Going(*place, part.replicas, part.adding_replicas, part.removing_replicas, *left[place])
             for place, part in sorted(ongoing.items())
         ]
-        rates = site.move_rates.update(time.monotonic(), {f"{row.topic}-{row.partition}": row.moved for row in moves})
-        return Look(moves, await throttled_brokers(cluster, cluster.brokers), sum(rates.values()) if rates else None)
+        rate = site.move_rates.update(time.monotonic(), {(row.topic, row.partition): row.moved for row in moves})
+        return Look(moves, await throttled_brokers(cluster, cluster.brokers), rate)
 
     shown = await site.panels.show("reassignments", load)
-    return site.render(request, "reassignments.html", shown=shown, look=shown.value, shown_max=MOVES_SHOWN)
+    fields = request.query_params
+    place = (fields.get("topic"), fields.get("partition"))
+    moves = [] if shown.value is None else shown.value.moves
+    chosen = next((row for row in moves if (row.topic, str(row.partition)) == place), None)
+    return site.render(
+        request, "reassignments.html", shown=shown, look=shown.value, chosen=chosen, shown_max=MOVES_SHOWN
+    )
 
 
 async def plan_page(request: Request) -> Response:

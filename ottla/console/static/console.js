@@ -9,9 +9,9 @@ document.querySelector("[data-theme-switch]")?.addEventListener("click", () => {
   dispatchEvent(new Event("themechange"));
 });
 
-// -- Polling: not while nobody looks, nor over a form that is open; the page says when the console is gone -----------------
+// -- Polling: not while nobody looks; the page says when the console is gone -----------------------------------------------
 document.body.addEventListener("htmx:beforeRequest", (event) => {
-  if (document.hidden || document.querySelector("#live details[open] form")) event.preventDefault();
+  if (document.hidden) event.preventDefault();
 });
 const lost = document.getElementById("lost");
 for (const name of ["htmx:sendError", "htmx:timeout"]) document.body.addEventListener(name, () => { lost.hidden = false; });
@@ -23,7 +23,6 @@ function checkConfirmations() {
     input.form.querySelector("button.danger").disabled = input.value !== input.dataset.confirm;
 }
 document.addEventListener("input", checkConfirmations);
-document.body.addEventListener("htmx:afterSettle", checkConfirmations);
 checkConfirmations();
 
 // -- What was done is said once ---------------------------------------------------------------------------------------------

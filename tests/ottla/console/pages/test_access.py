@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 
 import pytest
@@ -28,7 +29,9 @@ async def test_entries_are_added_explain_a_denial_and_are_removed(open_console: 
     assert (await client.post("/access/add", data=fields | {"confirm": "ann"})).status_code == 303
     allowed = (await client.get("/access", params=ask)).text
     assert "<b>Allowed</b>" in allowed and "allow User:ann read on topic:orders from *" in allowed
-    link = allowed.partition('action="/access/remove')[2].partition('"')[0].replace("&amp;", "&")
+    link = html.unescape(allowed.partition('href="/access?type=')[2].partition('"')[0])
+    chosen = (await client.get(f"/access?type={link}")).text
+    link = html.unescape(chosen.partition('action="/access/remove')[2].partition('"')[0])
     assert (await client.post(f"/access/remove{link}", data=fields | {"confirm": "User:ann"})).status_code == 303
     assert "<b>Denied</b>" in (await client.get("/access", params=ask)).text
     assert (await client.post("/access/remove?type=x", data=fields)).status_code == 422

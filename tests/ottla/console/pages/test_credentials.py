@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -70,6 +71,7 @@ async def test_a_user_is_made_with_a_password_that_is_shown_once_and_logs_in(
     await eventually(client, f"{USERS}?q=eve", "5,000")
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         link = {"id": MARKUP, "mechanism": mechanism}
+        await eventually(client, f"{USERS}?{urlencode(link)}", f"cannot log in by {mechanism} any more")
         assert (await client.post(f"{USERS}/remove", params=link, data=fields)).status_code == 303
         assert (await client.post(f"{USERS}/remove", params=link, data=fields)).status_code == 422
     await eventually(client, f"{USERS}?q=eve", "logs in by SCRAM.")
@@ -85,6 +87,7 @@ async def test_a_token_is_made_renewed_and_ended_and_its_secret_is_in_no_list(
     listed = await eventually(client, TOKENS, token)
     assert secret and secret not in listed and "User:bob User:carol" in listed
     assert fact(made, "At most until") in listed
+    assert 'action="/access/tokens/expire' in (await client.get(TOKENS, params={"id": token})).text
     named = fields | {"confirm": token}
     for wrong in ({"hours": "0"}, {"hours": "soon"}, {"hours": "nan"}, {"hours": "9e99"}, {"confirm": "own"}):
         refused = await client.post(f"{TOKENS}/renew", params={"id": token}, data=named | wrong)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.console.sampler import MoveRates
 from ottla.testing import Cluster
 from tests.ottla.conftest import Cli
 from tests.ottla.console.conftest import Open, csrf_of, eventually
@@ -67,6 +68,7 @@ async def test_a_plan_begins_as_it_was_shown_is_followed_and_cancelled(open_cons
     assert f"broker {source} to 9.8 KB a second" in page and "4.8 MB" in page
     assert "partitions are moving" in (await client.get(PLAN, params=link)).text
     cancel = {"topic": name, "partition": "0"}
+    assert f'action="{PAGE}/cancel?topic={name}' in (await client.get(PAGE, params=cancel)).text
     for wrong in ({"partition": "x"}, {"partition": "1"}, {"topic": f"{name}-none"}):
         named = {"confirm": "-".join((cancel | wrong).values())}
         assert (await client.post(f"{PAGE}/cancel", params=cancel | wrong, data=fields | named)).status_code == 422
@@ -104,3 +106,12 @@ async def test_what_is_no_plan_says_why(open_console: Open, two: Cli) -> None:
     ):
         page = (await client.get(PLAN, params=fields)).text
         assert says in page.partition('role="status"')[2] and "<i>none" not in page, fields
+
+
+def test_the_rate_of_moves_is_their_average_since_each_was_first_seen() -> None:
+    rates = MoveRates()
+    assert rates.update(10.0, {("t", 0): 500}) is None
+    assert rates.update(20.0, {("t", 0): 1500, ("t", 1): 7}) == 100
+    assert rates.update(20.0 + 10, {("t", 0): 1500, ("t", 1): 507}) == 50 + 50, "one that waits has moved before"
+    assert rates.update(40.0, {("t", 1): 1007}) == 50, "one that has ended counts no more"
+    assert rates.update(50.0, {}) is None

@@ -1,0 +1,120 @@
+"""Makes the pictures of docs/CONSOLE.md: a cluster of three under a small load, of which partitions move and then a broker is killed.
+
+python -m tools.console_pictures      # Chromium and Playwright; two minutes
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+from ottla.cli.local_console import CHANGES, LOOK, running_console
+from ottla.testing import Cluster
+
+TARGET = Path(__file__).parent.parent / "docs" / "pictures"
+FIRST_RECORDS = 400_000
+CHART_S = 75.0
+MOVE_S = 25.0
+ITEMS = ("apples", "pears", "plums", "figs", "quinces")
+WIDE, PHONE = {"width": 1200, "height": 700}, {"width": 400, "height": 700}
+
+
+def order(number: int) -> tuple[bytes, bytes, dict[str, Any]]:
+    """The value, the key and the headers of an order."""
+    chance = random.Random(number)
+    customer, item = f"c-{chance.randrange(500)}", chance.choice(ITEMS)
+    row = {"order": number, "customer": customer, "item": item, "amount": round(chance.uniform(1, 90), 2)}
+    headers = {"trace": f"{chance.getrandbits(64):016x}", "source": chance.choice(("web", "shop", "phone"))}
+    return json.dumps(row).encode(), customer.encode(), headers
+
+
+def load(cluster: Cluster, over: threading.Event) -> None:
+    """Write orders until it is over: some hundred a second, more in each fourth second."""
+    producer, number = cluster.producer(acks="1"), FIRST_RECORDS
+    while not over.wait(0.25):
+        for _ in range(30 + 40 * (int(time.monotonic()) % 4 == 0)):
+            value, key, headers = order(number)
+            producer.produce("orders", value, key, headers=headers)
+            number += 1
+        producer.poll(0)
+
+
+def fill(cluster: Cluster) -> Any:
+    """Make topics and a group that is behind. Returns its member, which must stay."""
+    for name, partitions in (("orders", 6), ("payments", 4)):
+        cluster.topic(name, partitions=partitions, replicas=3)
+    cluster.topic("archive", partitions=6, replicas=2)
+    producer = cluster.producer(linger_ms=50)
+    for number in range(FIRST_RECORDS):
+        value, key, headers = order(number)
+        producer.produce("orders", value, key, headers=headers)
+        if number % 20 == 0:
+            producer.produce("archive", value * 10, key)
+        if number % 5_000 == 0:
+            producer.flush()
+    producer.flush()
+    member = cluster.consumer("orders", group_id="billing", client_id="billing-1", enable_auto_commit=False)
+    for _ in range(20):
+        member.commit(message=member.consume(1_000, 30)[-1], asynchronous=False)
+    return member
+
+
+def begin_moves(page: Page, url: str) -> None:
+    page.goto(f"{url}reassignments/plan?topics=archive&brokers=1,2")
+    page.fill("input[name=throttle]", "60000")
+    page.fill("input[name=confirm]", "archive")
+    page.click("button.danger")
+    page.wait_for_selector("progress")
+
+
+def take(page: Page, name: str, *, height: int | None = None) -> None:
+    if height is not None:
+        page.set_viewport_size({"width": WIDE["width"], "height": height})
+    page.wait_for_timeout(6_000)  # charts, and the rate between two looks
+    page.screenshot(path=TARGET / f"console-{name}.png")
+
+
+def main() -> None:
+    over = threading.Event()
+    with Cluster(3) as cluster, sync_playwright() as playwright:
+        member = fill(cluster)
+        threading.Thread(target=load, args=(cluster, over), daemon=True).start()
+        nodes = list(cluster.nodes.values())
+        time.sleep(10)  # the load is even after some seconds
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        with running_console(nodes, 0, CHANGES, None) as url:
+            page = browser.new_page(viewport=WIDE, color_scheme="light")
+            page.goto(url)
+            page.wait_for_timeout(CHART_S * 1000)
+            begin_moves(page, url)
+            page.goto(f"{url}reassignments")
+            page.wait_for_timeout(MOVE_S * 1000)
+            take(page, "reassignments", height=640)
+            cluster.kill(3)
+            page.goto(url)
+            page.wait_for_selector("text=broker 3 is fenced")
+            take(page, "overview", height=760)
+            page.goto(f"{url}topics/orders")
+            take(page, "topic", height=640)
+        with running_console(nodes[:2], 0, LOOK, None) as url:
+            page = browser.new_page(viewport=WIDE, color_scheme="dark")
+            page.goto(f"{url}topics/orders/records?value=figs&header=source%3Dweb")
+            page.click("details.record >> nth=2 >> summary")
+            take(page, "records")
+            phone = browser.new_page(viewport=PHONE, color_scheme="dark")
+            phone.goto(f"{url}group?id=billing")
+            take(phone, "phone")
+        over.set()
+        member.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
