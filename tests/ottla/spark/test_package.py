@@ -70,10 +70,23 @@ def test_the_wheel_works_without_the_rest_of_the_tree(tmp_path: Path) -> None:
         "print(source.name(), source.schema())\n"
         "try: source.reader(None).partitions()\n"
         "except Exception as fault: print(fault)\n"
+        "class Spark:\n"
+        "    listFiles, environment = [], {}\n"
+        "    def addPyFile(self, path): self.listFiles.append(path); print('sent', path)\n"
+        "    def register(self, source): print('registered', source.name())\n"
+        "    sparkContext = dataSource = property(lambda self: self)\n"
+        "from pyspark_ottla import register\n"
+        "for _ in range(2): register(Spark())\n"
+        "print(Spark.environment['PYTHONPATH'])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ottla key BINARY, value BINARY") and "127.0.0.1:1 cannot be reached" in done.stdout
+    lines = done.stdout.splitlines()[-4:]
+    assert lines[0].startswith("sent /") and lines[0].endswith("/pyspark_ottla-1.0-py3-none-any.zip"), (
+        "Spark takes no .whl"
+    )
+    assert lines[1:] == ["registered ottla", "registered ottla", str(wheel)]
 
 
 def test_names_of_modules_are_replaced_and_nothing_else() -> None:
