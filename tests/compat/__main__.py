@@ -40,7 +40,9 @@ from tests.compat.mixed.nodes import NotSo
 from tests.compat.mixed.steps import STEPS
 from tests.compat.node import running_cluster, running_node
 from tests.compat.secured import LISTENERS, SecuredNode, secured_cluster, secured_node
+from tests.compat.spark import connector, delta_tables, newer, submitted
 from tests.pipeline.conftest import why_not
+from tests.ports import free_base_port
 from tools import apache_kafka
 
 HERE = Path(__file__).parent
@@ -237,6 +239,34 @@ def run_ecosystem(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     return found
 
 
+def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """The connector for Spark by spark-submit, at a node and at Apache Kafka; there also by each login; with newer pyspark; and the
+    pipeline with Delta. The names: submitted, logins, newer, delta."""
+    reason = why_not() or apache_kafka.missing()
+    if nodes > 1 or reason:
+        print(f"the connector for Spark is left out: {reason or 'for one node'}")
+        return []
+    found = []
+    if not names or "submitted" in names:
+        with serving(nodes, logs, "spark") as bootstrap:
+            found += submitted.outcomes(logs / "submitted-node", bootstrap, report, "node")
+        with apache_kafka.ApacheKafka(free_base_port()) as kafka:
+            found += submitted.outcomes(logs / "submitted-apache-kafka", kafka.bootstrap, report, "apache-kafka")
+    if not names or "logins" in names:
+        strict = {"allow.everyone.if.no.acl.found": "false"}
+        with secured_node(free_base_port(), logs, "spark-logins", apache_kafka=True, **strict) as node:
+            found += connector.by_each_login(node, logs, report, " at Apache Kafka")
+    if not names or "newer" in names:
+        with serving(nodes, logs, "newer-spark") as bootstrap:
+            found += newer.outcomes(logs / "newer", bootstrap, report)
+    if reason := delta_tables.missing():
+        print(reason)
+    elif not names or "delta" in names:
+        with serving(nodes, logs, "delta") as bootstrap:
+            found += delta_tables.outcomes(logs / "delta", bootstrap, report)
+    return found
+
+
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
     for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
         chosen = [case for case in cases if case.scenario == scenario]
@@ -283,7 +313,7 @@ def run_kafka_python_secured(logs: Path, names: list[str], node: SecuredNode) ->
 
 
 def run_logins(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]:
-    """The names are those of clients: python, java, spark."""
+    """The names are those of clients: python, java, spark, connector."""
     found = []
     logins.allow_user(node)
     if reason := kdc.missing():
@@ -292,6 +322,7 @@ def run_logins(logs: Path, names: list[str], node: SecuredNode) -> list[Outcome]
         ("python", lambda: logins.in_python_all(node, report), lambda: None),
         ("java", lambda: logins.in_java_all(node, logs, report), apache_kafka.missing),
         ("spark", lambda: logins.in_spark(node, logs, report), why_not),
+        ("connector", lambda: connector.by_each_login(node, logs, report), why_not),
     ):
         if names and client not in names:
             continue
@@ -316,6 +347,7 @@ SUITES = {
     "upgrade": run_upgrade,
     "workflows": run_workflows,
     "ecosystem": run_ecosystem,
+    "spark": run_spark,
     "kafka-python": run_kafka_python,
 }
 #: Against nodes with a listener for each security protocol.

@@ -33,14 +33,22 @@ def installed(folder: Path) -> tuple[str, dict[str, str]]:
     target = folder / "site"
     with zipfile.ZipFile(wheel(folder)) as archive:
         archive.extractall(target)
+    python = bare_python(folder)
+    environment = {
+        "PYTHONPATH": str(target),
+        "PYSPARK_PYTHON": python,
+        "JAVA_TOOL_OPTIONS": os.environ.get("JAVA_TOOL_OPTIONS", ""),
+    }
+    return python, environment
+
+
+def bare_python(folder: Path) -> str:
+    """An interpreter with the libraries that are installed here, and without this tree."""
     python = folder / "python"
     python.write_text(INTERPRETER.format(python=sys.executable, libraries=sysconfig.get_path("purelib")))
     python.chmod(0o755)
-    alone = subprocess.run([str(python), "-c", "import ottla.pipeline"], capture_output=True, text=True, cwd=folder)
+    environment = {**os.environ, "PYTHONPATH": ""}
+    command = [str(python), "-c", "import ottla"]
+    alone = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert "No module named 'ottla'" in alone.stderr, "executors would not need what the driver sends"
-    environment = {
-        "PYTHONPATH": str(target),
-        "PYSPARK_PYTHON": str(python),
-        "JAVA_TOOL_OPTIONS": os.environ.get("JAVA_TOOL_OPTIONS", ""),
-    }
-    return str(python), environment
+    return str(python)

@@ -221,8 +221,10 @@ def run(place: str, form: str, steps: tuple[str, ...], seed: int, folder: Path) 
 def caught_up(cluster: Cluster, count: int, job: Job) -> Counter[int]:
     """Returns the copies, once there are as many as there should be, or time is up."""
     deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
+    found: Counter[int] = Counter()
     while True:
-        found = Counter(int(value) for value in read_committed(cluster, TARGET))
+        with contextlib.suppress(AssertionError):  # a node that was just started, on a busy machine
+            found = Counter(int(value) for value in read_committed(cluster, TARGET))
         if found.total() >= count or time.monotonic() > deadline:
             return found
         job.keep_up()
