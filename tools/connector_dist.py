@@ -19,10 +19,12 @@ NAME, PACKAGE = "pyspark-ottla", "pyspark_ottla"
 #: What the modules import beside the standard library and what Spark brings along (pyspark, pyarrow).
 REQUIRES = (
     "cramjam>=2.9",
+    'zstandard>=0.22; platform_machine != "armv7l"',
     "fastcrc>=0.5",
     "pyarrow>=11",
     'cryptography>=42; extra == "tls"',
     'fastavro>=1.9; extra == "avro"',
+    'lz4>=4.3; extra == "lz4"',
 )
 _OWN = re.compile(r"\bottla\.(?=(?:protocol|registry|server|spark|storage)\b)")
 _ENTRY = '''"""format("ottla") for PySpark: Spark finds DefaultSource by itself (apache/spark#44504)."""
@@ -76,6 +78,7 @@ def metadata(version: str) -> str:
         "Requires-Python: >=3.11",
         "Provides-Extra: tls",
         "Provides-Extra: avro",
+        "Provides-Extra: lz4",
         *(f"Requires-Dist: {each}" for each in REQUIRES),
         "Description-Content-Type: text/markdown",
         "",

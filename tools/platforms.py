@@ -27,6 +27,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "INSTALL.md"
 BEGIN, END = "<!-- tools/platforms.py -->", "<!-- end -->"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+#: Those whose wheels are not everywhere.
+EXTRAS = ("regex", "lz4")
 
 
 class Platform(NamedTuple):
@@ -114,15 +116,17 @@ def _has_wheels(names: Sequence[str], platform: Platform, python: str) -> bool:
 
 
 def row(platform: Platform) -> str:
-    """Return the table's row: what has no wheel for each Python, then whether there is TLS, and an engine of expressions."""
+    """Return the table's row: what has no wheel for each Python, then whether there is TLS, and the extras."""
     extras = project()
     cells = []
     for python in PYTHONS:
         lacking = without_wheels(needed(extras[""], platform, python), platform, python)
         cells.append("not " + ", ".join(lacking) if lacking else "yes")
-    tls = [p for p in PYTHONS if "cryptography" in needed(extras[""], platform, p)]
-    regex = [p for p in PYTHONS if not without_wheels(needed(extras["regex"], platform, p), platform, p)]
-    return f"| {' | '.join([platform.name, *cells, _which(tls), _which(regex)])} |"
+    cells.append(_which([p for p in PYTHONS if "cryptography" in needed(extras[""], platform, p)]))
+    for extra in EXTRAS:
+        have = [p for p in PYTHONS if not without_wheels(needed(extras[extra], platform, p), platform, p)]
+        cells.append(_which(have))
+    return f"| {' | '.join([platform.name, *cells])} |"
 
 
 def _which(pythons: Sequence[str]) -> str:
@@ -136,8 +140,8 @@ def table() -> str:
 
 
 HEAD = (
-    f"| platform | {' | '.join(PYTHONS)} | TLS, OAUTHBEARER | the extra `regex` |",
-    f"| --- |{' --- |' * (len(PYTHONS) + 2)}",
+    f"| platform | {' | '.join(PYTHONS)} | TLS, OAUTHBEARER | {' | '.join(f'the extra `{extra}`' for extra in EXTRAS)} |",
+    f"| --- |{' --- |' * (len(PYTHONS) + 1 + len(EXTRAS))}",
 )
 
 

@@ -12,7 +12,10 @@ input says what is put right before it is read:
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
+
+import cramjam
 
 from ottla.controller.raft.batches import as_batch
 from ottla.protocol.errors import KafkaError, ProtocolError
@@ -30,12 +33,15 @@ from ottla.protocol.records.builder import build_batch, rebuild_batch
 from ottla.protocol.records.compression import CODEC_IDS, CODECS, compress, decompress
 from ottla.protocol.records.control import ControlType, control_batch, end_txn_batch, end_txn_marker
 from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.growing import OverLimitError, grow
 from ottla.protocol.records.validate import RecordRules, restamp, validate_header, validate_records
 from tests.fuzz.target import Target, Wrong, equal
 from tests.protocol.catalog import golden
 from tests.protocol.records.golden_batches import load
 from tests.protocol.records.reference import crc_is_valid, recompress
 
+#: Codecs that have packages of their own, and how cramjam reads them.
+WITH_PACKAGES = {CODEC_IDS["lz4"]: cramjam.lz4.decompress_into, CODEC_IDS["zstd"]: cramjam.zstd.decompress_into}
 NOW_MS = 1_700_000_000_000
 #: What a topic would set to bound memory; its own default is far above what an input may cost here.
 DECOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
@@ -134,9 +140,33 @@ def _read(view: BatchView) -> None:
 
 
 def payload(data: bytes) -> None:
-    """Compressed bytes alone, in the codec that the first byte says."""
-    if data:
-        decompress(data[0] % 8, data[1:], DECOMPRESSED_BYTES_MAX)
+    """Compressed bytes alone, in the codec that the first byte says; what cramjam alone makes of lz4 and zstd is the same."""
+    if not data:
+        return
+    codec = data[0] % 8
+    expected = _by_cramjam(codec, data)
+    try:
+        output = decompress(codec, data[1:], DECOMPRESSED_BYTES_MAX)
+    except KafkaError:
+        if expected is not None:
+            raise Wrong("refused, where cramjam reads it") from None
+        raise
+    if codec in WITH_PACKAGES:
+        equal(_digest(output), expected, "the output, beside cramjam's")
+
+
+def _by_cramjam(codec: int, data: bytes) -> tuple[int, int] | None:
+    if codec not in WITH_PACKAGES:
+        return None
+    try:
+        return _digest(grow(WITH_PACKAGES[codec], memoryview(data)[1:], DECOMPRESSED_BYTES_MAX))
+    except (OverLimitError, ValueError):
+        return None
+
+
+def _digest(output: bytes) -> tuple[int, int]:
+    """In place of the output, of which two would be more memory than an input may take."""
+    return len(output), zlib.crc32(output)
 
 
 def _some() -> Iterator[bytes]:
@@ -170,6 +200,7 @@ def batch_seeds() -> Iterator[bytes]:
 def payload_seeds() -> Iterator[bytes]:
     for batch in _some():
         plain = batch[HEADER_BYTES:]
+        yield bytes((batch[ATTRIBUTES_AT + 1] & CODEC_MASK,)) + plain  # as Java and librdkafka write it
         for codec in range(1, len(CODECS)):
             yield bytes((codec,)) + compress(codec, plain)
         yield bytes((CODEC_IDS["snappy"],)) + compress(CODEC_IDS["snappy"], plain)[20:]  # a raw block

@@ -1,13 +1,13 @@
 """The five codecs of record batches as a table: compress, and decompress under a hard limit on the output.
 
 The limit is enforced while the output is produced, not checked afterwards: gzip and raw deflate stop at it, snappy has
-its length in front, lz4 and zstd write into a buffer that grows up to it. All codecs release the GIL while they work, and
-the output is not copied, so that a worker thread can decompress a batch beside the event loop. The formats:
+its length in front, lz4 and zstd write into a buffer that has or grows up to it. All codecs release the GIL while they work,
+and the output is not copied, so that a worker thread can decompress a batch beside the event loop. The formats:
 
-  snappy  xerial's framing (32 KB blocks) is written, as Java does; librdkafka sends one raw block, so both are read
-  lz4     Kafka's frame is written: 64 KB independent blocks, no checksums. Java rejects linked blocks, which the Python
-          lz4 packages write by default; they are read here but never written
-  zstd    windows over 128 MB (2^27, zstd's own default limit, also Java's) are rejected
+  snappy  xerial's framing (32 KB blocks) is written, as Java does; librdkafka sends one raw block, so both are read. By
+          cramjam: python-snappy is a wrapper of it, whose decompression takes no limit
+  lz4     lz4_frames.py
+  zstd    zstd_frames.py
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import cramjam
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import Buffer
+from ottla.protocol.records import lz4_frames, zstd_frames
+from ottla.protocol.records.growing import OverLimitError
 from ottla.protocol.work import BYTES_A_TURN, Turn, Work
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -35,21 +37,10 @@ DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 EXPANSION_MAX = (1, 1032, 64, 255, 32768)
 
 _INT32 = Struct(">i")
-_UINT32_LE = Struct("<I")
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable by version 1
 _XERIAL_BLOCK_BYTES = 32 * 1024
-
-# Magic, FLG 0x60 (version 1, independent blocks, nothing else), BD 0x40 (64 KB blocks), second byte of their xxh32.
-_LZ4_FRAME_HEADER = bytes.fromhex("04224d18604082")
-_LZ4_BLOCK_BYTES = 64 * 1024
-_LZ4_UNCOMPRESSED_BIT = 0x8000_0000
-_LZ4_END_MARK = bytes(4)
-_LZ4_FLG_AT = 4
-_LZ4_INDEPENDENT_BIT = 0x20
-# Kafka's default "level" means lz4's fast compressor; every other level its high compressor.
-_LZ4_FAST_LEVEL = 9
 
 _GZIP_WBITS = 31
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -57,13 +48,17 @@ _GZIP_MAGIC = b"\x1f\x8b"
 # that without pieces a million tiny members would cost quadratic time.
 _GZIP_PIECE_BYTES = 512
 _GZIP_PIECE_BYTES_MAX = 1024 * 1024
-# The initial size of a growing output buffer: a typical batch fits without growing.
-_GROWTH_START_BYTES = 64 * 1024
-_GROWTH_FACTOR = 4
+
+
+# What the codecs raise for bytes that are not theirs.
+_DAMAGED = (cramjam.DecompressionError, zlib.error, ValueError, IndexError)
 
 
 class Codec(NamedTuple):
-    """A compression codec: `level_min <= level <= level_max`; `compress(data, level)`; `decompress(data, max_bytes)` raises _TooLarge or _Corrupt."""
+    """A compression codec: `compress(data, level)` with `level_min <= level <= level_max`; `decompress(data, max_bytes)`.
+
+    OverLimitError for an output over `max_bytes`, one of `_DAMAGED` for bytes that are not this codec's.
+    """
 
     name: str
     compress: Callable[[Buffer, int], bytes]
@@ -71,10 +66,6 @@ class Codec(NamedTuple):
     level_default: int = 0
     level_min: int = 0
     level_max: int = 0
-
-
-class _TooLarge(Exception):
-    pass
 
 
 class TooLarge(KafkaError):
@@ -99,9 +90,9 @@ def decompress(codec: int, data: Buffer, max_bytes: int | None = None) -> bytes:
     corrupt: str | None = None
     try:
         return CODECS[codec].decompress(memoryview(data), limit)
-    except _TooLarge:
+    except OverLimitError:
         pass
-    except (cramjam.DecompressionError, zlib.error, ValueError, IndexError) as fault:
+    except _DAMAGED as fault:
         corrupt = str(fault)
     # It is not raised above, because its context would keep the other error's frames with up to 256 MiB of decompressed data.
     name = CODECS[codec].name
@@ -137,7 +128,7 @@ def _stored(data: Buffer, _level: int) -> bytes:
 
 def _unstored(data: memoryview, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
-        raise _TooLarge
+        raise OverLimitError
     return bytes(data)
 
 
@@ -165,7 +156,7 @@ def _gunzip_member(data: memoryview, start: int, output: BytesIO, max_bytes: int
     while piece:
         part = unpacker.decompress(piece, _GZIP_PIECE_BYTES_MAX)
         if output.tell() + len(part) > max_bytes:
-            raise _TooLarge
+            raise OverLimitError
         output.write(part)
         if unpacker.eof:
             return start - len(unpacker.unused_data)
@@ -209,7 +200,7 @@ def _unsnap(data: memoryview, max_bytes: int) -> bytes:
 def _unsnap_block(block: memoryview, max_bytes: int) -> bytes:
     length: int = cramjam.snappy.decompress_raw_len(block)
     if length > max_bytes:
-        raise _TooLarge
+        raise OverLimitError
     # A snappy element of at least two bytes gives at most 64: a larger claim cannot be true and must not be allocated.
     if length > 64 * len(block):
         raise ValueError(f"claims {length} bytes from {len(block)}")
@@ -219,71 +210,26 @@ def _unsnap_block(block: memoryview, max_bytes: int) -> bytes:
     return output.getvalue()
 
 
-def _lz4(data: Buffer, level: int) -> bytes:
-    parts = [_LZ4_FRAME_HEADER]
-    view = memoryview(data)
-    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
-        plain = view[start : start + _LZ4_BLOCK_BYTES]
-        if level == _LZ4_FAST_LEVEL:
-            block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
-        else:
-            block = bytes(
-                cramjam.lz4.compress_block(plain, mode="high_compression", compression=level, store_size=False)
-            )
-        if len(block) < len(plain):
-            parts += (_UINT32_LE.pack(len(block)), block)
-        else:
-            parts += (_UINT32_LE.pack(len(plain) | _LZ4_UNCOMPRESSED_BIT), bytes(plain))
-    parts.append(_LZ4_END_MARK)
-    return b"".join(parts)
-
-
-def _unlz4(data: memoryview, max_bytes: int) -> bytes:
-    return _grow(cramjam.lz4.decompress_into, data, max_bytes)
-
-
-def lz4_blocks_are_linked(payload: memoryview) -> bool:
-    """Returns True if the lz4 frame's blocks are linked, and also if the payload is no lz4 frame."""
-    return len(payload) < _LZ4_FLG_AT + 1 or not payload[_LZ4_FLG_AT] & _LZ4_INDEPENDENT_BIT
-
-
-def _zstd(data: Buffer, level: int) -> bytes:
-    return bytes(cramjam.zstd.compress(data, level=level))
-
-
-def _unzstd(data: memoryview, max_bytes: int) -> bytes:
-    return _grow(cramjam.zstd.decompress_into, data, max_bytes)
-
-
-def _grow(decompress_into: Callable[[memoryview, memoryview], int], data: memoryview, max_bytes: int) -> bytes:
-    """Decompresses into a buffer of growing size. Starting over costs at most a third more and bounds memory exactly.
-
-    The memory of a BytesIO is neither zeroed byte by byte nor copied at the end. For 256 MiB, each of these would hold
-    the GIL, and with it block the event loop, for 100 ms.
-    """
-    size = min(max(_GROWTH_START_BYTES, _GROWTH_FACTOR * len(data)), max_bytes)
-    while True:
-        output = BytesIO(bytes(size))
-        try:
-            with output.getbuffer() as room:
-                written = decompress_into(data, room)
-        except cramjam.DecompressionError as fault:
-            if "whole buffer" not in str(fault):
-                raise
-            if size == max_bytes:
-                raise _TooLarge from None
-            size = min(_GROWTH_FACTOR * size, max_bytes)
-        else:
-            output.truncate(written)
-            return output.getvalue()
-
-
 CODECS = (
     Codec("none", _stored, _unstored),
     Codec("gzip", _gzip, _gunzip, level_default=-1, level_min=1, level_max=9),
     Codec("snappy", _snap, _unsnap),
-    Codec("lz4", _lz4, _unlz4, level_default=_LZ4_FAST_LEVEL, level_min=1, level_max=17),
-    Codec("zstd", _zstd, _unzstd, level_default=3, level_min=-131072, level_max=22),
+    Codec(
+        "lz4",
+        lz4_frames.compress,
+        lz4_frames.decompress,
+        level_default=lz4_frames.FAST_LEVEL,
+        level_min=1,
+        level_max=17,
+    ),
+    Codec(
+        "zstd",
+        zstd_frames.compress,
+        zstd_frames.decompress,
+        level_default=zstd_frames.DEFAULT_LEVEL,
+        level_min=-131072,
+        level_max=22,
+    ),
 )
 assert len(EXPANSION_MAX) == len(CODECS)
 CODEC_IDS = {codec.name: number for number, codec in enumerate(CODECS)}

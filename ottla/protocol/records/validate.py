@@ -61,9 +61,9 @@ from ottla.protocol.records.compression import (
     EXPANSION_MAX,
     LZ4,
     NO_COMPRESSION,
-    lz4_blocks_are_linked,
 )
 from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.lz4_frames import blocks_are_linked
 from ottla.protocol.records.record import HEADERS_A_STEP, RECORD_BYTES_MIN, skim_records
 from ottla.protocol.work import RECORDS_A_TURN, TooLong, Turn, Work, do_at_once, do_now
 
@@ -258,7 +258,7 @@ def _judge(
     if size < HEADER_BYTES or crc32c(buf[pos + ATTRIBUTES_AT : pos + size]) != crc:
         raise _bad_crc(crc)
     _check_claims(header, size - HEADER_BYTES)
-    if attributes & CODEC_MASK == LZ4 and lz4_blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
+    if attributes & CODEC_MASK == LZ4 and blocks_are_linked(buf[pos + HEADER_BYTES : pos + size]):
         raise _invalid("lz4 frame has linked blocks, Java clients cannot read it: write independent blocks")
     _check_timestamps(buf[pos : pos + size], header, rules, now_ms, turn)
     return header

@@ -25,8 +25,8 @@ from ottla.protocol.records.compression import (
     compress,
     decompress,
     expanding,
-    lz4_blocks_are_linked,
 )
+from ottla.protocol.records.lz4_frames import blocks_are_linked
 from ottla.protocol.work import BYTES_A_TURN, TooLong, Turn, do_at_once, do_now
 
 MB = 1024 * 1024
@@ -139,9 +139,9 @@ def test_an_unknown_codec_is_an_invalid_record(codec: int) -> None:
 
 
 def test_our_lz4_blocks_are_independent_and_those_of_the_python_packages_are_not() -> None:
-    assert not lz4_blocks_are_linked(memoryview(compress(LZ4, TEXT)))
+    assert not blocks_are_linked(memoryview(compress(LZ4, TEXT)))
     linked = lz4_frame.compress(TEXT)
-    assert lz4_blocks_are_linked(memoryview(linked))
+    assert blocks_are_linked(memoryview(linked))
     assert decompress(LZ4, linked) == TEXT
     assert lz4_frame.decompress(compress(LZ4, TEXT)) == TEXT
 
