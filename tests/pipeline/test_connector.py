@@ -169,6 +169,8 @@ def test_a_mistake_is_explained(spark: Any, node: Node, mistake: str) -> None:
 
 # -- The table schema ------------------------------------------------------------------------------------------------
 
+#: Kafka's own group.min.session.timeout.ms, which these brokers have.
+SESSION_MS_OF_BROKERS = 6_000
 OLD = {
     "type": "record",
     "name": "Order",
@@ -185,7 +187,7 @@ def test_values_of_a_stock_avro_serializer_are_columns_by_the_latest_schema(spar
     from confluent_kafka.schema_registry.avro import AvroSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-    topic, registries = node.topic(1), Registries(node.bootstrap)
+    topic, registries = node.topic(1), Registries(node.bootstrap, session_ms=SESSION_MS_OF_BROKERS)
     try:
         url = registries.start().url
         client = SchemaRegistryClient({"url": url})

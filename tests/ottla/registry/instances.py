@@ -69,6 +69,7 @@ class Registries:
     bootstrap: str
     topic: str = field(default_factory=lambda: f"_schemas-{os.getpid()}-{next(NUMBERS)}")
     started: list[Instance] = field(default_factory=list)
+    session_ms: int = SESSION_MS
 
     @property
     def running(self) -> list[Instance]:
@@ -80,7 +81,14 @@ class Registries:
 
     def start(self, *arguments: str) -> Instance:
         command = [sys.executable, "-m", "ottla", "registry", "--listen", "127.0.0.1:0", "-b", self.bootstrap]
-        command += ["--topic", self.topic, "--group", f"{self.topic}-group", "--session-timeout-ms", str(SESSION_MS)]
+        command += [
+            "--topic",
+            self.topic,
+            "--group",
+            f"{self.topic}-group",
+            "--session-timeout-ms",
+            str(self.session_ms),
+        ]
         process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert process.stdout is not None
         line = process.stdout.readline()
