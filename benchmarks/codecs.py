@@ -51,7 +51,7 @@ def events(size: int) -> bytes:
 
 
 def streamed(data: bytes) -> bytes:
-    """As Java and librdkafka write it: the frame does not say its size."""
+    """Returns a zstd frame that does not state its size, as Java and librdkafka write it."""
     packer = zstandard.ZstdCompressor(level=3, write_content_size=False).compressobj()
     return packer.compress(data) + packer.flush()
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -140,7 +138,9 @@ class OsFiles:
 
     def remove_tree(self, path: str) -> None:
         try:
-            with _failing(path):
+            with _failing(path):  # loading it needs descriptors, too
+                import shutil  # brings bz2 and lzma along, which command line tools never use
+
                 shutil.rmtree(path)
         except FileNotFoundError:
             pass
@@ -245,6 +245,8 @@ def private_file(data: bytes) -> Iterator[str]:
             memory.write(data)
             yield f"/proc/self/fd/{memory.fileno()}"
     else:
+        import tempfile
+
         with tempfile.NamedTemporaryFile() as file:  # readable by its owner only
             file.write(data)
             file.flush()

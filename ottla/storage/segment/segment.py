@@ -94,8 +94,9 @@ class Segment:
             # The same walk as below, without the generator and its checks of an earlier process's bytes: it halves the time of a read.
             unpack, buffer = WALK.unpack_from, file.view()
             position = max(start, self.indexes.offsets.floor_position(wanted)[1])
-            if min(wanted + HEADER_BYTES, file.size) > in_memory:
-                file.reach(position, min(wanted + HEADER_BYTES, file.size))
+            walked_to = min(wanted + HEADER_BYTES, file.size)
+            if walked_to > in_memory:
+                file.reach(position, walked_to)
             while (following := position + HEADER_BYTES) <= limit:
                 after: int = position + unpack(buffer, position)[1] + LOG_OVERHEAD_BYTES
                 if not following <= after <= limit:

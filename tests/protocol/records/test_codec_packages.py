@@ -112,7 +112,7 @@ ZSTD_INPUTS, LZ4_INPUTS = zstd_inputs(), lz4_inputs()
 
 @contextmanager
 def without_packages() -> Iterator[None]:
-    """As where zstandard and lz4 have no wheels."""
+    """The codecs find neither package, as on platforms without wheels."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lz4_frames, "_loaded", None)
         patch.setattr(zstd_frames, "_of_thread", local())

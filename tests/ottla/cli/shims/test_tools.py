@@ -48,7 +48,7 @@ def test_a_tool_loads_nothing_that_is_slow(tool_name: str) -> None:
     tops = {name.removeprefix("ottla.").partition(".")[0] for name in loaded}
     assert not tops & {"broker", "controller", "cyclopts", "rich", "uvloop", "email", "prometheus_client"}
     assert "importlib.metadata" not in loaded
-    assert len(loaded) < 280, len(loaded)  # kafka-console-consumer and -verifiable-consumer: members of a group
+    assert len(loaded) < 275, len(loaded)  # kafka-console-consumer and -verifiable-consumer: members of a group
 
 
 def test_the_page_of_tools_lists_each_of_them_and_sessions_that_exist() -> None:
