@@ -12,6 +12,9 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "start": Command("ottla.cli.commands.start", "run one node from a server.properties file"),
+    "adopt": Command(
+        "ottla.cli.commands.adopt", "check the log directories of an Apache Kafka, and run a node on them"
+    ),
     "dev": Command("ottla.cli.commands.dev", "run a throw-away cluster in the foreground"),
     "console": Command("ottla.console.command", "serve a web page for a cluster: look, and change if allowed"),
     "topic": Command(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from weakref import WeakValueDictionary
 
@@ -152,6 +152,11 @@ class Logs:
         known = isinstance(error, DamagedLog | CorruptFile)
         remedy = error.remedy if isinstance(error, DamagedLog) else REMEDY
         logger.error("%s is offline: %s. Remedy: %s", path, error, remedy, exc_info=None if known else error)
+
+    @property
+    def damaged(self) -> Mapping[tuple[str, int], DamagedPartition]:
+        """The partitions that could not be opened, by topic and number."""
+        return self._damaged
 
     # Creating and deleting
 
