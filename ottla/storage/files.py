@@ -79,7 +79,7 @@ class OsFiles:
     def __reduce__(self) -> tuple[type[OsFiles], tuple[()]]:
         return OsFiles, ()  # another process opens files of its own
 
-    def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:
+    def map(self, path: str, capacity: int, writable: bool) -> MappedFile:
         return OsMappedFile(path, capacity, writable, self._descriptors)
 
     def create(self, path: str) -> None:

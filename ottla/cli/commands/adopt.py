@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, run
-from ottla.cli.errors import USAGE, CommandFailed
+from ottla.cli.errors import OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 
 app = App(name="adopt", version_flags=[], help="Check the log directories of an Apache Kafka, and run a node on them.")
@@ -23,7 +23,9 @@ main = partial(run, app)
 
 @app.default
 def adopt(
-    directories: Annotated[list[str] | None, Parameter(consume_multiple=True, help="All log directories of one stopped node.")] = None,
+    directories: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, help="All log directories of one stopped node.")
+    ] = None,
     /,
     *,
     config: Annotated[
@@ -40,7 +42,7 @@ def adopt(
         raise CommandFailed("no directory is named", "name what log.dirs names, or --config server.properties", USAGE)
     # Imported late, so that a wrong argument is answered at once.
     from ottla.node.adoption.check import check
-    from ottla.node.adoption.errors import CannotAdopt
+    from ottla.node.adoption.directories import CannotAdopt
     from ottla.node.adoption.report import changes, facts
     from ottla.server.config.errors import ConfigError
 
@@ -48,29 +50,39 @@ def adopt(
     try:
         checked = check(directories or [], properties, Random(), time.time_ns() // 1_000_000)
     except CannotAdopt as refused:
-        *more, last = refused.reasons
-        for reason in more:
-            note(f"ottla: {reason}")
-        raise CommandFailed(last, "nothing was changed") from None
+        raise _failure(refused.reasons) from None
     except ConfigError as fault:
         raise CommandFailed(f"{config}: {fault}", fault.what_to_try or "nothing was changed", USAGE) from None
     found = facts(checked)
     if output == "table":
-        print_rows([{"found": name, "value": _text(value)} for name, value in found.items()], ("found", "value"), output)
+        print_rows(
+            [{"found": name, "value": _text(value)} for name, value in found.items()], ("found", "value"), output
+        )
     else:
         print_rows([{**found, "changes": list(changes(checked)), "properties": dict(checked.properties)}], (), output)
     for line in changes(checked):
         note(f"change: {line}")
-    if config is None:
+    if config is None and checked.properties:
         note("properties, for `ottla start FILE` next time:")
         for name, value in checked.properties.items():
             note(f"  {name}={value}")
+    for reason in checked.missing if dry_run else ():
+        note(f"to start: {reason}")
     if dry_run:
         note("nothing was changed (--dry-run)")
-        return 0
+        return OK
+    if checked.missing:
+        raise _failure(checked.missing)
     from ottla.node.process import run as run_node
 
     return run_node(checked.properties, dict.fromkeys(checked.properties, config or "adopt"))
+
+
+def _failure(reasons: tuple[str, ...]) -> CommandFailed:
+    *more, last = reasons
+    for reason in more:
+        note(f"ottla: {reason}")
+    return CommandFailed(last, "nothing was changed")
 
 
 def _text(value: object) -> object:
@@ -84,4 +96,6 @@ def _read(path: str) -> dict[str, str]:
         with open(path, "rb") as file:
             return read_properties(file.read(), path)
     except OSError as failure:
-        raise CommandFailed(f"cannot read {path}: {failure.strerror}", "name Kafka's server.properties", USAGE) from None
+        raise CommandFailed(
+            f"cannot read {path}: {failure.strerror}", "name Kafka's server.properties", USAGE
+        ) from None

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from random import Random
 
 from ottla.node.adoption.coordinators import FoundCoordinators, read_coordinators
-from ottla.node.adoption.directories import Ownership, identify, unused
+from ottla.node.adoption.directories import CannotAdopt, Ownership, identify, unused
 from ottla.node.adoption.logs import FoundLogs, kept_warnings, read_logs
 from ottla.node.adoption.metadata import FoundMetadata, read_metadata
+from ottla.node.adoption.preview import PreviewFiles
 from ottla.node.adoption.properties import check_fit, completed, minimal, roles_of
 from ottla.server.config.load import NodeConfig
-from ottla.storage.directories.log_dirs import CLEAN_MARK
-from ottla.storage.preview import Change, PreviewFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +24,9 @@ class Checked:
     logs: FoundLogs
     coordinators: FoundCoordinators
     roles: tuple[str, ...]
-    #: Recovery would change these of the node's logs, its metadata log included.
-    changes: tuple[Change, ...]
+    #: Empty if only Kafka's file can say what the node needs, for these reasons.
     properties: Mapping[str, str]
+    missing: tuple[str, ...] = ()
 
 
 def check(paths: Sequence[str], properties: Mapping[str, str] | None, rng: Random, now_ms: int) -> Checked:
@@ -51,6 +50,9 @@ def check(paths: Sequence[str], properties: Mapping[str, str] | None, rng: Rando
         logs = read_logs(files, ownership, metadata.image, rng, now_ms)
         logs.recovery[:0] = warnings
         coordinators = read_coordinators(logs)
-    chosen = minimal(ownership, metadata) if properties is None else properties
-    changes = tuple(change for change in files.changes if not change.path.endswith(f"/{CLEAN_MARK}"))
-    return Checked(ownership, metadata, logs, coordinators, tuple(roles), changes, completed(chosen, metadata))
+    try:
+        chosen = completed(minimal(ownership, metadata) if properties is None else properties, metadata)
+        missing: tuple[str, ...] = ()
+    except CannotAdopt as failure:
+        chosen, missing = {}, failure.reasons
+    return Checked(ownership, metadata, logs, coordinators, tuple(roles), chosen, missing)

@@ -14,7 +14,12 @@ from ottla.node.adoption.logs import FoundLogs
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.internal_topics.consumer_group_records import ConsumerGroupMetadataKey
 from ottla.protocol.internal_topics.coordinator_records import RecordTypes, decode_key, decode_value
-from ottla.protocol.internal_topics.group_records import GROUP_RECORDS, GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
+from ottla.protocol.internal_topics.group_records import (
+    GROUP_RECORDS,
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+)
 from ottla.protocol.internal_topics.share_group_records import ShareGroupMetadataKey
 from ottla.protocol.internal_topics.streams_group_records import StreamsGroupMetadataKey
 from ottla.protocol.internal_topics.transaction_records import TRANSACTION_RECORDS, TransactionLogValue
@@ -54,7 +59,7 @@ def read_coordinators(logs: FoundLogs) -> FoundCoordinators:
             found.groups[kind] += 1
         elif isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
             found.committed_offsets += 1
-    for key, value in _last_records(logs, TRANSACTIONS_TOPIC, TRANSACTION_RECORDS, found):
+    for _, value in _last_records(logs, TRANSACTIONS_TOPIC, TRANSACTION_RECORDS, found):
         if isinstance(value, TransactionLogValue):
             found.transactions[State(value.transaction_status).kafka_name] += 1
     return found

@@ -8,12 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ottla.controller.raft.metadata_log import DIRECTORY
-from ottla.node.adoption.errors import CannotAdopt
 from ottla.storage.directories.log_dirs import CLEAN_MARK, LOCK, META_PROPERTIES, MetaProperties, read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
 from ottla.storage.files import FileLock, Files
 
 RUN_AS = "run this command as the user that Kafka ran as"
+
+
+class CannotAdopt(Exception):
+    """Why directories are not adopted, before anything is changed. `reasons` are all that one stage of the check has found."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = tuple(reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +83,18 @@ def _identity(files: Files, path: str) -> MetaProperties:
     if meta is not None:
         return meta
     if nodes := [name for name in names if files.exists(f"{path}/{name}/{META_PROPERTIES}")]:
-        raise InconsistentLogDirectory(f"{path} is no log directory, but has some ({', '.join(nodes)}): name those of one node")
+        raise InconsistentLogDirectory(
+            f"{path} is no log directory, but has some ({', '.join(nodes)}): name those of one node"
+        )
     raise InconsistentLogDirectory(
         f"{path} has no {META_PROPERTIES}: it is no log directory, or was never formatted; name what log.dirs names"
     )
 
 
 def _disagreements(found: dict[str, MetaProperties]) -> Iterator[str]:
-    for what, of in (("clusters", lambda meta: meta.cluster_id), ("nodes", lambda meta: meta.node_id)):
-        named = {path: of(meta) for path, meta in found.items()}
+    clusters = {path: meta.cluster_id for path, meta in found.items()}
+    nodes = {path: str(meta.node_id) for path, meta in found.items()}
+    for what, named in (("clusters", clusters), ("nodes", nodes)):
         if len(set(named.values())) > 1:
             texts = ", ".join(f"{path} of {name}" for path, name in named.items())
             yield f"the directories are of different {what} ({texts}): name those of one node"
@@ -122,5 +132,3 @@ def unused(files: Files, paths: Sequence[str]) -> Iterator[None]:
     finally:
         for lock in held:
             lock.release()
-
-

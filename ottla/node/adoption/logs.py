@@ -11,16 +11,17 @@ from itertools import islice
 from random import Random
 
 from ottla.controller.metadata.image import MetadataImage
-from ottla.node.adoption.directories import Ownership
-from ottla.node.adoption.errors import CannotAdopt
+from ottla.node.adoption.directories import CannotAdopt, Ownership
+from ottla.node.adoption.preview import PreviewFiles
 from ottla.protocol.primitives import new_uuid
 from ottla.protocol.records.compression import CODECS
 from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import LogDir, MetaProperties
 from ottla.storage.directories.logs import Logs
+from ottla.storage.errors import DamagedPartition
 from ottla.storage.log.log import Log
-from ottla.storage.preview import PreviewFiles
 from ottla.storage.producers.producer_state import NO_OFFSET
+from ottla.storage.segment.walk import REMEDY, DamagedLog
 
 #: The codecs of a log are those of this many batches at its start, and of as many in its newest segment.
 SAMPLED_BATCHES = 16
@@ -47,7 +48,7 @@ class FoundLogs:
 
     @property
     def bytes(self) -> int:
-        """Of the segments, without indexes."""
+        """The size of the segments, without indexes."""
         return sum(log.size for log in self.logs.open)
 
     def of_topic(self, name: str) -> list[Log]:
@@ -96,13 +97,17 @@ def read_logs(files: PreviewFiles, found: Ownership, image: MetadataImage, rng: 
     with kept_warnings() as read.recovery:
         logs.open_all(lambda topic, _: LogConfig(), now_ms)
     reasons = [str(directory.failure) for directory in directories if directory.failure is not None]
-    reasons += [f"{damage}. Let Kafka's own recovery or the other replicas mend it first" for damage in logs.damaged.values()]
+    reasons += [f"{damage}. Remedy: {_remedy(damage)}" for damage in logs.damaged.values()]
     if reasons:
         raise CannotAdopt(reasons)
     for log in logs.open:
         _count(read, log)
     _compare(read, found.node_id, image)
     return read
+
+
+def _remedy(damage: DamagedPartition) -> str:
+    return damage.cause.remedy if isinstance(damage.cause, DamagedLog) else REMEDY
 
 
 def _count(read: FoundLogs, log: Log) -> None:

@@ -13,13 +13,11 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
 from ottla.controller.raft.batches import CommittedBatch
 from ottla.controller.raft.config import RaftConfig
-from ottla.controller.raft.election_store import ElectionStore
 from ottla.controller.raft.log_state import OffsetAndEpoch
 from ottla.controller.raft.metadata_log import MetadataLog
 from ottla.controller.raft.snapshots import SnapshotReader
 from ottla.controller.raft.voters import VoterSet
-from ottla.node.adoption.directories import Ownership
-from ottla.node.adoption.errors import CannotAdopt
+from ottla.node.adoption.directories import CannotAdopt, Ownership
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.features import (
     KRAFT_VERSION,
@@ -84,7 +82,7 @@ def read_metadata(files: Files, found: Ownership, now_ms: int) -> FoundMetadata:
         image,
         log.voters.kraft_version,
         voters,
-        frozenset(voters.ids) or _voter_ids(log.election),
+        frozenset(voters.ids) or log.election.voter_ids,
         -1 if election is None else election.epoch,
         log.log.log_start_offset,
         log.log.log_end_offset,
@@ -94,10 +92,6 @@ def read_metadata(files: Files, found: Ownership, now_ms: int) -> FoundMetadata:
     if reasons := [*_unsupported(path, read), *_between(path, image, migration), *_missing_directories(found, image)]:
         raise CannotAdopt(reasons)
     return read
-
-
-def _voter_ids(election: ElectionStore) -> frozenset[int]:
-    return election.voter_ids
 
 
 class _Watched:
@@ -158,7 +152,12 @@ def _unsupported(path: str, read: FoundMetadata) -> Iterator[str]:
         level = metadata_version_name(levels[name]) if name == METADATA_VERSION else levels[name]
         _, highest = supported_levels(Advertised(RELEASES[latest])).get(name, (0, 0))
         known = metadata_version_name(highest) if name == METADATA_VERSION else highest
-        yield _newer(path, f"{name} is {level}, and {known} is the highest known here" if highest else f"feature {name} is not known here")
+        yield _newer(
+            path,
+            f"{name} is {level}, and {known} is the highest known here"
+            if highest
+            else f"feature {name} is not known here",
+        )
     lowest = read.image.features.metadata_version
     if 0 < lowest < METADATA_VERSION_MIN:
         yield (

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ottla.controller.metadata.brokers import RegisteredEndpoint
-from ottla.node.adoption.directories import Ownership
-from ottla.node.adoption.errors import CannotAdopt
+from ottla.node.adoption.directories import CannotAdopt, Ownership
 from ottla.node.adoption.metadata import FoundMetadata
 from ottla.protocol.features import KRAFT_VERSION
 from ottla.server.config.load import NodeConfig
@@ -55,13 +54,17 @@ def check_fit(config: NodeConfig, found: Ownership, roles: list[str]) -> None:
             "name the same, or none"
         )
     if found.metadata_directory != config.metadata_log_directory:
-        reasons.append(f"the metadata log is in {found.metadata_directory}, and the file wants it in {config.metadata_log_directory}")
+        reasons.append(
+            f"the metadata log is in {found.metadata_directory}, and the file wants it in {config.metadata_log_directory}"
+        )
     cluster_id = config.own["cluster.id"]
     if cluster_id not in (None, found.cluster_id):
         reasons.append(f"the file is of cluster {cluster_id}, and the directories are of cluster {found.cluster_id}")
     given = [name for name, has in ((BROKER, config.is_broker), (CONTROLLER, config.is_controller)) if has]
     if CONTROLLER in roles and CONTROLLER not in given:
-        reasons.append(f"the file makes a {' and '.join(given)}, and the node is a voter of the quorum: process.roles lacks controller")
+        reasons.append(
+            f"the file makes a {' and '.join(given)}, and the node is a voter of the quorum: process.roles lacks controller"
+        )
     if reasons:
         raise CannotAdopt(reasons)
 
@@ -79,13 +82,19 @@ def minimal(found: Ownership, metadata: FoundMetadata) -> dict[str, str]:
     reasons = []
     if BROKER in roles and len(broker_endpoints) != 1:
         names = ", ".join(endpoint.name for endpoint in broker_endpoints) or "no listener"
-        reasons.append(f"the broker is registered with {names}, and which of them brokers use is in its file alone: {GIVE_FILE}")
+        reasons.append(
+            f"the broker is registered with {names}, and which of them brokers use is in its file alone: {GIVE_FILE}"
+        )
     unknown = sorted(metadata.voter_ids - quorum.keys())
     if unknown or not quorum:
-        reasons.append(f"the addresses of the controllers {', '.join(map(str, unknown)) or '(none known)'} are not in the metadata: {GIVE_FILE}")
+        reasons.append(
+            f"the addresses of the controllers {', '.join(map(str, unknown)) or '(none known)'} are not in the metadata: {GIVE_FILE}"
+        )
     own = [*broker_endpoints, *([quorum[found.node_id]] if CONTROLLER in roles and found.node_id in quorum else [])]
     if secured := [endpoint.name for endpoint in (*own, *quorum.values()) if endpoint.security_protocol != PLAINTEXT]:
-        reasons.append(f"{' and '.join(dict.fromkeys(secured))} are secured, and keys and logins are not in the directories: {GIVE_FILE}")
+        reasons.append(
+            f"{' and '.join(dict.fromkeys(secured))} are secured, and keys and logins are not in the directories: {GIVE_FILE}"
+        )
     if image.acls.entries:
         reasons.append(
             f"there are {len(image.acls.entries)} access control entries, and without the authorizer of the file no request would be "
@@ -98,7 +107,9 @@ def minimal(found: Ownership, metadata: FoundMetadata) -> dict[str, str]:
         "node.id": str(found.node_id),
         **_directories(found, broker.directories if broker is not None else ()),
         "listeners": ",".join(map(_address, own)),
-        "listener.security.protocol.map": ",".join(dict.fromkeys(f"{e.name}:PLAINTEXT" for e in (*own, *quorum.values()))),
+        "listener.security.protocol.map": ",".join(
+            dict.fromkeys(f"{e.name}:PLAINTEXT" for e in (*own, *quorum.values()))
+        ),
         "controller.listener.names": next(iter(quorum.values())).name,
         **({"inter.broker.listener.name": broker_endpoints[0].name} if broker_endpoints else {}),
         **_voters(metadata, quorum),

@@ -58,9 +58,6 @@ def changes(checked: Checked) -> Iterator[str]:
             yield f"{path} gets a directory.id (KIP-858), as at a start of Kafka 3.7"
     if owner.unclean:
         yield f"the last stop was not clean in {', '.join(owner.unclean)}: the ends of all logs are read and checked"
-    touched = sorted({change.path.rpartition("/")[0] for change in checked.changes if change.call != "mkdir"})
-    if touched:
-        yield f"{len(checked.changes)} files of {_some(touched)} are rebuilt, cut or removed"
     yield from (f"recovery: {line}" for line in logs.recovery)
     if logs.strays:
         yield f"the metadata does not know {_some(logs.strays)} any more: set aside as -stray"

@@ -1,29 +1,19 @@
 """Files whose changes stay in memory: what a start would change on the disk is known before anything is changed.
 
 The code that opens and recovers logs runs on them as it is, so that a check in advance finds what the start will find, by the
-same rules. `changes` has what would have been changed, in order. A file that is mapped for writing is a private mapping: its
-changes end with the mapping.
+same rules. A file that is mapped for writing is a private mapping: its changes end with the mapping.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-from typing import NamedTuple
 
 from ottla.storage.errors import StorageFailure, failure_of
-from ottla.storage.files import FileLock, OsFiles
+from ottla.storage.files import FileLock, MappedFile, OsFiles
 
 #: The size of a read that brings bytes of a mapping into memory.
 READ_BYTES = 1 << 20
-
-
-class Change(NamedTuple):
-    """A call that would have changed the disk: `write`, `remove`, `rename`, `cut` or `mkdir`; `detail` is the new name or size."""
-
-    call: str
-    path: str
-    detail: str = ""
 
 
 class PreviewFiles(OsFiles):
@@ -31,7 +21,6 @@ class PreviewFiles(OsFiles):
 
     def __init__(self) -> None:
         super().__init__()
-        self.changes: list[Change] = []
         self._written: dict[str, bytearray] = {}  # files with contents of their own
         self._cut: dict[str, int] = {}  # files that end earlier
         self._moved: dict[str, str] = {}  # new names of files and directories, and the names that they have on the disk
@@ -59,7 +48,9 @@ class PreviewFiles(OsFiles):
 
     def list_dir(self, path: str) -> list[str]:
         disk = self._on_disk(path)
-        names = set() if disk is None else {name for name in super().list_dir(disk) if f"{path}/{name}" not in self._gone}
+        names = (
+            set() if disk is None else {name for name in super().list_dir(disk) if f"{path}/{name}" not in self._gone}
+        )
         known = (*self._written, *self._moved)
         return sorted(names | {name.rpartition("/")[2] for name in known if name.rpartition("/")[0] == path})
 
@@ -67,10 +58,13 @@ class PreviewFiles(OsFiles):
         disk = self._on_disk(path)
         if disk is None:
             raise FileNotFoundError(path)
-        super().list_sizes(disk)  # it raises as it does for a directory that is missing or cannot be read
+        files = super().list_sizes(disk)
         found = {name: f"{path}/{name}" for name in self.list_dir(path)}
-        is_file = {name: self._is_written(file) or os.path.isfile(self._on_disk(file) or "") for name, file in found.items()}
-        return {name: self.size(file) or 0 for name, file in found.items() if is_file[name]}
+        return {
+            name: self.size(file) or 0
+            for name, file in found.items()
+            if name in files or self._is_written(file) or file in self._moved
+        }
 
     # Reading
 
@@ -97,7 +91,7 @@ class PreviewFiles(OsFiles):
     def modified_ms(self, path: str) -> int:
         return super().modified_ms(self._on_disk(path) or path)
 
-    def map(self, path: str, capacity: int, writable: bool) -> PrivateMapping:  # type: ignore[override]
+    def map(self, path: str, capacity: int, writable: bool) -> MappedFile:
         if self._is_written(path):
             return PrivateMapping(path, None, bytes(self._written[path]), capacity)
         return PrivateMapping(path, self._on_disk(path) or path, b"", capacity, self._cut.get(path))
@@ -119,16 +113,15 @@ class PreviewFiles(OsFiles):
     def _put(self, path: str, data: bytes) -> None:
         self._written[path] = bytearray(data)
         self._cut.pop(path, None)
-        self.changes.append(Change("write", path, f"{len(data)}"))
 
     def truncate(self, path: str, size: int) -> None:
         if self._is_written(path):
             del self._written[path][size:]
         else:
             self._cut[path] = size
-        self.changes.append(Change("cut", path, f"{size}"))
 
     def rename(self, source: str, target: str) -> None:
+        self.remove(target)
         if self._is_written(source):
             self._written[target] = self._written.pop(source)
         elif (disk := self._on_disk(source)) is not None:
@@ -137,20 +130,18 @@ class PreviewFiles(OsFiles):
                 self._cut[target] = self._cut.pop(source)
         self._moved.pop(source, None)
         self._gone.add(source)
-        self.changes.append(Change("rename", source, target))
 
     def remove(self, path: str) -> None:
         if self.exists(path):
             self._written.pop(path, None)
+            self._cut.pop(path, None)
             self._moved.pop(path, None)
             self._gone.add(path)
-            self.changes.append(Change("remove", path))
 
     remove_tree = remove
 
     def make_dirs(self, path: str) -> None:
-        if not self.exists(path):
-            self.changes.append(Change("mkdir", path))
+        """Nothing: a directory appears with its first file."""
 
     def sync_file(self, path: str) -> None:
         """Nothing is written, so nothing is synced."""
