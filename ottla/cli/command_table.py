@@ -43,6 +43,7 @@ COMMANDS = {
         "ottla.cli.commands.doctor", "what is wrong between here and a cluster, and in it; with remedies"
     ),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
+    "mirror": Command("ottla.mirror.command", "mirror topics, records, groups' offsets and ACLs in another cluster"),
     "registry": Command("ottla.registry.command", "serve schemas of Avro, JSON Schema and Protobuf"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
     "apply": Command(
