@@ -14,6 +14,8 @@ from typing import NamedTuple
 from ottla.cli.errors import USAGE, CommandFailed
 
 FILE = "cluster.properties"
+#: It names the snapshot while the nodes' data is exchanged: some nodes are of now then, and some of the snapshot.
+RESTORING = "restore-in-progress"
 META_PROPERTIES = "meta.properties"
 NODES_DEFAULT = 3
 OTHER = "give another --dir"
@@ -31,11 +33,11 @@ def look(directory: str, nodes: int | None) -> Kept:
         CommandFailed: it is something else, of another number of nodes, or cannot be used.
     """
     try:
-        kept = _read(directory)
+        kept = read(directory)
+        _check_whole(directory)
         if kept is None:
             _check_new(directory)
-            made = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-            kept = Kept(made, nodes or NODES_DEFAULT)
+            kept = Kept(new_cluster_id(), nodes or NODES_DEFAULT)
     except OSError as failure:
         raise _unusable(failure) from None
     if nodes not in (None, kept.nodes):
@@ -45,6 +47,10 @@ def look(directory: str, nodes: int | None) -> Kept:
             USAGE,
         )
     return kept
+
+
+def new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 def keep(directory: str, kept: Kept) -> None:
@@ -57,7 +63,13 @@ def keep(directory: str, kept: Kept) -> None:
         raise _unusable(failure) from None
 
 
-def _read(directory: str) -> Kept | None:
+def read(directory: str) -> Kept | None:
+    """Return the cluster that the directory belongs to, None if it has never been started.
+
+    Raises:
+        CommandFailed: what is written there is damaged.
+        OSError: it cannot be read.
+    """
     path = os.path.join(directory, FILE)
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -67,6 +79,18 @@ def _read(directory: str) -> Kept | None:
         return None
     except (KeyError, ValueError):
         raise CommandFailed(f"{path} is damaged: it must have lines cluster.id=... and nodes=...", OTHER) from None
+
+
+def _check_whole(directory: str) -> None:
+    try:
+        with open(os.path.join(directory, RESTORING), encoding="utf-8") as file:
+            name = file.read()
+    except FileNotFoundError:
+        return
+    raise CommandFailed(
+        f"{directory} was being restored when that was interrupted: its nodes are of different times",
+        f"`ottla snapshot restore {name} --dir {directory}` completes it",
+    )
 
 
 def _check_new(directory: str) -> None:

@@ -100,8 +100,7 @@ class OffsetCheckpoints:
         for name in NAMES:
             path = f"{directory}/{name}"
             try:
-                # Kafka creates them empty, and writes them once there is something to write.
-                offsets = read_offsets(self._files, path) if self._files.size(path) else {}
+                offsets = read_offsets(self._files, path)
             except CorruptFile as error:
                 logger.warning("%s: ignored", error)
                 offsets = {}

@@ -83,7 +83,7 @@ def run(
     verdict = Verdict()
     rng = random.Random(seed)
     with Cluster(nodes, num_partitions=str(PARTITIONS)) as cluster:
-        _fill(cluster, count)
+        fill(cluster, count)
         # The nodes' ids are 1 to `nodes`: the coordinators are apart from each other where there are several.
         transactional_id = transactional_id_at(cluster, 1, "copier")
         group_id = group_id_at(cluster, nodes, "copiers")
@@ -107,7 +107,7 @@ def run(
     return verdict
 
 
-def _fill(cluster: Cluster, count: int) -> None:
+def fill(cluster: Cluster, count: int) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 

@@ -1,0 +1,81 @@
+"""The command `ottla fork`: a cluster of its own on the data of a snapshot, in the foreground as `ottla dev` runs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+
+from ottla.cli import local_nodes
+from ottla.cli.commands import dev
+from ottla.cli.commands.start import overrides
+from ottla.cli.snapshots import layout
+from ottla.cli.snapshots.placing import place_fork
+from ottla.cli.snapshots.taking import SECURE, cluster_at, make
+
+PROGRAM = "ottla fork"
+BASE_PORT_DEFAULT = 19092
+NOW = "now"
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Run a cluster of its own on the data of a snapshot, in the foreground. It has another cluster id.",
+    )
+    parser.add_argument(
+        "snapshot", nargs="?", metavar="SNAPSHOT", help="its name (default: a new one of the cluster as it is now)"
+    )
+    parser.add_argument(
+        "--dir", required=not os.environ.get("OTTLA_DIR"), default=os.environ.get("OTTLA_DIR"), metavar="D",
+        help="the directory of the cluster that is forked, as of `ottla dev --dir`",
+    )  # fmt: skip
+    parser.add_argument(
+        "--into",
+        metavar="D",
+        help="keep the fork here: `ottla dev --dir D` starts it again (default: removed at the end)",
+    )
+    parser.add_argument(
+        "--base-port", type=int, default=BASE_PORT_DEFAULT, metavar="P",
+        help=f"port of its first broker (default {BASE_PORT_DEFAULT}; controllers 100 above, admin 200); 0 takes free ones",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one line of JSON once a client can produce")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a property for every node"
+    )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    arguments.nodes, arguments.console, arguments.registry = None, None, False
+    dev.check(arguments)
+    common = overrides(arguments.override)
+    source = os.path.abspath(arguments.dir)
+    if arguments.snapshot is not None:
+        layout.check_name(arguments.snapshot)
+        layout.read(layout.path_of(source, arguments.snapshot))
+    kept = cluster_at(source)
+    dev.check_ports(local_nodes.plan(kept.nodes, arguments.base_port, source))
+    folder = os.path.join(source, layout.FOLDER)
+    os.makedirs(folder, exist_ok=True)
+    place = os.path.abspath(arguments.into) if arguments.into else tempfile.mkdtemp(prefix=".fork-", dir=folder)
+    try:
+        if arguments.snapshot is not None:
+            place_fork(layout.path_of(source, arguments.snapshot), place)
+        else:
+            with tempfile.TemporaryDirectory(prefix=".now-", dir=folder) as temporary:
+                taken = os.path.join(temporary, NOW)
+                make(source, kept, NOW, taken + layout.PART, taken)
+                place_fork(taken, place)
+        arguments.secure = os.path.isdir(os.path.join(place, SECURE))
+        return dev.run(arguments, place, common)
+    finally:
+        if not arguments.into:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

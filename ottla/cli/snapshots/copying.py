@@ -1,0 +1,336 @@
+"""How a log directory is copied: what is never written again is shared by hard links, everything else is copied.
+
+    sealed segments with their indexes, producer    linked: no node writes to a file that has a second name
+    snapshots, snapshots of the metadata            (ottla/storage/files.py, `_own`)
+    the active segment of each log                  copied up to its last whole batch
+    checkpoints, epochs, identity, quorum-state     copied
+    locks, files that are about to be removed       left out
+
+A copy of a log that is written meanwhile is worth nothing by itself, but little is missing in it. So all is copied once before
+the fence (`Copies`), and inside it only what has changed since. Two facts say what that is. No file comes or goes without a
+change of its directory's time. And a log that has the same batch at the same place has the same batches before it: a batch
+has its leader's epoch, and a leader never writes two batches at one offset. What a node is writing at the moment of a copy may
+be in it in parts: before the fence only batches count whose CRC is right, and never the last one, whose header may be to come.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import (
+    BASE_OFFSET,
+    HEADER,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA,
+    LENGTH,
+    LOG_OVERHEAD_BYTES,
+    PARTITION_LEADER_EPOCH,
+    Header,
+    check_batch,
+)
+
+#: A file of a segment, by its base offset and kind.
+SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
+#: Files that get their name when they are complete, and never change: snapshots of producers and of the metadata.
+FINAL = re.compile(r"\d{20}\.snapshot|\d{20}-\d{10}\.checkpoint")
+LEFT_OUT = re.compile(r"\.lock|.*(\.deleted|\.cleaned|\.tmp|\.part|-delete)")
+LOG = ".log"
+#: Times of changes are as exact as the kernel's clock tick, 10 ms at most: a younger directory may change again unnoticed.
+SETTLED_NS = 50_000_000
+NOT_SETTLED = 0
+PIECE_BYTES = 8 << 20
+INDEX_ENTRY = struct.Struct(">II")
+#: The last entries of an index may be those of the last batch.
+ENTRIES_BACK = 8
+#: Of a batch: base offset, and the bytes that follow these twelve.
+BATCH_START = struct.Struct(">qi")
+#: Errors of `link` and `copy_file_range` that mean that this file system, or these two, cannot.
+CANNOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
+
+
+class State(NamedTuple):
+    """What says whether a small file has changed."""
+
+    size: int
+    changed_ns: int
+
+
+class End(NamedTuple):
+    """Where the batches of a segment end, and where the last of them begins."""
+
+    end: int
+    last: int
+
+
+NOTHING = End(0, 0)
+
+
+@dataclass(slots=True)
+class Copied:
+    """What the copy of a log has."""
+
+    #: The time of the last change of the log's directory; NOT_SETTLED if it may change again without another time.
+    changed_ns: int = NOT_SETTLED
+    #: The active segment: its name, its file, and up to where it was copied.
+    active: str = ""
+    inode: int = 0
+    end: End = NOTHING
+    #: Files of the active segment that grow in place.
+    growing: dict[str, State] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Copies:
+    """The copies of a log directory's logs, by name."""
+
+    of: dict[str, Copied] = field(default_factory=dict)
+    #: What the last call has copied of active segments.
+    bytes: int = 0
+
+    def bring(self, source: str, target: str, *, fenced: bool) -> None:
+        """Make `target` what `source` is, from what it was at the last call.
+
+        Unless `fenced`, nodes may run, so that the copy is not of one moment, and logs may vanish meanwhile.
+
+        Raises:
+            OSError: of a full disk, or one that fails. `target` is then worth nothing.
+        """
+        os.makedirs(target, exist_ok=True)
+        self.bytes = 0
+        folders = set(_folders(source))
+        for name in self.of.keys() - folders:
+            _remove(os.path.join(target, name))
+            del self.of[name]
+        for name in folders:
+            try:
+                self._bring_log(name, os.path.join(source, name), os.path.join(target, name), fenced)
+            except FileNotFoundError:
+                if fenced:
+                    raise
+                self.of.setdefault(name, Copied())  # for the next call, which begins again or removes it
+        if fenced:
+            for name in os.listdir(source):
+                path = os.path.join(source, name)
+                if name not in folders and not LEFT_OUT.fullmatch(name) and os.path.isfile(path):
+                    copy_file(path, os.path.join(target, name))
+
+    def _bring_log(self, name: str, source: str, target: str, fenced: bool) -> None:
+        copied = self.of.get(name)
+        changed = os.stat(source).st_mtime_ns
+        if copied is None or copied.changed_ns != changed:
+            copied = _other_files(source, target, Copied() if copied is None else copied)
+            copied.changed_ns = changed if time.time_ns() - changed >= SETTLED_NS else NOT_SETTLED
+            self.of[name] = copied
+        for file, was in copied.growing.items():
+            now = os.stat(os.path.join(source, file))
+            if was != (now.st_size, now.st_mtime_ns):
+                copy_file(os.path.join(source, file), os.path.join(target, file))
+                copied.growing[file] = State(now.st_size, now.st_mtime_ns)
+        if copied.active:
+            self._extend(copied, os.path.join(source, copied.active), os.path.join(target, copied.active), fenced)
+
+    def _extend(self, copied: Copied, source: str, target: str, fenced: bool) -> None:
+        """Copy the batches of the active segment that the copy lacks: all of them, if its last one is no longer at its place."""
+        now = os.stat(source)
+        if copied.inode != now.st_ino or not _same_batch(source, target, copied.end):
+            copied.inode, copied.end = now.st_ino, NOTHING
+            with suppress(FileNotFoundError):
+                os.unlink(target)
+        start = copied.end
+        if start == NOTHING:
+            position = indexed_position(source, now.st_size)
+            start = End(position, position)
+        end = end_of_batches(source, start)
+        if end.end > copied.end.end or copied.end == NOTHING:
+            copy_range(source, target, copied.end.end, end.end)
+        if not fenced:
+            end = end_of_settled(target, start)
+            os.truncate(target, end.end)
+        self.bytes += max(0, end.end - copied.end.end)
+        copied.end = end
+
+
+def copy_directory(source: str, target: str) -> None:
+    """Copy a log directory that no node writes to. Raises OSError."""
+    Copies().bring(source, target, fenced=True)
+
+
+def _other_files(source: str, target: str, copied: Copied) -> Copied:
+    """Make `target` have the files that `source` has, but for what the active segment contains. Links that are right stay."""
+    with suppress(FileExistsError):
+        os.mkdir(target)
+    names = [name for name in os.listdir(source) if not LEFT_OUT.fullmatch(name)]
+    base = _active_base(names)
+    active = base + LOG if base else ""
+    if active != copied.active:
+        copied = Copied(active=active)
+    growing: dict[str, State] = {}
+    kept = {active}
+    there = set(os.listdir(target))
+    for name in names:
+        path, copy = os.path.join(source, name), os.path.join(target, name)
+        segment = SEGMENT_FILE.fullmatch(name)
+        if name == active:
+            continue
+        kept.add(name)
+        if segment is not None and segment[1] == base:
+            growing[name] = State(-1, -1)
+        elif segment is not None or FINAL.fullmatch(name):
+            if name in there:
+                if os.stat(copy).st_ino == os.stat(path).st_ino:
+                    continue
+                os.unlink(copy)
+            link_file(path, copy)
+        else:
+            copy_file(path, copy)
+    for name in there - kept:
+        os.unlink(os.path.join(target, name))
+    copied.growing = growing
+    return copied
+
+
+def _same_batch(source: str, target: str, end: End) -> bool:
+    if not end.end:
+        return False
+    batches = []
+    for path in (source, target):
+        with open(path, "rb", buffering=0) as file:
+            batches.append(os.pread(file.fileno(), min(HEADER_BYTES, end.end - end.last), end.last))
+    return batches[0] == batches[1]
+
+
+def link_file(source: str, target: str) -> None:
+    """Give the file a second name, or copy it where the file system has none."""
+    try:
+        os.link(source, target)
+    except OSError as failure:
+        if failure.errno not in CANNOT:
+            raise
+        copy_file(source, target)
+
+
+def copy_file(source: str, target: str) -> None:
+    was = os.stat(source)
+    with suppress(FileNotFoundError):
+        os.unlink(target)  # it may have another name
+    copy_range(source, target, 0, was.st_size)
+    os.chmod(target, was.st_mode & 0o7777)
+
+
+def copy_range(source: str, target: str, begin: int, end: int) -> None:
+    """Let bytes [begin, end) of `target` be those of `source`, share blocks where the file system can, and keep the time of the last change."""
+    old = os.open(source, os.O_RDONLY)
+    try:
+        new = os.open(target, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            position, in_kernel = begin, hasattr(os, "copy_file_range")
+            while position < end:
+                length = min(end - position, PIECE_BYTES)
+                if in_kernel:
+                    try:
+                        count = os.copy_file_range(old, new, length, position, position)
+                    except OSError as failure:
+                        if failure.errno not in CANNOT:
+                            raise
+                        in_kernel = False
+                        continue
+                else:
+                    count = os.pwrite(new, os.pread(old, length, position), position)
+                if not count:
+                    raise OSError(errno.EIO, "it ends before its size", source)
+                position += count
+            was = os.fstat(old)
+            os.utime(new, ns=(was.st_atime_ns, was.st_mtime_ns))
+        finally:
+            os.close(new)
+    finally:
+        os.close(old)
+
+
+# -- The end of a log -----------------------------------------------------------------------------------------------------
+
+
+def end_of_batches(path: str, start: End) -> End:
+    """Return where the last whole batch ends, of those that follow each other from `start` on."""
+    position, last = start
+    with open(path, "rb", buffering=PIECE_BYTES if position == 0 else 64 << 10) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(position)
+        while len(head := file.read(BATCH_START.size)) == BATCH_START.size:
+            length = BATCH_START.unpack(head)[1]
+            if length <= 0 or position + BATCH_START.size + length > size:
+                break
+            last = position
+            position += BATCH_START.size + length
+            file.seek(position)
+    return End(position, last)
+
+
+def end_of_settled(path: str, start: End) -> End:
+    """Return where the batches of a copy end of which no node was writing any byte when it was made; NOTHING if that is not known."""
+    if not os.path.getsize(path):
+        return NOTHING
+    starts = [start.last] if start.last < start.end else []
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data, memoryview(data) as view:
+        before = HEADER.unpack_from(view, start.last) if starts else None
+        position = start.end
+        with suppress(KafkaError):
+            while position < len(view):
+                header = check_batch(view, position, len(view))
+                if before is not None and not _follows(header, before):
+                    break
+                starts.append(position)
+                position, before = position + LOG_OVERHEAD_BYTES + header[LENGTH], header
+    return End(starts[-1], starts[-2]) if len(starts) > 1 else NOTHING
+
+
+def _follows(header: Header, before: Header) -> bool:
+    """The CRC covers neither the offset nor the epoch, which a leader sets last."""
+    return (
+        header[BASE_OFFSET] > before[BASE_OFFSET] + before[LAST_OFFSET_DELTA]
+        and header[PARTITION_LEADER_EPOCH] >= before[PARTITION_LEADER_EPOCH]
+    )
+
+
+def indexed_position(log_path: str, size: int) -> int:
+    """Return the start of a batch not far from the end of an active segment, by its index; 0 if that says nothing."""
+    base = int(os.path.basename(log_path)[:20])
+    try:
+        with open(log_path.removesuffix(LOG) + ".index", "rb") as index:
+            index.seek(-INDEX_ENTRY.size * ENTRIES_BACK, os.SEEK_END)
+            relative, position = INDEX_ENTRY.unpack(index.read(INDEX_ENTRY.size))
+        with open(log_path, "rb", buffering=0) as log:
+            header = HEADER.unpack(os.pread(log.fileno(), HEADER_BYTES, position))
+    except (OSError, struct.error):
+        return 0
+    # The file may still have entries of batches that were truncated.
+    return position if position < size and header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] == base + relative else 0
+
+
+def _folders(directory: str) -> Iterator[str]:
+    for entry in os.scandir(directory):
+        if entry.is_dir() and not LEFT_OUT.fullmatch(entry.name):
+            yield entry.name
+
+
+def _active_base(names: list[str]) -> str:
+    """Return the base offset of the last segment, as in its name; empty if there is none."""
+    found = (SEGMENT_FILE.fullmatch(name) for name in names)
+    return max((each[1] for each in found if each and each[2] == "log"), default="")
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        for name in os.listdir(path):
+            os.unlink(os.path.join(path, name))
+        os.rmdir(path)

@@ -1,0 +1,165 @@
+"""The fence: for some milliseconds no process of the cluster runs, so that all their files are of one moment.
+
+The processes are stopped by SIGSTOP, found by the locks that they hold on their log directories. Another process, the guard,
+lets them run again if this one dies, or takes longer than `LIMIT_S`: no accident of a snapshot leaves a cluster standing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from ottla.cli.errors import CommandFailed
+
+LOCK = ".lock"
+#: Half of broker.session.timeout.ms: no broker is fenced meanwhile.
+LIMIT_S = 4.5
+#: A thread in a system call stops at its end; one that waits for a disk that hangs does not.
+STOPPED_WITHIN_S = 2.0
+POLL_S = 0.0002
+#: Of `struct flock` on Linux with 64 bits: type, whence, start, length, process.
+FLOCK = struct.Struct("hhqqi")
+STOPPED = frozenset("TtZX")
+
+#: What the guard runs: it must not depend on anything of this process, and imports nothing that is slow.
+GUARD = """
+import os, select, signal, sys
+os.write(1, b".")
+late = not select.select([0], [], [], float(sys.argv[1]))[0]
+for pid in map(int, sys.argv[2:]):
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except OSError:
+        pass
+sys.exit(late)
+"""
+
+
+@dataclass(slots=True)
+class Fence:
+    """The processes that stand still, and how long they did."""
+
+    pids: list[int]
+    seconds: float = 0.0
+
+
+def lock_holder(directory: str) -> int | None:
+    """Return the process that holds the lock of a log directory, None if none does.
+
+    Raises:
+        CommandFailed: it is not one that this process can see.
+    """
+    path = os.path.join(directory, LOCK)
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    finally:
+        os.close(descriptor)
+    kind, _, _, _, pid = FLOCK.unpack(answer)
+    if kind == fcntl.F_UNLCK:
+        return None
+    if pid <= 0:
+        raise CommandFailed(
+            f"{path} is held by a process of another container or machine",
+            "run this where the nodes run: the fence stops their processes",
+        )
+    return int(pid)
+
+
+def holders(directories: Iterable[str]) -> list[int]:
+    """Return the processes that hold locks of these log directories, each once."""
+    return list(dict.fromkeys(pid for each in directories if (pid := lock_holder(each)) is not None))
+
+
+@contextmanager
+def fence(directories: Sequence[str]) -> Iterator[Fence]:
+    """No process of these log directories runs inside. Those that were stopped before stay so afterwards.
+
+    Raises:
+        CommandFailed: they could not be stopped, or were let go by the guard before the end: what was read inside is worth nothing.
+    """
+    if sys.platform != "linux":
+        raise CommandFailed(
+            "a running cluster can be snapshotted on Linux only", "stop it first: then it needs no fence"
+        )
+    pids = [pid for pid in holders(directories) if not _stands(pid)]
+    found = Fence(pids)
+    if not pids:
+        yield found
+        return
+    guard = subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", GUARD, str(LIMIT_S), *map(str, pids)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert guard.stdin is not None and guard.stdout is not None
+    guard.stdout.read(1)  # it runs
+    began = time.monotonic()
+    try:
+        for pid in pids:
+            _signal(pid, signal.SIGSTOP)
+        _wait_until_all_stand(pids)
+        yield found
+    finally:
+        for pid in pids:
+            with suppress(CommandFailed):
+                _signal(pid, signal.SIGCONT)
+        found.seconds = time.monotonic() - began
+        guard.stdin.close()
+        late = guard.wait()
+        guard.stdout.close()
+    if late:
+        raise CommandFailed(
+            f"the nodes stood still for more than {LIMIT_S:g} s and were let go before everything was copied",
+            "take it while fewer records are written, or with the nodes stopped; nothing was kept of it",
+        )
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # it has ended, and so stands still
+    except PermissionError:
+        raise CommandFailed(
+            f"process {pid} of another user cannot be stopped for the moment of the snapshot", "run this as that user"
+        ) from None
+
+
+def _wait_until_all_stand(pids: Iterable[int]) -> None:
+    deadline = time.monotonic() + STOPPED_WITHIN_S
+    waiting = list(pids)
+    while waiting := [pid for pid in waiting if not _stands(pid)]:
+        if time.monotonic() > deadline:
+            raise CommandFailed(
+                f"process {waiting[0]} did not stop within {STOPPED_WITHIN_S:g} s",
+                "does it wait for a disk that hangs?",
+            )
+        time.sleep(POLL_S)
+
+
+def _stands(pid: int) -> bool:
+    """Whether all threads of the process are stopped, or it has ended."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except FileNotFoundError:
+        return True
+    return all(_state(pid, thread) in STOPPED for thread in threads)
+
+
+def _state(pid: int, thread: str) -> str:
+    try:
+        with open(f"/proc/{pid}/task/{thread}/stat", encoding="latin-1") as file:
+            return file.read().rpartition(") ")[2][:1]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"

@@ -1,0 +1,169 @@
+"""A directory of a cluster from a snapshot: of a fork, or of the cluster itself as it was.
+
+A fork has another cluster id, so that neither its nodes nor those of the cluster it comes from can join the other by a wrong
+address or a copied file: the nodes of a quorum refuse another cluster's (INCONSISTENT_CLUSTER_ID). It shares the files of the
+snapshot that are never written again (copying.py), so that it is made in a moment and grows only by what is written to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from ottla.cli import local_directory
+from ottla.cli.errors import CommandFailed
+from ottla.cli.local_directory import Kept
+from ottla.cli.snapshots import layout
+from ottla.cli.snapshots.copying import copy_directory
+from ottla.cli.snapshots.fence import lock_holder
+from ottla.cli.snapshots.layout import About
+from ottla.cli.snapshots.taking import SECURE, cluster_at, data_directories
+from ottla.storage.directories.log_dirs import LOCK, MetaProperties, read_meta_properties, write_meta_properties
+from ottla.storage.errors import LogDirectoryLocked
+from ottla.storage.files import OsFiles
+
+#: Of a fork: what it was made of.
+ORIGIN = "fork.json"
+FORMER = ".former"
+
+
+def checked(path: str) -> About:
+    """Return what a snapshot says about itself, if all of it is there.
+
+    Raises:
+        CommandFailed: it does not exist, or is damaged.
+    """
+    about = layout.read(path)
+    layout.check_contents(path)
+    for data in data_directories(path, about.nodes):
+        if not os.path.isfile(os.path.join(data, local_directory.META_PROPERTIES)):
+            raise CommandFailed(f"the snapshot {path} is damaged: it has no data of {os.path.dirname(data)}")
+    return about
+
+
+def place_fork(path: str, directory: str) -> Kept:
+    """Make the directory of a fork, which must be empty or not there.
+
+    Raises:
+        CommandFailed: the snapshot or the directory cannot be used. Nothing is left of the fork.
+    """
+    about = checked(path)
+    if os.path.isdir(directory) and os.listdir(directory):
+        raise CommandFailed(f"{directory} is not empty: a fork has a directory of its own", "give another --dir")
+    fork = Kept(local_directory.new_cluster_id(), about.nodes)
+    was_there = os.path.isdir(directory)
+    try:
+        _copy_nodes(path, directory, about.nodes)
+        for data in data_directories(directory, about.nodes):
+            _change_cluster(data, fork.cluster_id)
+        _copy_secure(path, about.directory, directory)
+        with open(os.path.join(directory, ORIGIN), "w", encoding="utf-8") as file:
+            json.dump({"snapshot": about.name, "cluster_id": about.cluster_id, "taken_ms": about.taken_ms}, file)
+        local_directory.keep(directory, fork)
+    except (OSError, CommandFailed) as failure:
+        for name in os.listdir(directory) if was_there else ():
+            shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
+        if not was_there:
+            shutil.rmtree(directory, ignore_errors=True)
+        if isinstance(failure, OSError):
+            raise CommandFailed(f"the fork was not made: {failure}", "nothing was kept of it") from None
+        raise
+    return fork
+
+
+def restore(directory: str, name: str) -> About:
+    """Let a cluster that does not run be what it was. What it has now is removed once the snapshot's data is in its place.
+
+    Raises:
+        CommandFailed: nothing was changed; or, of a disk that fails halfway, the same call goes on.
+    """
+    kept = local_directory.read(directory) or cluster_at(directory)
+    about = checked(layout.path_of(directory, name))
+    if (kept.cluster_id, kept.nodes) != (about.cluster_id, about.nodes):
+        raise CommandFailed(
+            f"the snapshot {name} is of cluster {about.cluster_id} with {about.nodes} nodes, and {directory} has "
+            f"{kept.cluster_id} with {kept.nodes}",
+            f"`ottla fork {name}` makes a cluster of it",
+        )
+    fresh = os.path.join(directory, layout.FOLDER, f".{name}.restoring")
+    try:
+        with at_rest(data_directories(directory, kept.nodes)):
+            shutil.rmtree(fresh, ignore_errors=True)
+            _copy_nodes(layout.path_of(directory, name), fresh, about.nodes)
+            _exchange(directory, fresh, name, about.nodes)
+    except OSError as failure:
+        if os.path.exists(os.path.join(directory, local_directory.RESTORING)):
+            raise CommandFailed(
+                f"restoring stopped halfway: {failure}", f"`ottla snapshot restore {name}` goes on"
+            ) from None
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise CommandFailed(f"nothing was restored: {failure}", "the cluster is as before") from None
+    return about
+
+
+@contextmanager
+def at_rest(directories: Sequence[str]) -> Iterator[None]:
+    """No process uses these log directories, and none can be started on them meanwhile.
+
+    Raises:
+        CommandFailed: one of them is in use.
+    """
+    with ExitStack() as stack:
+        for data in directories:
+            if os.path.isdir(data):
+                try:
+                    stack.callback(OsFiles().lock(os.path.join(data, LOCK)).release)
+                except LogDirectoryLocked:
+                    raise CommandFailed(
+                        f"{data} is in use by process {lock_holder(data)}",
+                        "stop the cluster first; nothing was changed",
+                    ) from None
+        yield
+
+
+def _copy_nodes(source: str, target: str, nodes: int) -> None:
+    for old, new in zip(data_directories(source, nodes), data_directories(target, nodes), strict=True):
+        copy_directory(old, new)
+
+
+def _exchange(directory: str, fresh: str, name: str, nodes: int) -> None:
+    """Put the new data into the place of the old: each node's by two renames, and no node starts in between."""
+    with open(os.path.join(directory, local_directory.RESTORING), "w", encoding="utf-8") as file:
+        file.write(name)
+    places, copies = data_directories(directory, nodes), data_directories(fresh, nodes)
+    for place, copy in zip(places, copies, strict=True):
+        if os.path.isdir(place):
+            shutil.rmtree(place + FORMER, ignore_errors=True)
+            os.rename(place, place + FORMER)
+        os.rename(copy, place)
+    os.unlink(os.path.join(directory, local_directory.RESTORING))
+    for place in places:
+        shutil.rmtree(place + FORMER, ignore_errors=True)
+    shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _change_cluster(data: str, cluster_id: str) -> None:
+    meta = read_meta_properties(OsFiles(), data)
+    assert meta is not None, "`checked` has found it"
+    write_meta_properties(OsFiles(), data, MetaProperties(cluster_id, meta.node_id, meta.directory_id))
+
+
+def _copy_secure(source: str, cluster: str, target: str) -> None:
+    """Copy keys and logins. Files that name others of the cluster's directory name those of the copy."""
+    old, new = os.path.join(source, SECURE), os.path.join(target, SECURE)
+    if not os.path.isdir(old):
+        return
+    shutil.copytree(old, new)
+    former = os.path.join(cluster, SECURE)
+    for folder, _, names in os.walk(new):
+        for name in names:
+            with open(os.path.join(folder, name), "r+b") as file:
+                data = file.read()
+                changed = data.replace(former.encode(), new.encode())
+                if changed != data:
+                    file.seek(0)
+                    file.write(changed)
+                    file.truncate()

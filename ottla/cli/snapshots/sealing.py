@@ -1,0 +1,83 @@
+"""What a crash leaves is recovered once, in the snapshot, and not by each of its forks.
+
+Each log is opened as a node opens it after a crash, gets a new active segment without records, and is closed as by an orderly
+stop. So a fork starts at once, and shares all segments with records: what it writes goes into the empty ones.
+"""
+
+from __future__ import annotations
+
+import os
+from random import SystemRandom
+
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.loader import MetadataLoader
+from ottla.controller.raft.batches import CommittedBatch
+from ottla.controller.raft.config import RaftConfig
+from ottla.controller.raft.metadata_log import MetadataLog
+from ottla.protocol.work import do_now
+from ottla.storage.config import LogConfig
+from ottla.storage.directories.log_dirs import LOCK, MetaProperties, open_log_dirs
+from ottla.storage.directories.logs import Logs
+from ottla.storage.files import Files, OsFiles
+
+#: Segments must not be rolled by their size or age while they are recovered, and nothing expires here.
+CONFIG = LogConfig()
+
+
+def seal(directory: str, cluster_id: str, node_id: int, now_ms: int) -> list[str]:
+    """Recover all logs of a log directory that no process uses; return the directories of partitions that cannot be opened.
+
+    Raises:
+        CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
+    """
+    files = OsFiles()
+    opened = open_log_dirs(files, [directory], cluster_id, node_id)
+    meta = opened[0].meta
+    assert meta is not None, "`open_log_dirs` has read it"
+    metadata = open_metadata(files, directory, meta, now_ms)
+    broker = image_of(metadata).cluster.brokers.get(node_id)
+    metadata.close()
+    logs = Logs(files, opened, SystemRandom())
+    logs.open_all(lambda topic, topic_id: CONFIG, now_ms)
+    for log in logs.open:
+        log.roll(now_ms)
+    logs.close_all(-1 if broker is None else broker.epoch)
+    os.unlink(os.path.join(directory, LOCK))
+    _sync(directory)
+    return logs.damaged
+
+
+def _sync(directory: str) -> None:
+    """Put on the disk what was copied: files with a second name are those of the cluster, which syncs them itself."""
+    for folder, _, names in os.walk(directory):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            if path == folder or os.stat(path).st_nlink == 1:
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+
+# -- The metadata of a node that does not run -------------------------------------------------------------------------------
+
+
+def open_metadata(files: Files, directory: str, meta: MetaProperties, now_ms: int) -> MetadataLog:
+    """Open the metadata log in a log directory, and recover it.
+
+    Raises:
+        CorruptFile, StorageFailure
+    """
+    assert meta.directory_id is not None
+    return MetadataLog(files, directory, RaftConfig(meta.node_id, meta.directory_id, meta.cluster_id), now_ms)
+
+
+def image_of(metadata: MetadataLog) -> MetadataImage:
+    """Return what all of the log says, committed or not: the newest snapshot, and the batches behind it."""
+    loader = MetadataLoader()
+    snapshot = metadata.state.latest_snapshot
+    if snapshot is not None:
+        do_now(loader.handle_snapshot(metadata.snapshots.reader(snapshot)))
+    behind = (CommittedBatch(view) for view in metadata.log.batches(loader.last_offset + 1))
+    do_now(loader.handle_commit(behind))
+    return loader.image

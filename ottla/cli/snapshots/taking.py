@@ -1,0 +1,164 @@
+"""A snapshot of a local cluster is taken: copied ahead, copied inside the fence, recovered, and given its name last."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from ottla.cli import local_directory
+from ottla.cli.errors import CommandFailed
+from ottla.cli.local_directory import Kept
+from ottla.cli.snapshots import layout
+from ottla.cli.snapshots.copying import SEGMENT_FILE, Copies
+from ottla.cli.snapshots.fence import LOCK, fence, lock_holder
+from ottla.cli.snapshots.layout import About
+from ottla.storage.errors import (
+    CorruptFile,
+    DiskFull,
+    InconsistentLogDirectory,
+    LogDirectoryLocked,
+    StorageFailure,
+)
+from ottla.storage.files import OsFiles
+
+DATA = "data"
+#: Of a local cluster with logins: keys, certificates, passwords.
+SECURE = "secure"
+#: What must stay free on the disk of a cluster that goes on: a full disk ends the writes of all its nodes.
+SPARE_BYTES = 256 << 20
+#: Copies before the fence: as many as leave little to be copied inside it.
+PASSES_MAX, PASS_BYTES_MIN = 4, 8 << 20
+
+
+def data_directories(directory: str, nodes: int) -> list[str]:
+    return [os.path.join(directory, f"node-{number}", DATA) for number in range(1, nodes + 1)]
+
+
+def cluster_at(directory: str) -> Kept:
+    """Return whose directory it is.
+
+    Raises:
+        CommandFailed: it is not the directory of a local cluster that has been started.
+    """
+    if not os.path.isfile(os.path.join(directory, local_directory.FILE)):
+        raise CommandFailed(
+            f"{directory} is not the directory of a local cluster: it has no {local_directory.FILE}",
+            "--dir DIR is that of `ottla dev --dir DIR`, which prints it",
+        )
+    kept = local_directory.look(directory, None)
+    for data in data_directories(directory, kept.nodes):
+        if not os.path.isfile(os.path.join(data, local_directory.META_PROPERTIES)):
+            raise CommandFailed(f"{data} is missing, or was never used: the cluster has {kept.nodes} nodes")
+    return kept
+
+
+def check(directory: str, name: str) -> Kept:
+    """Return whose snapshot it would be.
+
+    Raises:
+        CommandFailed: it cannot be taken.
+    """
+    layout.check_name(name)
+    kept = cluster_at(directory)
+    if os.path.lexists(layout.path_of(directory, name)):
+        raise CommandFailed(f"there is a snapshot {name} already", f"another name, or `ottla snapshot delete {name}`")
+    _check_room(directory, data_directories(directory, kept.nodes))
+    return kept
+
+
+def take(directory: str, name: str) -> tuple[About, list[str]]:
+    """Take a snapshot; return what it says about itself, and the partitions' directories in it that cannot be opened.
+
+    Raises:
+        CommandFailed: the reason; nothing of it is left, and the cluster runs as before.
+    """
+    kept = check(directory, name)
+    return make(directory, kept, name, layout.part_of(directory, name), layout.path_of(directory, name))
+
+
+def make(directory: str, kept: Kept, name: str, part: str, target: str) -> tuple[About, list[str]]:
+    """Take a snapshot to any place: `part` is where it is made, and `target` its name when it is complete. Raises as `take`."""
+    sources = data_directories(directory, kept.nodes)
+    os.makedirs(os.path.dirname(part), exist_ok=True)
+    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+    try:
+        about, damaged = _copied(directory, kept, name, sources, part)
+        os.rename(part, target)
+        return about, [os.path.relpath(path, part) for path in damaged]
+    except BaseException as failure:
+        shutil.rmtree(part, ignore_errors=True)
+        if (reason := _reason(failure)) is None:
+            raise
+        raise reason from None
+
+
+def _copied(directory: str, kept: Kept, name: str, sources: Sequence[str], part: str) -> tuple[About, list[str]]:
+    targets = data_directories(part, kept.nodes)
+    copies = [(Copies(), source, target) for source, target in zip(sources, targets, strict=True)]
+    for _ in range(PASSES_MAX):  # each copies what was written during the one before
+        for each, source, target in copies:
+            each.bring(source, target, fenced=False)
+        if sum(each.bytes for each, _, _ in copies) < PASS_BYTES_MIN:
+            break
+    with ExitStack() as stack:
+        for source in sources:
+            if lock_holder(source) is None:  # a node that does not run must not start meanwhile
+                stack.callback(OsFiles().lock(os.path.join(source, LOCK)).release)
+        with fence(sources) as standing:
+            taken_ms = time.time_ns() // 1_000_000
+            for each, source, target in copies:
+                each.bring(source, target, fenced=True)
+    if os.path.isdir(secure := os.path.join(directory, SECURE)):
+        shutil.copytree(secure, os.path.join(part, SECURE))
+    from ottla.cli.snapshots.sealing import seal  # most of the server: not before the cluster runs again
+
+    damaged = [
+        path for number, target in enumerate(targets, 1) for path in seal(target, kept.cluster_id, number, taken_ms)
+    ]
+    about = layout.finish(part, name, os.path.abspath(directory), kept, taken_ms, standing.seconds)
+    return about, damaged
+
+
+def _check_room(folder: str, sources: Sequence[str]) -> None:
+    needed = sum(_bytes_to_copy(source) for source in sources)
+    free = shutil.disk_usage(folder).free
+    if needed + SPARE_BYTES > free:
+        raise CommandFailed(
+            f"the snapshot would copy up to {needed >> 20} MB of active segments, and {folder} has {free >> 20} MB free",
+            f"{SPARE_BYTES >> 20} MB must stay free for the cluster; nothing was changed",
+        )
+
+
+def _bytes_to_copy(source: str) -> int:
+    """Return how many bytes the last segments of all logs have, which cannot be linked."""
+    total = 0
+    for entry in os.scandir(source):
+        if entry.is_dir():
+            logs = [
+                each
+                for each in os.scandir(entry.path)
+                if (found := SEGMENT_FILE.fullmatch(each.name)) and found[2] == "log"
+            ]
+            if logs:
+                total += max(logs, key=lambda each: each.name).stat().st_size
+    return total
+
+
+def _reason(failure: BaseException) -> CommandFailed | None:
+    """Return what a user is to read, None for what is not expected."""
+    if isinstance(failure, CommandFailed):
+        return failure
+    cause = failure.cause if isinstance(failure, StorageFailure) else failure
+    if isinstance(failure, DiskFull) or (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)):
+        return CommandFailed(
+            f"the disk is full: {failure}", "nothing was kept of the snapshot, and the cluster runs as before"
+        )
+    if isinstance(failure, LogDirectoryLocked):
+        return CommandFailed(f"a node was started meanwhile: {failure}", "try again")
+    if isinstance(failure, CorruptFile | InconsistentLogDirectory | StorageFailure | OSError):
+        return CommandFailed(f"the snapshot was not taken: {failure}", "nothing was kept of it")
+    return None

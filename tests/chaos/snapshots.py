@@ -1,0 +1,118 @@
+"""Snapshots of a cluster under load, again and again: what a fork has is what the cluster had at one moment (docs/SNAPSHOTS.md).
+
+An application copies records in transactions, with the offsets of its group: in each fork the committed copies are those of the
+records below the group's offsets, all of them and no others. Producers write beside it: what was acknowledged before a snapshot
+began is in its forks. A consumer commits offsets: none is past the end of its partition. The cluster itself loses nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ottla.testing import Cluster
+from tests.chaos.exactly_once import OFFSETS, open_transactions, read_committed
+from tests.chaos.exactly_once import fill as fill_source
+from tests.chaos.history import PARTITIONS as WRITTEN_PARTITIONS
+from tests.chaos.history import TOPIC, Load, Place, Record, broken_promises, create_topic, judge, read_everything
+from tests.chaos.message_copiers import PARTITIONS, SOURCE, TARGET, LibrdkafkaMessageCopier
+from tests.cluster.transactor import Nodes
+from tests.effort import RECORDS_PER_SECOND
+
+TRANSACTIONAL_ID, GROUP, READERS = "copier", "copiers", "readers"
+PRODUCERS = 2
+READ_COMMITTED, READ_UNCOMMITTED = 1, 0
+#: Some segments are sealed while the snapshots are taken, and some are not.
+SEGMENT_BYTES = str(1 << 20)
+
+
+@dataclass
+class Verdict:
+    """What a run showed; `problems` is empty when every promise held."""
+
+    fences_ms: list[float] = field(default_factory=list)
+    committed: list[int] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def run(*, snapshots: int, count: int, seed: int, nodes: int) -> Verdict:
+    verdict, rng = Verdict(), random.Random(seed)
+    with Cluster(nodes, num_partitions=str(PARTITIONS), log_segment_bytes=SEGMENT_BYTES) as cluster:
+        fill_source(cluster, count)
+        create_topic(cluster.bootstrap, nodes)
+        loads = [Load(cluster.bootstrap, n, padding=500, per_second=RECORDS_PER_SECOND) for n in range(PRODUCERS)]
+        copier = LibrdkafkaMessageCopier(cluster.bootstrap, TRANSACTIONAL_ID, GROUP, count, seed)
+        with _reader(cluster.bootstrap):
+            for _ in range(snapshots):
+                copier.wait_for_commits(rng.randint(1, 5))
+                for load in loads:
+                    load.wait_for_acknowledgements(100)
+                time.sleep(rng.uniform(0, 0.2))  # at any moment of the transactions that are under way
+                before: dict[Record, Place] = {}
+                for load in loads:
+                    before |= load.acknowledged
+                with cluster.snapshot() as taken:
+                    verdict.fences_ms.append(taken.about.fence_ms)
+                    with taken.fork() as fork:
+                        verdict.acknowledged.append(len(before))
+                        verdict.problems += _check(fork, before, verdict)
+        for load in loads:
+            load.stop()
+        verdict.problems += judge(loads, read_everything(cluster.bootstrap))
+    return verdict
+
+
+@contextmanager
+def _reader(bootstrap: str) -> Iterator[None]:
+    """A consumer that commits what it has read, as fast as it can."""
+    from confluent_kafka import Consumer
+
+    ended = threading.Event()
+
+    def read() -> None:
+        settings = {"group.id": READERS, "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+        consumer.subscribe([TOPIC])
+        while not ended.is_set():
+            if consumer.consume(100, 0.1):
+                consumer.commit(asynchronous=False)
+        consumer.close()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _check(fork: Cluster, before: dict[Record, Place], verdict: Verdict) -> list[str]:
+    problems = broken_promises(before, read_everything(fork.bootstrap))
+    fork.advance(minutes=2)  # what was open in the snapshot comes to its time-out, and is aborted
+    problems += open_transactions(fork, TARGET) + open_transactions(fork, OFFSETS)
+    of_fork = Nodes(fork)
+    committed = [max(0, of_fork.committed_offset(GROUP, SOURCE, index)) for index in range(PARTITIONS)]
+    verdict.committed.append(sum(committed))
+    copies = Counter(int(value) for value in read_committed(fork, TARGET))
+    wanted = Counter(index + PARTITIONS * n for index, end in enumerate(committed) for n in range(end))
+    if copies != wanted:
+        missing, extra = wanted - copies, copies - wanted
+        problems.append(
+            f"{missing.total()} copies are missing like {[*missing][:5]}, and {extra.total()} too many like {[*extra][:5]}"
+        )
+    for index in range(WRITTEN_PARTITIONS):
+        offset, end = (
+            of_fork.committed_offset(READERS, TOPIC, index),
+            of_fork.end_offset(TOPIC, index, READ_UNCOMMITTED),
+        )
+        if offset > end:
+            problems.append(f"{READERS} committed {offset} of {TOPIC}-{index}, which ends at {end}")
+    fork.write(TOPIC, ["of the fork"])
+    return problems
