@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,22 @@ def cpu_seconds(pids: list[int]) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / TICKS_PER_SECOND
+
+
+def tree_cpu_seconds(root: int) -> float:
+    """CPU seconds of a process and of all below it, those that have ended and were waited for included."""
+    ticks, below = {}, defaultdict[int, list[int]](list)
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            fields = path.read_text().rpartition(")")[2].split()
+            ticks[int(path.parent.name)] = sum(int(each) for each in fields[11:15])
+            below[int(fields[1])].append(int(path.parent.name))
+    found, todo = 0, [root]
+    while todo:
+        pid = todo.pop()
+        found += ticks.get(pid, 0)
+        todo += below[pid]
+    return found / TICKS_PER_SECOND
 
 
 def private_megabytes(pids: list[int]) -> float:

@@ -3,6 +3,7 @@ fails because the machine was busy (its limit is 200 ms of wall time by default)
 
 With `--dist loadfile` a worker that begins a long file last leaves the others idle, and pytest-xdist begins with the files
 of most tests, which are short ones. Files that keep the processor busy alternate with those that mostly wait for processes.
+Files that share a fixture of the session are one worker's, where each worker would make its own (a Spark session is a Java).
 
 A shell without job control starts background commands with SIGINT ignored, and what is ignored is inherited.
 """
@@ -16,6 +17,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.effort import examples
 
@@ -28,6 +31,21 @@ settings.load_profile("ottla")
 #: Folders of which a file takes minutes, then those of which one takes seconds; all others follow.
 BUSY_FOLDERS = ("pipeline", "fuzz", "sim")
 WAITING_FOLDERS = ("chaos", "cluster", "docker", "clients", "ottla", "deploy")
+
+#: The files of which the tests read and write with one Spark session.
+ONE_SPARK = {f"tests/pipeline/test_{name}.py" for name in ("connector", "source", "stages")}
+
+
+class SharedFixtures(LoadFileScheduling):
+    """Gives the files of one session to one worker, and any other file to the next worker that is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "one Spark session" if file in ONE_SPARK else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharedFixtures | None:
+    return SharedFixtures(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,12 +16,13 @@ from pathlib import Path
 from ottla.pipeline.connector_modules import ROOT, needed_files
 
 NAME, PACKAGE = "pyspark-ottla", "pyspark_ottla"
-#: What the modules import beside the standard library and what Spark brings along (pyspark, pyarrow).
+#: What the modules import beside the standard library and pyspark.
 REQUIRES = (
     "cramjam>=2.9",
     'zstandard>=0.22; platform_machine != "armv7l"',
     "fastcrc>=0.5",
     "pyarrow>=11",
+    "numpy>=1.26",
     'cryptography>=42; extra == "tls"',
     'fastavro>=1.9; extra == "avro"',
     'lz4>=4.3; extra == "lz4"',

@@ -12,6 +12,9 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "start": Command("ottla.cli.commands.start", "run one node from a server.properties file"),
+    "adopt": Command(
+        "ottla.cli.commands.adopt", "check the log directories of an Apache Kafka, and run a node on them"
+    ),
     "dev": Command("ottla.cli.commands.dev", "run a throw-away cluster in the foreground"),
     "snapshot": Command(
         "ottla.cli.commands.snapshot", "create, list, restore, delete consistent copies of a running local cluster"
@@ -44,6 +47,7 @@ COMMANDS = {
         "ottla.cli.commands.doctor", "what is wrong between here and a cluster, and in it; with remedies"
     ),
     "cluster": Command("ottla.cli.commands.cluster", "who is in the cluster, and is it healthy"),
+    "mirror": Command("ottla.mirror.command", "mirror topics, records, groups' offsets and ACLs in another cluster"),
     "registry": Command("ottla.registry.command", "serve schemas of Avro, JSON Schema and Protobuf"),
     "init": Command("ottla.cli.commands.init", "write the files of a cluster on machines elsewhere"),
     "apply": Command(

@@ -48,7 +48,9 @@ class Kafka:
 class Source:
     """Options of Spark's Kafka source, by their own names in snake case."""
 
-    connector: str = setting("kafka", "kafka: the JVM source; ottla: the one of docs/SPARK.md, which needs no jar")
+    connector: str = setting(
+        "kafka", "kafka: Spark's own, in Java; ottla: docs/SPARK.md, whose sink writes dead letters once"
+    )
     subscribe: str = setting("", "topics, comma separated; empty: kafka.events")
     subscribe_pattern: str = setting("", "topics by a Java regular expression; wins over subscribe")
     assign: str = setting("", 'partitions as JSON, {"events":[0,1]}; wins over both')

@@ -40,6 +40,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=500)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--base-port", type=int, default=0)
+    parser.add_argument("--source", choices=("kafka", "ottla"), default="kafka", help="source.connector")
     parser.add_argument("--output", default=f"build/demo/{time.strftime('%Y%m%d-%H%M%S')}")
     args = parser.parse_args()
     from ottla.pipeline import session
@@ -92,7 +93,7 @@ def bootstrap_of(cluster: subprocess.Popen[str]) -> str:
 
 def play(cluster: subprocess.Popen[str], args: argparse.Namespace) -> int:
     common = ["--bootstrap", bootstrap_of(cluster), "--output", args.output]
-    common += [part for setting in SETTINGS for part in ("--set", setting)]
+    common += [part for setting in (*SETTINGS, f"source.connector={args.source}") for part in ("--set", setting)]
     with running(("-m", "ottla.pipeline", "run", "all", *common)) as stages:
         needed = {"the cluster": cluster, "`ottla-pipeline run all`": stages}
         # A few events first, so that all queries run before the minute begins: Spark starts slowly.

@@ -54,7 +54,10 @@ def write(config: Config) -> str:
     draw_overview(plt, found, folder / "overview.png")
     page = folder / "index.html"
     rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{count:,}</td></tr>" for name, count in found.counts().items())
-    summary = f"{html.escape(config.kafka.bootstrap_servers)}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    summary = (
+        f"{html.escape(config.kafka.bootstrap_servers)}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; "
+        f"topics by format(&quot;{html.escape(config.source.connector)}&quot;)"
+    )
     page.write_text(PAGE.format(summary=summary, rows=rows, figures="\n".join(figures)))
     return str(page)
 

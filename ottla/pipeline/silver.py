@@ -110,7 +110,7 @@ def stream(spark: SparkSession, config: Config) -> list[StreamingQuery]:
         .dropDuplicatesWithinWatermark(["event_id"])
     )
     silver = deduplicated.writeStream.format("parquet").partitionBy("date").option("path", config.path("silver"))
-    letters = dead(judged(bronze.read(spark, config), config), config).writeStream.format("kafka")
+    letters = dead(judged(bronze.read(spark, config), config), config).writeStream.format(config.source.connector)
     return [
         triggered(silver, config, NAME).start(),
         triggered(letters.options(**client_options(config)), config, DEAD_LETTERS).start(),

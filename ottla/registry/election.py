@@ -19,6 +19,7 @@ from ottla.cli.client.classic_member import ClassicMember, GroupProtocol
 from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient
 from ottla.cli.client.failures import check
 from ottla.cli.errors import CommandFailed
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
 from ottla.registry.errors import RegistryError
@@ -33,6 +34,13 @@ REBALANCE_MS_MAX = 30_000
 HEARTBEATS_A_SESSION = 3
 VERSION = 1
 RETRY_S = 0.5
+#: Answers to a first join that a coordinator would only repeat: settings of the instance that the cluster does not take.
+FINAL = (
+    ErrorCode.INVALID_SESSION_TIMEOUT,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+)
 DUPLICATE_URLS = 1
 
 
@@ -118,13 +126,20 @@ class Election:
         self._member = ClassicMember(cluster, group, protocol, ATTEMPT_MS_MAX)
         self._identity = identity
         self._on_leader = on_leader
+        self._has_joined = False
 
     async def run(self) -> None:
-        """Take part for ever. Without a coordinator there is no leader, and it is tried again."""
+        """Take part for ever. Without a coordinator there is no leader, and it is tried again.
+
+        Raises:
+            CommandFailed: the cluster does not take this instance's settings, before it was in any generation (FINAL).
+        """
         while True:
             try:
                 await self._generation_of_group()
             except (CommandFailed, RegistryError, TimeoutError, ValueError) as fault:
+                if isinstance(fault, CommandFailed) and fault.code in FINAL and not self._has_joined:
+                    raise
                 logger.warning("the election of the leader: %s; it is tried again", fault)
                 await self._lead(None, False)
                 await asyncio.sleep(RETRY_S)
@@ -139,6 +154,7 @@ class Election:
         joined = await self._join()
         if joined is None:
             return
+        self._has_joined = True
         assignment = await self._sync(joined)
         if not assignment:
             return

@@ -57,7 +57,7 @@ async def serve(
     """Serve until a signal asks for the end. `clusters` are one client each to read, to write, and for the election.
 
     Raises:
-        CommandFailed: the topic cannot be read, or the address is in use.
+        CommandFailed: the topic cannot be read, the address is in use, or the group does not take this instance.
     """
     reading, writing, electing = clusters
     log = SchemaLog(reading, writing, settings.topic, f"{settings.group}-leader", State())
@@ -84,6 +84,8 @@ async def serve(
             await server.serve(sockets=[listening])
             for task in background:
                 task.cancel()
+    except ExceptionGroup as faults:  # of what runs beside the server, the first to fail ends the instance
+        raise faults.exceptions[0] from None
     finally:
         await election.leave()
         await checker.close()

@@ -39,6 +39,8 @@ class Registry:
         self.default_level = default_level
         self.leader: Identity | None = None
         self.is_leader = False
+        #: The leader to which the last forwarded write did not get.
+        self.unreachable: Identity | None = None
         #: Set while a leader is known.
         self.elected = asyncio.Event()
         self._writing = asyncio.Lock()

@@ -9,11 +9,10 @@ costs would otherwise be paid for each few records.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +21,7 @@ from ottla.protocol.records.batch import BatchView
 from ottla.protocol.records.compression import NO_COMPRESSION, decompress
 from ottla.spark.client.batches import BatchFilter
 from ottla.spark.errors import ConnectorError
-from ottla.spark.layout import Layout
+from ottla.spark.layout import Fields, InvalidRecord, Layout
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -61,12 +60,12 @@ class Rows:
 
         `limits`, which the batches come from, says from which offset on there are rows after a loss.
         """
-        layout, types = Layout(), array("i")
+        layout = Layout()
         for batch in batches:
             if limits is not None and limits.floor > self.start:
                 if len(layout):
-                    yield self._made(layout, types)
-                    layout, types = Layout(), array("i")
+                    yield self._made(layout)
+                    layout = Layout()
                 self.start = limits.floor
             codec = batch.compression
             try:
@@ -74,22 +73,27 @@ class Rows:
                 layout.add(payload, batch.count, batch.base_offset, batch.base_timestamp, batch.append_time)
             except KafkaError as fault:
                 raise self._unreadable(batch.base_offset, fault) from None
-            types.extend(array("i", (batch.timestamp_type,)) * batch.count)
             if len(layout.data) > BYTES_MAX or len(layout) > RECORDS_MAX:
-                yield self._made(layout, types)
-                layout, types = Layout(), array("i")
+                yield self._made(layout)
+                layout = Layout()
         if len(layout):
-            yield self._made(layout, types)
+            yield self._made(layout)
 
-    def _made(self, layout: Layout, types: array[int]) -> pa.RecordBatch:
+    def _made(self, layout: Layout) -> pa.RecordBatch:
         try:
-            pieces = _pieces(layout) if {"key", "value"} & {*self.columns} else None
-            arrays = [self._column(name, layout, pieces, types) for name in self.columns]
-        except (pa.ArrowInvalid, OverflowError, KafkaError) as fault:
-            raise self._unreadable(layout.offsets[0], fault) from None
+            fields = layout.fields()
+        except InvalidRecord as fault:
+            raise self._unreadable(fault.offset, fault) from None
+        try:
+            pieces = _pieces(layout, fields) if {"key", "value"} & {*self.columns} else None
+            arrays = [self._column(name, layout, fields, pieces) for name in self.columns]
+        except InvalidRecord as fault:
+            raise self._unreadable(fault.offset, fault) from None
+        except (pa.ArrowInvalid, OverflowError) as fault:
+            raise self._unreadable(int(fields.offsets[0]), fault) from None
         made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        first = bisect_left(layout.offsets, self.start)
-        return made.slice(first, max(0, bisect_left(layout.offsets, self.end) - first))
+        first, end = (int(each) for each in np.searchsorted(fields.offsets, (self.start, self.end)))
+        return made.slice(first, max(0, end - first))
 
     def _unreadable(self, offset: int, fault: Exception) -> ConnectorError:
         return ConnectorError(
@@ -97,58 +101,42 @@ class Rows:
             "start behind them: startingOffsets",
         )
 
-    def _column(self, name: str, layout: Layout, pieces: pa.Array | None, types: array[int]) -> pa.Array:
+    def _column(self, name: str, layout: Layout, fields: Fields, pieces: pa.Array | None) -> pa.Array:
         count = len(layout)
         if name == "value":
-            return _taken(pieces, _VALUE, count, layout.null_values)
+            return _taken(pieces, _VALUE, fields.value_lengths < 0)
         if name == "key":
-            return _taken(pieces, _KEY, count, layout.null_keys)
+            return _taken(pieces, _KEY, fields.key_lengths < 0)
         if name == "offset":
-            return _numbers(pa.int64(), layout.offsets)
+            return pa.array(fields.offsets)
         if name == "timestamp":
-            return pc.multiply_checked(_numbers(pa.int64(), layout.timestamps), _US_PER_MS).cast(TIMESTAMP)
+            return pc.multiply_checked(pa.array(fields.timestamps), _US_PER_MS).cast(TIMESTAMP)
         if name == "topic":
             return pa.repeat(pa.scalar(self.topic, pa.string()), count)
         if name == "partition":
             return pa.repeat(pa.scalar(self.partition, pa.int32()), count)
         if name == "timestampType":
-            return _numbers(pa.int32(), types)
+            return pa.array(layout.timestamp_types(), pa.int32())
         assert name == "headers", name
-        if not layout.with_headers:
+        if not len(fields.headers):
             return pa.nulls(count, HEADERS)
         headers: list[object] = [None] * count  # no headers are null, as in the JVM source
-        for number, index in enumerate(layout.with_headers):
-            headers[index] = layout.headers_of(number)
+        for index, begin in zip(fields.headers.tolist(), fields.value_ends[fields.headers].tolist(), strict=True):
+            headers[index] = layout.headers_of(index, begin)
         return pa.array(headers, HEADERS)
 
 
-def _numbers(kind: pa.DataType, numbers: array[int]) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
-
-
-def _pieces(layout: Layout) -> pa.Array:
+def _pieces(layout: Layout, fields: Fields) -> pa.Array:
     """Returns the payload as gap, key, gap, value, gap, key ...: each element begins where the one before it ends."""
-    bounds = array("i", layout.bounds)
+    if len(layout.data) >= 1 << 31:
+        raise OverflowError(f"{len(layout.data)} bytes are more than an array of Arrow holds")
+    bounds = np.zeros(_PIECES * len(layout) + 1, np.int32)
+    for place, positions in enumerate((fields.key_begins, fields.key_ends, fields.value_begins, fields.value_ends), 1):
+        bounds[place::_PIECES] = positions
     return pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(layout.data)])
 
 
-def _taken(pieces: pa.Array, first: int, count: int, nulls: list[int]) -> pa.Array:
-    """Returns every fourth piece from `first` on; those of the records in `nulls` are null."""
-    if len(nulls) == count:
-        return pa.nulls(count, pa.binary())
-    if not nulls:
-        return pieces.take(_every_fourth(first)[:count] if count <= RECORDS_MAX else _indices(first, count))
-    valid = bytearray(b"\1" * count)
-    for index in nulls:
-        valid[index] = 0
-    mask = pa.array(valid, pa.uint8()).cast(pa.bool_())
-    return pieces.take(pc.if_else(mask, _indices(first, count), pa.scalar(None, pa.int64())))
-
-
-@cache
-def _every_fourth(first: int) -> pa.Array:
-    return _indices(first, RECORDS_MAX)
-
-
-def _indices(first: int, count: int) -> pa.Array:
-    return _numbers(pa.int64(), array("q", range(first, _PIECES * count, _PIECES)))
+def _taken(pieces: pa.Array, first: int, is_null: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
+    """Returns every fourth piece from `first` on, or null."""
+    indices = np.arange(first, _PIECES * len(is_null), _PIECES)
+    return pieces.take(pa.array(indices, mask=is_null if is_null.any() else None))

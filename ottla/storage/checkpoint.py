@@ -100,7 +100,8 @@ class OffsetCheckpoints:
         for name in NAMES:
             path = f"{directory}/{name}"
             try:
-                offsets = read_offsets(self._files, path)
+                # Kafka creates them empty, and writes them once there is something to write.
+                offsets = read_offsets(self._files, path) if self._files.size(path) else {}
             except CorruptFile as error:
                 logger.warning("%s: ignored", error)
                 offsets = {}

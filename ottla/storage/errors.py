@@ -82,6 +82,16 @@ class InconsistentLogDirectory(Exception):
     """meta.properties is damaged, or of another cluster or node; the message names the directory and a remedy."""
 
 
+class ZooKeeperDirectory(InconsistentLogDirectory):
+    """A log directory of a Kafka with ZooKeeper: its metadata is not in it, and no KRaft node can go on with it."""
+
+    def __init__(self, path: str, broker_id: str | None) -> None:
+        super().__init__(
+            f"{path} is of broker {broker_id} of a Kafka with ZooKeeper: migrate that cluster to KRaft with Kafka 3.9 first (KIP-866), "
+            "and finish the migration. Do not format the directory: it has the records"
+        )
+
+
 def failure_of(path: str, error: OSError) -> StorageFailure:
     """Returns what a failed system call means that has changed nothing. What a failed fsync or a partial write means is always the same:
     a `StorageFailure`."""

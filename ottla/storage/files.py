@@ -88,7 +88,7 @@ class OsFiles:
     def __reduce__(self) -> tuple[type[OsFiles], tuple[()]]:
         return OsFiles, ()  # another process opens files of its own
 
-    def map(self, path: str, capacity: int, writable: bool) -> OsMappedFile:
+    def map(self, path: str, capacity: int, writable: bool) -> MappedFile:
         if writable:
             _own(path)
         return OsMappedFile(path, capacity, writable, self._descriptors)

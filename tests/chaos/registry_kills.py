@@ -23,7 +23,7 @@ from tests.ottla.registry.instances import WAIT_S_MAX, Registries, Writers, judg
 
 INSTANCES = 3
 CLIENTS = 6
-KILLS_A_RUN = 20
+KILLS_A_RUN = 10
 #: Schemas that are registered between an instance that was started again and the next kill, at most.
 REGISTERED_MAX = 60
 
@@ -47,12 +47,13 @@ def run(kills: int, seed: int, nodes: int = 3) -> Verdict:
         registries.at_least(INSTANCES)
         writers = Writers(lambda: registries.urls, CLIENTS)
         tail = consumer_of(cluster.bootstrap, registries.topic, OFFSET_END)
-        for _ in range(kills):
+        for number in range(1, kills + 1):
             leader, _ = registries.leader()
             writers.wait(chance.randint(1, REGISTERED_MAX))
             wait_for_a_schema(tail)
             leader.kill()
             verdict.outage_s.append(writers.wait(CLIENTS))
+            print(f"seed {seed}: kill {number}, writes again after {verdict.outage_s[-1]:.1f} s", flush=True)
             registries.at_least(INSTANCES)
         tail.close()
         writers.stop()

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 from ottla.pipeline import config as configuration
 from ottla.pipeline import session, verify
 from ottla.testing import Cluster
@@ -32,6 +34,8 @@ from tests.pipeline.spark_cluster import SparkCluster, until
 #: On a machine that does nothing else a twentieth is enough.
 BATCH_SECONDS_MAX = 600
 CATCH_UP_SECONDS_MAX = 600
+#: A killed Java gives back its memory first.
+LEFT_BEHIND_SECONDS_MAX = 20
 SETTINGS = (
     "pipeline.trigger=2 seconds",
     "kafka.replication_factor=3",
@@ -220,6 +224,16 @@ def catch_up(config: configuration.Config, path: str, stages: Stages) -> list[ve
         time.sleep(2)
 
 
+def left_behind(folder: str) -> list[str]:
+    """Processes whose command line names the folder, as Spark's Java does."""
+    running = [each.info for each in psutil.process_iter(["cmdline", "status"])]
+    return [
+        line
+        for each in running
+        if each["status"] != psutil.STATUS_ZOMBIE and folder in (line := " ".join(each["cmdline"] or ()))
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.pipeline.chaos", description=__doc__)
     parser.add_argument("--place", choices=[*ACCIDENTS, "both"], default="both")
@@ -239,6 +253,7 @@ def judged(name: str, args: argparse.Namespace) -> int:
     """Runs one place; prints its checks and the verdict."""
     with tempfile.TemporaryDirectory(prefix="ottla-pipeline-chaos-") as folder:
         checks = run(name, args.kills, args.rate, args.seed, Path(folder))
+        until(lambda: not left_behind(folder), "the end of all processes", LEFT_BEHIND_SECONDS_MAX)
     for check in checks:
         print(json.dumps(check._asdict()), flush=True)
     holds = all(check.holds for check in checks)

@@ -4,21 +4,22 @@ The oracle of golden tests, the peer of benchmarks, the tools that users bring. 
 what is not there, so that tests are skipped with that reason. The jars (about 100 MB) are fetched once into the user's cache.
 """
 
-from tools.apache_kafka.jars import OracleUnavailable, classpath, missing, require
+from tools.apache_kafka.jars import OLDEST, VERSION, OracleUnavailable, classpath, missing
 from tools.apache_kafka.node import ApacheKafka
 from tools.apache_kafka.programs import START_SCRIPT_JVM, TOOLS, java_command, run_java, run_tool
 from tools.apache_kafka.session import ToolSession
 
 __all__ = [
+    "OLDEST",
     "START_SCRIPT_JVM",
     "TOOLS",
+    "VERSION",
     "ApacheKafka",
     "OracleUnavailable",
     "ToolSession",
     "classpath",
     "java_command",
     "missing",
-    "require",
     "run_java",
     "run_tool",
 ]

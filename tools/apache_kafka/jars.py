@@ -1,4 +1,4 @@
-"""Fetches the jars of Apache Kafka 4.3.1 through Maven, once, into the user's cache."""
+"""Fetches the jars of Apache Kafka, 4.3.1 or an older release, through Maven, once, into the user's cache."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import subprocess
 from pathlib import Path
 
 VERSION = "4.3.1"
+#: The oldest release whose directories `ottla adopt` takes.
+OLDEST = "3.7.2"
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("OTTLA_CACHE", Path.home() / ".cache" / "ottla"))
-LIBS = CACHE / f"apache-kafka-{VERSION}" / "libs"
 #: Kafka Streams and RocksDB, 70 MB of which most tests need nothing.
 STREAMS = CACHE / f"apache-kafka-{VERSION}" / "streams"
 #: The metadata shell and its reader of lines.
 SHELL = CACHE / f"apache-kafka-{VERSION}" / "shell"
-#: Each folder's pom, and a jar that is there once the folder is complete.
+#: The pom of each folder that is not `libs`, and a jar that is there once the folder is complete.
 FOLDERS = {
-    LIBS: ("pom.xml", f"kafka_2.13-{VERSION}.jar"),
     STREAMS: ("pom-streams.xml", f"kafka-streams-{VERSION}.jar"),
     SHELL: ("pom-shell.xml", f"kafka-shell-{VERSION}.jar"),
 }
@@ -33,12 +33,12 @@ def missing() -> str | None:
     """The reason why Apache Kafka cannot be run here, or None."""
     if shutil.which("java") is None or shutil.which("javac") is None:
         return "no JDK on PATH (install a JDK 17 or newer)"
-    if not _fetched(LIBS) and shutil.which("mvn") is None:
+    if not _fetched(libs_of(VERSION)) and shutil.which("mvn") is None:
         return "no Maven on PATH, and the jars of Apache Kafka are not in the cache"
     return None
 
 
-def require(folder: Path = LIBS) -> Path:
+def require(folder: Path) -> Path:
     """A folder of jars, fetched now if need be.
 
     Raises:
@@ -54,9 +54,14 @@ def require(folder: Path = LIBS) -> Path:
     return folder
 
 
-def classpath() -> str:
-    """The Java class path of all jars."""
-    return f"{require()}/*"
+def libs_of(version: str) -> Path:
+    """The folder of the jars of a release: of an older one for tests that go on with what it wrote."""
+    return CACHE / f"apache-kafka-{version}" / "libs"
+
+
+def classpath(version: str = VERSION) -> str:
+    """The Java class path of all jars of a release."""
+    return f"{require(libs_of(version))}/*"
 
 
 def streams_classpath() -> str:
@@ -69,8 +74,16 @@ def shell_classpath() -> str:
     return f"{require(SHELL)}/*"
 
 
+def _release(folder: Path) -> str:
+    return folder.parent.name.removeprefix("apache-kafka-")
+
+
+def _contents(folder: Path) -> tuple[str, str]:
+    return FOLDERS.get(folder, ("pom.xml", f"kafka_2.13-{_release(folder)}.jar"))
+
+
 def _fetched(folder: Path) -> bool:
-    return (folder / FOLDERS[folder][1]).exists()
+    return (folder / _contents(folder)[1]).exists()
 
 
 def _fetch(folder: Path) -> None:
@@ -82,13 +95,14 @@ def _fetch(folder: Path) -> None:
         "-q",
         "-B",
         "-f",
-        str(HERE / FOLDERS[folder][0]),
+        str(HERE / _contents(folder)[0]),
         goal,
         f"-DoutputDirectory={part}",
         "-DincludeScope=runtime",
+        f"-Dkafka.version={_release(folder)}",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
     if done.returncode != 0:
-        raise OracleUnavailable(f"Maven could not fetch Apache Kafka {VERSION}: {done.stdout[-500:]}")
+        raise OracleUnavailable(f"Maven could not fetch Apache Kafka {_release(folder)}: {done.stdout[-500:]}")
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)

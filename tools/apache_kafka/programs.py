@@ -6,7 +6,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from tools.apache_kafka.jars import CACHE, HERE, classpath, shell_classpath
+from tools.apache_kafka.jars import CACHE, HERE, VERSION, classpath, shell_classpath
 
 # The names of the distribution's scripts (without .sh) and the classes behind them.
 TOOLS = {
@@ -59,22 +59,27 @@ START_SCRIPT_JVM = (
 
 
 def java_command(
-    main_class: str, *args: str, extra_classpath: str = "", jvm: str = SMALL_JVM, quick: bool = True
+    main_class: str,
+    *args: str,
+    extra_classpath: str = "",
+    jvm: str = SMALL_JVM,
+    quick: bool = True,
+    version: str = VERSION,
 ) -> list[str]:
-    """The command line for one class of the jars; `quick` starts short programs faster (C1 compiler only)."""
-    path = f"{extra_classpath}:{classpath()}" if extra_classpath else classpath()
+    """The command line for one class of the jars of a release; `quick` starts short programs faster (C1 compiler only)."""
+    path = f"{extra_classpath}:{classpath(version)}" if extra_classpath else classpath(version)
     tier = ["-XX:TieredStopAtLevel=1"] if quick else []
     log = f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}"
     return ["java", *jvm.split(), *tier, log, "-cp", path, main_class, *args]
 
 
 def run_tool(
-    name: str, *args: str, stdin: str | None = None, timeout_s: float = 60
+    name: str, *args: str, stdin: str | None = None, timeout_s: float = 60, version: str = VERSION
 ) -> subprocess.CompletedProcess[str]:
     """Runs a tool by its script name (`kafka-topics`) and returns its output; the exit code is the caller's to judge."""
     jars = shell_classpath() if name == "kafka-metadata-shell" else ""
     return subprocess.run(
-        java_command(TOOLS[name], *args, extra_classpath=jars),
+        java_command(TOOLS[name], *args, extra_classpath=jars, version=version),
         input=stdin,
         capture_output=True,
         text=True,

@@ -17,7 +17,7 @@ from ottla.cli.client.topics import list_offsets
 from ottla.cli.errors import CommandFailed
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ottla.protocol.records import Record, iter_batches
+from ottla.protocol.records import BatchView, Record, iter_batches
 from ottla.protocol.records.control import end_txn_marker
 
 READ_UNCOMMITTED = 0
@@ -37,6 +37,15 @@ class Consumed(NamedTuple):
     records: list[Record]
 
 
+class Batches(NamedTuple):
+    """Batches of one partition that were fetched at `position`: the first may have records before it."""
+
+    topic: str
+    partition: int
+    position: int
+    batches: list[BatchView]
+
+
 class _Fetch(NamedTuple):
     """A Fetch in flight: the offset of each partition in it, and the response, or why there is none."""
 
@@ -44,8 +53,8 @@ class _Fetch(NamedTuple):
     response: asyncio.Task[FetchResponse | CommandFailed]
 
 
-class Consumer:
-    """Iterate `fetch()`; with `ends` it stops there, without it goes on for ever."""
+class BatchConsumer:
+    """Reads batches as they are stored: `poll_batches()`."""
 
     def __init__(
         self,
@@ -63,6 +72,8 @@ class Consumer:
         self.ends = ends
         self.isolation_level = isolation_level
         self.reset = reset
+        #: For so long a leader delays a response that would be empty.
+        self.wait_ms = FETCH_WAIT_MS
         self._partition_bytes_max = partition_bytes_max
         self._leaders = Leaders(cluster, ())
         self._in_flight: dict[int, _Fetch] = {}
@@ -81,22 +92,7 @@ class Consumer:
         """Go on at `offset`."""
         self.positions[place] = offset
 
-    async def fetch(self) -> AsyncIterator[Consumed]:
-        """Records as they come, in order within each partition.
-
-        Raises:
-            TimeoutError: there are `ends`, and nothing has been read for the command's time limit.
-        """
-        clock, before, moved_ms = self.cluster.world.clock, dict(self.positions), self._answered_ms
-        while any(map(self._wanted, self.positions)):
-            for consumed in await self.poll():
-                yield consumed
-            if self.positions != before:
-                before, moved_ms = dict(self.positions), clock.mono_ms()
-            elif self.ends is not None and clock.mono_ms() - moved_ms > self.cluster.timeout_ms:
-                raise TimeoutError
-
-    async def poll(self) -> list[Consumed]:
+    async def poll_batches(self) -> list[Batches]:
         """Return what the next response brings; nothing if no leader has records within half a second.
 
         Raises:
@@ -126,7 +122,7 @@ class Consumer:
             away_ms = clock.mono_ms() - self._answered_ms
             if fault is not None and (not isinstance(fault, NoConnection) or away_ms > self.cluster.timeout_ms):
                 raise fault
-        return [consumed for node in list(self._in_flight) for consumed in await self._received(node)]
+        return [fetched for node in list(self._in_flight) for fetched in await self._received(node)]
 
     def _wanted(self, place: TopicPartition) -> bool:
         return self.ends is None or self.positions[place] < self.ends[place]
@@ -179,15 +175,15 @@ class Consumer:
                 )
             )
         return FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
+            max_wait_ms=self.wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
             isolation_level=self.isolation_level,
             topics=list(topics.values()),
         )
 
-    async def _received(self, node: int) -> list[Consumed]:
-        """Take a Fetch that is done out of those in flight, and return its records."""
+    async def _received(self, node: int) -> list[Batches]:
+        """Take a Fetch that is done out of those in flight, and return its batches."""
         if not self._in_flight[node].response.done():
             return []
         fetch = self._in_flight.pop(node)
@@ -199,7 +195,7 @@ class Consumer:
             raise response
         self._answered_ms = self.cluster.world.clock.mono_ms()
         check(f"reading from broker {node}", response.error_code)
-        consumed = []
+        fetched = []
         for topic in response.responses:
             name = topic.topic or self._leaders.name_of(topic.topic_id)
             for part in topic.partitions:
@@ -207,9 +203,10 @@ class Consumer:
                 # It was assigned to another consumer, or moved, meanwhile.
                 if self.positions.get(place) != fetch.offsets[place]:
                     continue
-                if await self._readable(node, place, part) and (records := self._take(place, part)):
-                    consumed.append(Consumed(*place, records))
-        return consumed
+                position = self.positions[place]
+                if await self._readable(node, place, part) and (batches := self._take(place, part)):
+                    fetched.append(Batches(*place, position, batches))
+        return fetched
 
     async def _readable(self, node: int, place: TopicPartition, part: PartitionData) -> bool:
         """False if the leader has moved, and is looked up again, or if the position was deleted, and is reset."""
@@ -222,14 +219,18 @@ class Consumer:
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
             self.seek(place, (await list_offsets(self.cluster, name, self.reset, [index]))[index])
             return False
-        raise failure(f"offset {self.positions[place]} of partition {name}-{index}", part.error_code)
+        return await self._unreadable(place, part.error_code)
 
-    def _take(self, place: TopicPartition, part: PartitionData) -> list[Record]:
-        position = self.positions[place]
+    async def _unreadable(self, place: TopicPartition, code: int) -> bool:
+        """The read fails for good. Returns whether the batches of the response count nevertheless."""
+        name, index = place
+        raise failure(f"offset {self.positions[place]} of partition {name}-{index}", code)
+
+    def _take(self, place: TopicPartition, part: PartitionData) -> list[BatchView]:
         end = None if self.ends is None else self.ends[place]
         aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
         open_aborted: set[int] = set()
-        records: list[Record] = []
+        taken: list[BatchView] = []
         read = part.records or b""
         assert not isinstance(read, list), "what was decoded is in one buffer"
         for batch in iter_batches(read):
@@ -243,12 +244,47 @@ class Consumer:
                 if marker is not None and not marker.committed:
                     open_aborted.discard(batch.producer_id)
             elif not (batch.is_transactional and batch.producer_id in open_aborted):
-                # A fetch starts at the batch that holds the offset, so it may start before it.
-                records += [
-                    row for row in batch.records() if row.offset >= position and (end is None or row.offset < end)
-                ]
+                taken.append(batch)
             self.positions[place] = max(self.positions[place], batch.next_offset)
-        return records
+        return taken
+
+
+class Consumer(BatchConsumer):
+    """Iterate `fetch()`; with `ends` it stops there, without it goes on for ever."""
+
+    async def fetch(self) -> AsyncIterator[Consumed]:
+        """Records as they come, in order within each partition.
+
+        Raises:
+            TimeoutError: there are `ends`, and nothing has been read for the command's time limit.
+        """
+        clock, before, moved_ms = self.cluster.world.clock, dict(self.positions), self._answered_ms
+        while any(map(self._wanted, self.positions)):
+            for consumed in await self.poll():
+                yield consumed
+            if self.positions != before:
+                before, moved_ms = dict(self.positions), clock.mono_ms()
+            elif self.ends is not None and clock.mono_ms() - moved_ms > self.cluster.timeout_ms:
+                raise TimeoutError
+
+    async def poll(self) -> list[Consumed]:
+        """Return the records of the next response; nothing if no leader has records within half a second.
+
+        Raises:
+            CommandFailed: a partition cannot be read, or no broker has answered for the command's time limit.
+        """
+        decoded = [Consumed(*row[:2], self._decode(row)) for row in await self.poll_batches()]
+        return [row for row in decoded if row.records]
+
+    def _decode(self, fetched: Batches) -> list[Record]:
+        """Return the records between the position and the end: a fetch starts at the batch that holds the offset."""
+        end = None if self.ends is None else self.ends[fetched.topic, fetched.partition]
+        return [
+            row
+            for batch in fetched.batches
+            for row in batch.records()
+            if row.offset >= fetched.position and (end is None or row.offset < end)
+        ]
 
 
 def places_of(topic: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:

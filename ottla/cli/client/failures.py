@@ -22,6 +22,7 @@ HINTS = {
     ErrorCode.NON_EMPTY_GROUP: "stop its consumers first (`ottla group describe` shows them)",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop its consumers first (`ottla group describe` shows them)",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group's members have other assignors, or are no consumers: choose another group",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "it is bounded by the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the consumers of the topic first",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`ottla topic describe` shows the offsets there are",
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the topic, or send less in one record",

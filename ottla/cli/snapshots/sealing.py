@@ -44,7 +44,7 @@ def seal(directory: str, cluster_id: str, node_id: int, now_ms: int) -> list[str
     logs.close_all(-1 if broker is None else broker.epoch)
     os.unlink(os.path.join(directory, LOCK))
     _sync(directory)
-    return logs.damaged
+    return [each.path for each in logs.damaged.values()]
 
 
 def _sync(directory: str) -> None:

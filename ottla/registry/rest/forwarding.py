@@ -55,13 +55,16 @@ async def forward(call: Call, leader: Identity, tls: SSLContext | None) -> Respo
             raise ConnectionError("another instance leads")
         answer = asking.result()
     except (OSError, ValueError, http.client.HTTPException) as fault:
-        logger.warning("forwarding to %s: %s", leader.url, fault)
+        if call.registry.unreachable is not leader:  # clients ask again and again, and one line says it
+            call.registry.unreachable = leader
+            logger.warning("forwarding to %s: %s", leader.url, fault)
         raise RegistryError("forwarding", "Error while forwarding the request to the leader") from None
     finally:
         replaced.cancel()
         if not asking.done():
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())
             question.give_up()
+    call.registry.unreachable = None
     if answer.offset is not None:
         await call.registry.log.sync(answer.offset)
     return Response(answer.body, answer.status, media_type=MEDIA_TYPE)

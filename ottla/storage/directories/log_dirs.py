@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla.protocol.primitives import uuid_from_str, uuid_to_str
-from ottla.storage.errors import InconsistentLogDirectory, StorageFailure
+from ottla.storage.errors import InconsistentLogDirectory, StorageFailure, ZooKeeperDirectory
 from ottla.storage.files import FileLock, Files
 
 META_PROPERTIES = "meta.properties"
@@ -19,6 +19,8 @@ META_PROPERTIES = "meta.properties"
 CLEAN_MARK = ".kafka_cleanshutdown"
 LOCK = ".lock"
 VERSION = "1"
+#: Kafka with ZooKeeper: broker.id in place of node.id.
+ZOOKEEPER_VERSION = "0"
 # Directory ids with a special meaning (KIP-858): unassigned, lost, migrating; and those that Kafka reserves.
 RESERVED_IDS = 100
 
@@ -59,6 +61,7 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
 
     Raises:
         InconsistentLogDirectory: the file is damaged or of an unknown version.
+        ZooKeeperDirectory: the directory is of a Kafka with ZooKeeper.
     """
     path = f"{directory}/{META_PROPERTIES}"
     data = files.read(path)
@@ -66,6 +69,8 @@ def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
         return None
     try:
         values = dict(_properties(data.decode()))
+        if values.get("version") == ZOOKEEPER_VERSION:
+            raise ZooKeeperDirectory(path, values.get("broker.id"))
         if values.get("version") != VERSION:
             raise ValueError(f"version is {values.get('version')}, not {VERSION}")
         directory_id = uuid_from_str(values["directory.id"]) if "directory.id" in values else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from weakref import WeakValueDictionary
 
@@ -154,9 +154,9 @@ class Logs:
         logger.error("%s is offline: %s. Remedy: %s", path, error, remedy, exc_info=None if known else error)
 
     @property
-    def damaged(self) -> list[str]:
-        """The directories of the partitions that cannot be opened."""
-        return [each.path for each in self._damaged.values()]
+    def damaged(self) -> Mapping[tuple[str, int], DamagedPartition]:
+        """The partitions that could not be opened, by topic and number."""
+        return self._damaged
 
     # Creating and deleting
 

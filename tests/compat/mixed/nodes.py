@@ -31,9 +31,10 @@ from ottla.protocol.messages.create_topics import (
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.testing.connection import Connection
 from tests.ports import free_ports
-from tools.apache_kafka import TOOLS, java_command, run_tool
+from tools.apache_kafka import OLDEST, TOOLS, VERSION, java_command, run_tool
 
-OTTLA, KAFKA = "ottla", "kafka"
+#: A kind of Apache Kafka may name its release behind a hyphen.
+OTTLA, KAFKA, KAFKA_OLDEST = "ottla", "kafka", f"kafka-{OLDEST}"
 HOST = "127.0.0.1"
 #: Nodes 1 to 9 listen at the first port plus the id, their controllers ten above, Ottla's metrics twenty above.
 CONTROLLER_STEP, ADMIN_STEP, PORTS = 10, 20, 30
@@ -76,6 +77,10 @@ def tool(name: str, *args: object) -> str:
     return done.stdout + done.stderr
 
 
+def is_kafka(kind: str) -> bool:
+    return kind.startswith(KAFKA)
+
+
 class Node:
     """One process, or none."""
 
@@ -87,6 +92,11 @@ class Node:
             mixed.base_port + step + node_id for step in (0, CONTROLLER_STEP, ADMIN_STEP)
         )
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def release(self) -> str:
+        """The release of Apache Kafka that it is."""
+        return self.kind.partition("-")[2] or VERSION
 
     @property
     def bootstrap(self) -> str:
@@ -133,8 +143,8 @@ class Node:
         """By the storage tool of its own kind."""
         self._write_properties()
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties), *words]
-        if self.kind == KAFKA:
-            done = run_tool("kafka-storage", *arguments, timeout_s=TOOL_SECONDS_MAX)
+        if is_kafka(self.kind):
+            done = run_tool("kafka-storage", *arguments, timeout_s=TOOL_SECONDS_MAX, version=self.release)
         else:
             shim = [*self.mixed.pythons[self.kind], "-m", "ottla.cli.shims", "kafka-storage", *arguments]
             done = subprocess.run(shim, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX)
@@ -146,8 +156,8 @@ class Node:
         self._write_properties()
         if not (self.dir / "meta.properties").exists():
             self.format()
-        if self.kind == KAFKA:
-            command = java_command(TOOLS["kafka-server-start"], str(self.properties), jvm=JVM)
+        if is_kafka(self.kind):
+            command = java_command(TOOLS["kafka-server-start"], str(self.properties), jvm=JVM, version=self.release)
         else:
             command = [*self.mixed.pythons[self.kind], "-m", "ottla", "start", str(self.properties)]
         with self.log.open("ab") as log:

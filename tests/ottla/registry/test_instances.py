@@ -125,6 +125,13 @@ def test_a_topic_of_several_partitions_is_no_registrys_topic(cli: Cli) -> None:
     assert "has 2 partitions" in done.err
 
 
+def test_a_session_that_the_brokers_do_not_allow_ends_the_command(cli: Cli) -> None:
+    done = cli("registry", "--listen", "127.0.0.1:0", "--topic", cli.topic(), "--session-timeout-ms", "1")
+    assert done.code == 1
+    assert "INVALID_SESSION_TIMEOUT" in done.err and "group.min.session.timeout.ms" in done.err
+    assert done.out == ""
+
+
 def test_the_eligible_instance_with_the_smallest_address_leads_unless_one_leads_already() -> None:
     a, b, c = (Identity("http", "h", port) for port in (1, 2, 3))
     assert assign({"x": b, "y": a})["master"] == "y"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.client.consumer import READ_COMMITTED, Consumer
+from ottla.cli.client.consumer import READ_COMMITTED, Batches, Consumer
 from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
 from ottla.protocol.records import build_batch
 from ottla.protocol.records.control import end_txn_batch
@@ -41,7 +41,9 @@ def marker(offset: int, pid: int, *, committed: bool) -> bytes:
 def taken(consumer: Consumer, *batches: bytes, aborted: list[tuple[int, int]] | None = None) -> list[bytes | None]:
     rows = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted or []]
     part = PartitionData(partition_index=0, records=b"".join(batches), aborted_transactions=rows)
-    return [record.value for record in consumer._take(PLACE, part)]
+    position = consumer.positions[PLACE]
+    fetched = Batches(*PLACE, position, consumer._take(PLACE, part))
+    return [record.value for record in consumer._decode(fetched)]
 
 
 def test_records_before_the_position_and_after_the_end_stay_out() -> None:

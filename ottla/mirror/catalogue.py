@@ -1,0 +1,208 @@
+"""The topics of a mirror: which of the source's are mirrored, and their counterparts in the target, which are created and kept alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ottla.cli.client import topics
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.configs import alter_configs, describe_many
+from ottla.cli.client.leaders import TopicPartition
+from ottla.cli.errors import CommandFailed
+from ottla.mirror.names import Policy, Selection, is_internal
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
+from ottla.protocol.messages.metadata import MetadataResponse
+
+#: MirrorMaker's config.properties.exclude: what depends on the brokers of one cluster, or would change timestamps.
+SETTINGS_EXCLUDED = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "message.timestamp.difference.max.ms",
+        "message.timestamp.type",
+        "unclean.leader.election.enable",
+        "min.insync.replicas",
+    }
+)
+#: Where DescribeConfigs has found a value that was set for the topic itself.
+TOPIC_SOURCE = 1
+TOPICS_AT_ONCE = 200
+REPLICAS_MAX = 3
+#: A broker that was created under our eyes may not know the topic yet, or another worker has created it.
+PASSING = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
+
+Say = Callable[[str], None]
+
+
+class Catalogue:
+    """The topics of both sides, as `look` has seen them last."""
+
+    def __init__(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        policy: Policy,
+        selection: Selection,
+        say: Say,
+        replication_factor: int = topics.BROKER_DEFAULT,
+    ) -> None:
+        self.policy = policy
+        self.selection = selection
+        #: Partitions of the source that have a counterpart in the target.
+        self.places: set[TopicPartition] = set()
+        self.cycles: list[str] = []
+        #: Topics of the source for which the target makes no room, and why.
+        self.refused: dict[str, str] = {}
+        self._source = source
+        self._target = target
+        self._say = say
+        self._replication_factor = replication_factor
+        self._source_counts: dict[str, int] = {}
+        self._target_counts: dict[str, int] = {}
+        self._said: set[str] = set()
+
+    async def check_clusters(self) -> None:
+        """Check that these are two clusters.
+
+        Raises:
+            CommandFailed: both are the same one.
+        """
+        source, target = await self._source.metadata([]), await self._target.metadata([])
+        if source.cluster_id is not None and source.cluster_id == target.cluster_id:
+            raise CommandFailed(
+                f"{self.policy.source} and {self.policy.target} are the same cluster, {source.cluster_id}",
+                "-b names the source, and --to the target; `ottla topic copy` copies within a cluster",
+            )
+
+    async def look(self) -> None:
+        """Read which topics there are on both sides."""
+        self._source.doing = "listing the topics of the source"
+        counts = _counts(await self._source.metadata(None))
+        self.cycles = sorted(name for name in counts if name in self.selection and self.policy.is_cycle(name))
+        self._source_counts = {name: count for name, count in sorted(counts.items()) if self.is_mirrored(name)}
+        self._target.doing = "listing the topics of the target"
+        self._target_counts = _counts(await self._target.metadata(None))
+        self.places = {
+            (name, index)
+            for name, count in self._source_counts.items()
+            for index in range(min(count, self._target_counts.get(self.policy.remote(name), 0)))
+        }
+
+    def is_mirrored(self, name: str) -> bool:
+        wanted = name in self.selection or self.policy.is_heartbeats(name)
+        return wanted and not is_internal(name) and not self.policy.is_cycle(name)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of the source that are mirrored."""
+        return list(self._source_counts)
+
+    @property
+    def remote_topics(self) -> list[str]:
+        """Their counterparts that there are."""
+        return [remote for name in self._source_counts if (remote := self.policy.remote(name)) in self._target_counts]
+
+    def missing(self) -> dict[str, int]:
+        """Return the topics of the source that the target lacks, or has with fewer partitions, and the number they need."""
+        return {
+            name: count
+            for name, count in self._source_counts.items()
+            if self._target_counts.get(self.policy.remote(name), 0) < count
+        }
+
+    async def create(self) -> None:
+        """Create what is missing; what the target refuses is said, and the other topics go on."""
+        for name, count in self.missing().items():
+            remote = self.policy.remote(name)
+            try:
+                if remote in self._target_counts:
+                    await topics.add_partitions(self._target, remote, count)
+                    self._say(f"{remote} has {count} partitions now, as {name}")
+                else:
+                    await self._create(name, remote, count)
+                self._target_counts[remote] = count
+                self.refused.pop(name, None)
+            except CommandFailed as fault:
+                if fault.code not in PASSING:
+                    self.refused[name] = str(fault)
+                    self._say_once(f"{remote} cannot be made in the target: {fault}")
+        await self.look()
+
+    async def create_internal(self, cluster: ClusterClient, name: str, configs: dict[str, str]) -> None:
+        """Create one of the mirror's own topics, with one partition, unless it is there.
+
+        Raises:
+            CommandFailed: it cannot be created.
+        """
+        if name in await cluster.topic_names():
+            return
+        replicas = min(REPLICAS_MAX, max(1, len(cluster.brokers)))
+        try:
+            await topics.create_topic(cluster, name, 1, replicas, configs)
+        except CommandFailed as fault:
+            if fault.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+    async def _create(self, name: str, remote: str, count: int) -> None:
+        described = await describe_many(self._source, [("topic", name)])
+        settings = own_settings(described[0].configs) if described else {}
+        try:
+            await topics.create_topic(self._target, remote, count, self._replication_factor, settings)
+        except CommandFailed as fault:
+            if fault.code != ErrorCode.INVALID_CONFIG:
+                raise
+            self._say(f"{remote} is made without the settings of {name}: {fault}")
+            await topics.create_topic(self._target, remote, count, self._replication_factor, {})
+        self._say(f"created {remote} with {count} partitions")
+
+    async def copy_settings(self) -> None:
+        """Bring the settings of the target's topics to those of the source's."""
+        names = [name for name in self._source_counts if self.policy.remote(name) in self._target_counts]
+        for first in range(0, len(names), TOPICS_AT_ONCE):
+            part = names[first : first + TOPICS_AT_ONCE]
+            ours = await _settings(self._source, part)
+            theirs = await _settings(self._target, [self.policy.remote(name) for name in part])
+            for name in part:
+                remote = self.policy.remote(name)
+                if name in ours and remote in theirs and (changes := _changes(ours[name], theirs[remote])):
+                    await self._alter(remote, changes)
+
+    async def _alter(self, remote: str, changes: dict[str, str | None]) -> None:
+        try:
+            await alter_configs(self._target, "topic", remote, changes)
+        except CommandFailed as fault:
+            self._say_once(f"settings of {remote}: {fault}")
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+
+def own_settings(entries: Iterable[DescribeConfigsResourceResult]) -> dict[str, str]:
+    """Return the settings of a topic that are its own and fit another cluster."""
+    return {
+        entry.name: entry.value
+        for entry in entries
+        if entry.config_source == TOPIC_SOURCE
+        and entry.value is not None
+        and not entry.is_sensitive
+        and not entry.read_only
+        and entry.name not in SETTINGS_EXCLUDED
+    }
+
+
+def _changes(ours: dict[str, str], theirs: dict[str, str]) -> dict[str, str | None]:
+    """Return what makes `theirs` to `ours`."""
+    changes: dict[str, str | None] = {name: value for name, value in ours.items() if theirs.get(name) != value}
+    return changes | dict.fromkeys(theirs.keys() - ours.keys())
+
+
+async def _settings(cluster: ClusterClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    found: list[DescribeConfigsResult] = await describe_many(cluster, [("topic", name) for name in names])
+    return {row.resource_name: own_settings(row.configs) for row in found}
+
+
+def _counts(response: MetadataResponse) -> dict[str, int]:
+    return {topic.name or "": len(topic.partitions) for topic in response.topics if not topic.error_code}

@@ -1,0 +1,286 @@
+"""One lane: takes what was read of its partitions, and commits it to the target with the positions, one transaction after the other.
+
+    starting --> running --> (a failure) --> starting, after a pause that doubles
+                   |
+                   +--> (fenced) --> starting, once the coordinator of the workers has confirmed that the lane is still here
+
+A partition that the target does not take is stopped alone, and tried again later; the others of the lane go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol
+
+from ottla.cli.client.consumer import Batches
+from ottla.cli.client.leaders import Leaders, TopicPartition
+from ottla.cli.errors import CommandFailed
+from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
+from ottla.mirror.positions import Positions, position_record
+from ottla.mirror.transaction import Fenced, LaneProducer, PlaceFailed, refreshed
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records import Record
+from ottla.server.clock import Clock
+
+#: What waits in a lane of one partition; it is read on when there is less.
+WAITING_BYTES_MAX = 16 * 1024 * 1024
+#: Of one transaction: what is lost with it is read again.
+TRANSACTION_BYTES_MAX = 16 * 1024 * 1024
+#: The least time between two commits of a lane, so that a trickle of records does not cost a transaction each.
+COMMIT_EVERY_MS = 100
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.2, 10.0
+#: After this time a partition that was stopped is tried again.
+STOPPED_S = 15.0
+TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+
+class Surroundings(Protocol):
+    """What a lane needs of its worker."""
+
+    source: str
+    clock: Clock
+    positions: Positions
+    leaders: Leaders
+
+    def target_of(self, place: TopicPartition) -> TopicPartition: ...
+
+    def restart_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from there."""
+
+    async def begins_of(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where partitions without a position begin."""
+
+    async def batch_bytes_max(self, topic: str) -> int:
+        """Return the largest batch that a topic of the target takes."""
+
+    async def confirm(self) -> None: ...
+
+    def committed(self, lane: Lane, done: Done) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Done:
+    """What one transaction has brought."""
+
+    records: int = 0
+    bytes: int = 0
+
+
+class Lane:
+    """A lane of this worker. `put` gives it what was read, `run` is its task."""
+
+    def __init__(self, number: int, producer: LaneProducer, around: Surroundings) -> None:
+        self.number = number
+        #: The next offset of each partition that is committed. Only these are read.
+        self.positions: dict[TopicPartition, int] = {}
+        #: Partitions that the target does not take, and why.
+        self.stopped: dict[TopicPartition, str] = {}
+        self.is_running = False
+        self._producer = producer
+        self._around = around
+        self._wanted: set[TopicPartition] = set()
+        self._waiting: deque[Batches] = deque()
+        self._bytes: dict[TopicPartition, int] = {}
+        self._limits: dict[str, int] = {}
+        self._retry_ms: dict[TopicPartition, int] = {}
+        self._changed = asyncio.Event()
+        self._ends = False
+
+    # -- What the worker calls -------------------------------------------------------------------------------------------
+
+    def mirror(self, places: Iterable[TopicPartition]) -> None:
+        """Set the partitions of the lane."""
+        wanted = set(places)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._changed.set()
+
+    def put(self, batches: Batches) -> None:
+        """Take what was read. What was read for a lane that begins again meanwhile is dropped: it will be read again."""
+        place = batches[:2]
+        if not self.is_running or place not in self.positions:
+            return
+        self._waiting.append(batches)
+        self._bytes[place] = self._bytes.get(place, 0) + sum(batch.size for batch in batches.batches)
+        self._changed.set()
+
+    def has_room(self, place: TopicPartition) -> bool:
+        return self.is_running and place in self.positions and self._bytes.get(place, 0) < WAITING_BYTES_MAX
+
+    def end(self) -> None:
+        """End after the transaction in progress."""
+        self._ends = True
+        self._changed.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was read is committed."""
+        return self.is_running and not self._bytes and set(self.positions) | set(self.stopped) >= self._wanted
+
+    # -- Its task ----------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        backoff_s = BACKOFF_S_MIN
+        while not self._ends:
+            try:
+                await self._start()
+                while not self._ends:
+                    if await self._step():
+                        backoff_s = BACKOFF_S_MIN
+            except Fenced:
+                self._pause()
+                await self._around.confirm()
+            except (CommandFailed, KafkaError, TimeoutError) as fault:
+                self._pause()
+                if isinstance(fault, PlaceFailed) and await self._stop(fault):
+                    continue
+                self._around.say(f"lane {self.number}: {fault or 'time is up'}; it goes on in {backoff_s:g} s")
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
+                await refreshed(self._around.leaders)
+
+    async def _start(self) -> None:
+        """Fence the worker that had the lane before, and find out where it ended."""
+        self._pause()
+        await self._producer.start()
+        await self._adopt(self._wanted)
+        self.is_running = True
+
+    def _pause(self) -> None:
+        self.is_running = False
+        self._waiting.clear()
+        self._bytes.clear()
+        self.positions.clear()
+
+    async def _adopt(self, places: Iterable[TopicPartition]) -> None:
+        """Begin to mirror partitions where the target's positions are."""
+        places = [place for place in places if place not in self.stopped]
+        found = await self._around.positions.read() if places else {}
+        begins = await self._around.begins_of([place for place in places if place not in found])
+        begins |= {place: found[place] for place in places if place in found}
+        # From here to the end of a start nothing is awaited: what was fetched before does not come in between.
+        self.positions |= begins
+        self._around.restart_at(begins)
+
+    async def _step(self) -> bool:
+        """Take what has changed, or commit what has come. Returns whether something was committed."""
+        around = self._around
+        self._changed.clear()
+        for place, retry_ms in list(self._retry_ms.items()):
+            if around.clock.mono_ms() >= retry_ms:
+                del self._retry_ms[place], self.stopped[place]
+        missing = self._wanted - self.positions.keys() - self.stopped.keys()
+        if missing:
+            await self._adopt(missing)
+        for place in self.positions.keys() - self._wanted:
+            del self.positions[place]
+        if self._waiting:
+            began_ms = around.clock.mono_ms()
+            done = await self._transaction()
+            around.committed(self, done)
+            await self._changed_or(COMMIT_EVERY_MS - (around.clock.mono_ms() - began_ms), only_if_full=True)
+            return True
+        next_ms = min(self._retry_ms.values(), default=None)
+        await self._changed_or(None if next_ms is None else next_ms - around.clock.mono_ms())
+        return False
+
+    async def _changed_or(self, wait_ms: float | None, *, only_if_full: bool = False) -> None:
+        """Wait for a change, at most so long."""
+        if only_if_full:
+            if wait_ms is not None and wait_ms > 0 and sum(self._bytes.values()) < TRANSACTION_BYTES_MAX // 4:
+                await asyncio.sleep(wait_ms / 1000)
+            return
+        try:
+            async with asyncio.timeout(None if wait_ms is None else max(0.0, wait_ms / 1000)):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    # -- Transactions ------------------------------------------------------------------------------------------------------
+
+    async def _transaction(self) -> Done:
+        taken, size = [], 0
+        while self._waiting and size < TRANSACTION_BYTES_MAX:
+            row = self._waiting.popleft()
+            if row[:2] in self.positions:
+                taken.append(row)
+                size += sum(batch.size for batch in row.batches)
+        batches = self._outgoing(taken)
+        nexts = {row[:2]: row.batches[-1].next_offset for row in taken}
+        saved = self._position_batches(nexts)
+        done = Done()
+        if nexts:
+            await self._producer.begin([*batches, *saved])
+            await self._producer.produce(batches)
+            # After the records, for a producer without transactions: a position never says more than what is there.
+            await self._producer.produce(saved)
+            await self._producer.end(commit=True)
+            done = _done(batches)
+        self.positions |= {place: offset for place, offset in nexts.items() if place in self.positions}
+        self._forget(taken)
+        return done
+
+    def _forget(self, taken: list[Batches]) -> None:
+        for row in taken:
+            place = row[:2]
+            self._bytes[place] -= sum(batch.size for batch in row.batches)
+            if not self._bytes[place]:
+                del self._bytes[place]
+
+    def _outgoing(self, taken: list[Batches]) -> dict[TopicPartition, list[Outgoing]]:
+        batches: dict[TopicPartition, list[Outgoing]] = {}
+        for row in taken:
+            place = self._around.target_of(row[:2])
+            limit = self._limits.get(place[0])
+            try:
+                made = outgoing(row.batches, max(row.position, self.positions[row[:2]]), limit)
+            except TooLargeRecord as record:
+                cause = f"the record at offset {record.offset} of {row.topic}-{row.partition} takes {record.size} bytes"
+                hint = f"raise max.message.bytes of {place[0]} in the target: it is {limit}"
+                raise PlaceFailed(place, CommandFailed(cause, hint)) from None
+            if made:
+                batches.setdefault(place, []).extend(made)
+        return batches
+
+    def _position_batches(self, nexts: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Outgoing]]:
+        rows: dict[TopicPartition, list[Record]] = {}
+        now_ms = self._around.clock.wall_ms()
+        for place, offset in nexts.items():
+            key, value = position_record(self._around.source, place, offset)
+            rows.setdefault(self._around.positions.place_of(key), []).append(Record(0, now_ms, key, value))
+        return {place: [Outgoing(None, records, 0)] for place, records in rows.items()}
+
+    async def _stop(self, fault: PlaceFailed) -> bool:
+        """Go on without the partition that the target does not take. A batch that is too large is cut first.
+
+        Returns whether it is one of the lane's partitions.
+        """
+        failed = [place for place in self._wanted if self._around.target_of(place) == fault.place]
+        topic = fault.place[0]
+        if failed and fault.code in TOO_LARGE and topic not in self._limits:
+            self._limits[topic] = await self._around.batch_bytes_max(topic)
+            return True
+        self._limits.pop(topic, None)
+        for place in failed:
+            if place not in self.stopped:
+                self._around.say(
+                    f"{place[0]}-{place[1]} stops: {fault}{f' ({fault.hint})' if fault.hint else ''}; it is tried again each {STOPPED_S:g} s"
+                )
+            self.stopped[place] = str(fault)
+            self._retry_ms[place] = self._around.clock.mono_ms() + int(STOPPED_S * 1000)
+        await refreshed(self._around.leaders)
+        return bool(failed)
+
+
+def _done(batches: Mapping[TopicPartition, list[Outgoing]]) -> Done:
+    done = Done()
+    for row in chain.from_iterable(batches.values()):
+        done.records += row.count
+        done.bytes += row.size
+    return done

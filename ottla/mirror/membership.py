@@ -1,0 +1,124 @@
+"""Which lanes this worker has, by Kafka's group protocol in the target: type `ottla-mirror`, the members' metadata and assignments in JSON.
+
+A rebalance does not stop the mirror. A lane that is given to another worker is fenced by that worker's first request, whatever this one
+is doing then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from ottla.cli.client.classic_member import ClassicMember, GroupProtocol
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, ClusterClient
+from ottla.cli.client.failures import check
+from ottla.cli.errors import CommandFailed
+from ottla.mirror.shares import LANES, PROTOCOL, share
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment
+
+PROTOCOL_TYPE = "ottla-mirror"
+SESSION_MS = 10_000
+REBALANCE_MS_MAX = 30_000
+HEARTBEATS_A_SESSION = 6
+RETRY_S = 1.0
+
+
+class Membership:
+    """A member of the group. `weights` says how many partitions each lane has, `on_lanes` is called with the lanes of each generation."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group: str,
+        weights: Callable[[], Mapping[int, int]],
+        on_lanes: Callable[[set[int]], None],
+        on_failure: Callable[[str], None],
+        session_ms: int = SESSION_MS,
+    ) -> None:
+        self.lanes: set[int] = set()
+        #: How many members the group has, as far as its leader knows.
+        self.members = 1
+        self._member = ClassicMember(
+            cluster, group, GroupProtocol(PROTOCOL_TYPE, PROTOCOL, session_ms, REBALANCE_MS_MAX), ATTEMPT_MS_MAX
+        )
+        self._session_ms = session_ms
+        self._weights = weights
+        self._on_lanes = on_lanes
+        self._on_failure = on_failure
+        self._shares: dict[str, list[int]] = {}
+        self._beats = 0
+        self._beaten = asyncio.Condition()
+
+    async def run(self) -> None:
+        """Take part for ever. Without a coordinator the lanes stay: a worker whose lanes no other gets goes on."""
+        while True:
+            try:
+                await self._generation()
+            except (CommandFailed, TimeoutError, ValueError) as fault:
+                self._on_failure(f"the group of the workers: {fault}; it is tried again")
+                await asyncio.sleep(RETRY_S)
+
+    async def confirm(self) -> None:
+        """Wait until the coordinator has answered a heartbeat, or given an assignment, that was requested after this call."""
+        async with self._beaten:
+            wanted = self._beats + 2
+            await self._beaten.wait_for(lambda: self._beats >= wanted)
+
+    async def leave(self) -> None:
+        """Leave the group, so that the others get the lanes at once."""
+        with suppress(CommandFailed, TimeoutError):
+            async with asyncio.timeout(ATTEMPT_MS_MAX / 1000):
+                await self._member.leave("the mirror stops")
+
+    async def _generation(self) -> None:
+        joined = await self._member.join(json.dumps({"lanes": sorted(self.lanes)}).encode())
+        if joined is None:
+            return
+        data = await self._member.sync(joined, self._assignments(joined))
+        if data is None:
+            return
+        self._member.generation = joined.generation_id
+        self.lanes = set(_lanes(data))
+        self._on_lanes(self.lanes)
+        while True:
+            await self._beat()
+            await asyncio.sleep(self._session_ms / HEARTBEATS_A_SESSION / 1000)
+            code = await self._member.heartbeat(self._session_ms)
+            if self._member.is_out(code) or self._is_uneven():
+                return
+            check(f"group {self._member.group}", code)
+
+    def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """Assign as the leader of the group."""
+        self._shares = {}
+        if joined.leader != joined.member_id or joined.skip_assignment:
+            return []
+        owned = {member.member_id: _lanes(bytes(member.metadata)) for member in joined.members}
+        self._shares = share(owned, self._weights())
+        self.members = len(owned)
+        return [
+            SyncGroupRequestAssignment(member, json.dumps({"lanes": lanes}).encode())
+            for member, lanes in self._shares.items()
+        ]
+
+    def _is_uneven(self) -> bool:
+        """Return whether the leader would share otherwise by now: topics have come or gone."""
+        return len(self._shares) > 1 and share(self._shares, self._weights()) != self._shares
+
+    async def _beat(self) -> None:
+        async with self._beaten:
+            self._beats += 1
+            self._beaten.notify_all()
+
+
+def _lanes(data: bytes) -> list[int]:
+    """Return the lanes of a member's metadata or assignment.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    row = json.loads(data or b"{}")
+    return [int(lane) for lane in row.get("lanes", ()) if 0 <= int(lane) < LANES]

@@ -1,0 +1,236 @@
+"""The producer of one lane: a transaction holds the records of its partitions and the positions in the source that they bring.
+
+    start --> begin --> produce --> end --> begin ...
+      ^__________ any failure: the outcome of the transaction shows in the positions
+
+There are no retries inside a transaction. A failure ends it, and `start` takes the next producer epoch: the coordinator then completes
+or aborts what was open, and rejects what a worker that had the lane before still sends.
+The versions of the requests are the last before KIP-890: brokers of all releases take them, whatever their transaction.version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.cli.client.cluster import ATTEMPT_MS_MAX, RETRY_BACKOFF_MS, TRANSACTION_KEY_TYPE, ClusterClient, NoConnection
+from ottla.cli.client.failures import check, code_of, failure
+from ottla.cli.client.leaders import NO_LEADER, Leaders, TopicPartition
+from ottla.cli.client.producer import ACKS_ALL
+from ottla.cli.errors import CommandFailed
+from ottla.mirror.batches import Outgoing, Stamp, next_sequence
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+INIT_VERSION, ADD_VERSION, PRODUCE_VERSION, END_VERSION = 4, 3, 9, 3
+#: A transaction is aborted by its coordinator after this time: so long a worker that was killed delays the readers of its partitions,
+#: unless another takes its lanes before.
+TRANSACTION_MS_MAX = 60_000
+#: Requests of one lane to one broker that are in flight: an idempotent producer may have five (KIP-98).
+IN_FLIGHT_MAX = 5
+FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+
+
+class Fenced(Exception):
+    """Another worker has the lane, or the transaction took too long: nothing of it will be seen."""
+
+
+class PlaceFailed(CommandFailed):
+    """One partition of the target does not take records. The transaction was not committed."""
+
+    def __init__(self, place: TopicPartition, fault: CommandFailed) -> None:
+        super().__init__(fault.cause, fault.hint, fault.exit_code, fault.code)
+        self.place = place
+
+
+class LaneProducer:
+    """The producer of a lane. `transactional_id` None: an idempotent producer without transactions, whose positions follow the records."""
+
+    def __init__(self, cluster: ClusterClient, leaders: Leaders, transactional_id: str | None) -> None:
+        self._cluster = cluster
+        self._leaders = leaders
+        self._id = transactional_id
+        self._coordinator: int | None = None
+        self._producer = (-1, -1)
+        self._sequences: dict[TopicPartition, int] = {}
+        self._is_open = False
+
+    async def start(self) -> None:
+        """Take the next producer epoch; what was open is over when it returns.
+
+        Raises:
+            CommandFailed: no permission, or the cluster does not answer.
+        """
+
+        async def ask() -> tuple[InitProducerIdResponse, int]:
+            if self._id is None:
+                response = await self._cluster.request(InitProducerIdRequest(None, 0), version=INIT_VERSION)
+                return response, response.error_code
+            self._coordinator = await self._cluster.coordinator(self._id, TRANSACTION_KEY_TYPE)
+            request = InitProducerIdRequest(self._id, TRANSACTION_MS_MAX)
+            response = await self._cluster.request(request, self._coordinator, version=INIT_VERSION)
+            return response, response.error_code
+
+        self._is_open = False
+        self._cluster.doing = "getting a producer id"
+        async with self._cluster.limit():
+            response, code = await self._cluster.retry(ask)
+        check(f"transactional id {self._id}", code)
+        self._producer = response.producer_id, response.producer_epoch
+        self._sequences = {}
+
+    async def begin(self, places: Iterable[TopicPartition]) -> None:
+        """Begin a transaction with these partitions."""
+        if self._id is None:
+            return
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for name, index in places:
+            topics.setdefault(name, AddPartitionsToTxnTopic(name, [])).partitions.append(index)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer[0],
+            v3_and_below_producer_epoch=self._producer[1],
+            v3_and_below_topics=list(topics.values()),
+        )
+
+        async def ask() -> tuple[AddPartitionsToTxnResponse, int]:
+            response = await self._cluster.request(request, self._coordinator, version=ADD_VERSION)
+            # Where one is rejected, the others are not attempted.
+            codes = [code for _, code in _added(response) if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+            return response, codes[0] if codes else ErrorCode.NONE
+
+        self._is_open = True
+        async with self._cluster.limit():
+            response, code = await self._cluster.retry(ask)
+        if code in FENCED:
+            raise Fenced
+        for place, found in _added(response):
+            if found not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED):
+                raise PlaceFailed(place, failure(f"partition {place[0]}-{place[1]}", found))
+
+    async def produce(self, batches: Mapping[TopicPartition, Sequence[Outgoing]]) -> dict[TopicPartition, list[int]]:
+        """Send the batches of each partition in their order. Returns the offset of the first record of each.
+
+        Raises:
+            PlaceFailed: a partition has rejected one.
+            Fenced: the lane is another worker's.
+            CommandFailed: it is not known what was written.
+        """
+        offsets: dict[TopicPartition, list[int]] = {place: [] for place in batches}
+        flying: deque[asyncio.Task[None]] = deque()
+        try:
+            for number in range(max(map(len, batches.values()), default=0)):
+                row = {place: listed[number] for place, listed in batches.items() if number < len(listed)}
+                for node, places in self._by_node(row).items():
+                    request = self._request({place: row[place] for place in places})
+                    while len(flying) >= IN_FLIGHT_MAX:
+                        await flying.popleft()
+                    flying.append(asyncio.ensure_future(self._send(node, request, offsets)))
+                    # The tasks send in the order in which they begin.
+                    await asyncio.sleep(0)
+            while flying:
+                await flying.popleft()
+        finally:
+            for task in flying:
+                task.cancel()
+            await asyncio.gather(*flying, return_exceptions=True)
+        return offsets
+
+    async def end(self, *, commit: bool) -> None:
+        """End the transaction.
+
+        Raises:
+            Fenced: the lane is another worker's, and the transaction was aborted.
+            CommandFailed: it is not known whether it was committed; the positions show it after `start`.
+        """
+        if self._id is None or not self._is_open:
+            return
+        request = EndTxnRequest(self._id, *self._producer, commit)
+
+        async def ask() -> tuple[EndTxnResponse, int]:
+            response = await self._cluster.request(request, self._coordinator, version=END_VERSION)
+            return response, response.error_code
+
+        async with self._cluster.limit():
+            _, code = await self._cluster.retry(ask)
+        if code in FENCED:
+            raise Fenced
+        check(f"transactional id {self._id}", code)
+        self._is_open = False
+
+    # -- Requests ------------------------------------------------------------------------------------------------------
+
+    def _by_node(self, places: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = {}
+        for place in places:
+            node = self._leaders.of(place).node
+            if node == NO_LEADER:
+                raise CommandFailed(f"partition {place[0]}-{place[1]} of the target has no leader")
+            found.setdefault(node, []).append(place)
+        return found
+
+    def _request(self, batches: Mapping[TopicPartition, Outgoing]) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        for (name, index), batch in batches.items():
+            sequence = self._sequences.get((name, index), 0)
+            self._sequences[name, index] = next_sequence(sequence, batch.count)
+            stamp = Stamp(*self._producer, sequence, self._id is not None)
+            rows = topics.setdefault(name, TopicProduceData(name, partition_data=[])).partition_data
+            rows.append(PartitionProduceData(index, memoryview(batch.encoded(stamp))))
+        return ProduceRequest(self._id, ACKS_ALL, ATTEMPT_MS_MAX, list(topics.values()))
+
+    async def _send(self, node: int, request: ProduceRequest, offsets: dict[TopicPartition, list[int]]) -> None:
+        try:
+            response = await self._cluster.request(
+                request, node, version=PRODUCE_VERSION, timeout_ms=4 * ATTEMPT_MS_MAX
+            )
+        except NoConnection:
+            self._leaders.forget(node)
+            raise
+        for topic in response.responses:
+            for part in topic.partition_responses:
+                self._check((topic.name, part.index), part)
+                offsets[topic.name, part.index].append(part.base_offset)
+
+    def _check(self, place: TopicPartition, part: PartitionProduceResponse) -> None:
+        code = code_of(part.error_code)
+        if code is ErrorCode.NONE:
+            return
+        if code in FENCED:
+            raise Fenced
+        name, index = place
+        fault = failure(f"partition {name}-{index} of the target", code, part.error_message)
+        # A full disk may have room again: only this partition waits for that.
+        if code.retriable and code not in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise fault
+        raise PlaceFailed(place, fault)
+
+
+def _added(response: AddPartitionsToTxnResponse) -> list[tuple[TopicPartition, int]]:
+    return [
+        ((topic.name, row.partition_index), row.partition_error_code)
+        for topic in response.results_by_topic_v3_and_below
+        for row in topic.results_by_partition
+    ]
+
+
+async def refreshed(leaders: Leaders) -> None:
+    """Look the leaders up again after a failure; a cluster that is away shows at the next request."""
+    await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+    try:
+        await leaders.refresh()
+    except CommandFailed:
+        return

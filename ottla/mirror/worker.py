@@ -1,0 +1,327 @@
+"""One worker of a mirror: the lanes that the group gives it, what it reads for them, and what is to be kept alike beside the records.
+
+membership --> lanes <-- batches <-- reader          the catalogue says which partitions there are
+                 |
+                 +--> transactions in the target, with the positions
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.configs import describe_many
+from ottla.cli.client.consumer import READ_COMMITTED
+from ottla.cli.client.failures import failure
+from ottla.cli.client.leaders import Leaders, TopicPartition
+from ottla.cli.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, list_offsets
+from ottla.cli.errors import CommandFailed
+from ottla.mirror.catalogue import Catalogue, Say
+from ottla.mirror.lane import Done, Lane
+from ottla.mirror.membership import SESSION_MS, Membership
+from ottla.mirror.names import Policy, Selection
+from ottla.mirror.positions import Positions
+from ottla.mirror.reader import SourceReader, Throttle
+from ottla.mirror.shares import lane_of
+from ottla.mirror.transaction import LaneProducer
+from ottla.protocol.errors import ErrorCode
+
+#: The lane whose worker does what only one is to do: creating topics, settings, ACLs, checkpoints.
+FIRST_LANE = 0
+MAX_MESSAGE_BYTES = "max.message.bytes"
+COMPACTED = {"cleanup.policy": "compact"}
+#: Between two looks whether there is room, or a lane; and between two attempts to read after a failure.
+LOOK_S, RETRY_S = 0.1, 1.0
+#: At the end, for the transactions in progress.
+END_S_MAX = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    policy: Policy
+    topics: Selection
+    from_latest: bool = False
+    exactly_once: bool = True
+    bytes_per_s: float | None = None
+    replication_factor: int = BROKER_DEFAULT
+    copy_settings: bool = True
+    refresh_s: float = 30.0
+    session_ms: int = SESSION_MS
+
+
+class Clusters(NamedTuple):
+    """The connections of a worker. Responses of one come in order, so what waits for long has its own."""
+
+    source: ClusterClient
+    reading: ClusterClient
+    target: ClusterClient
+    positions: ClusterClient
+    group: ClusterClient
+
+
+@dataclass(slots=True)
+class Counts:
+    """What this worker has mirrored since it began."""
+
+    records: int = 0
+    bytes: int = 0
+    transactions: int = 0
+    #: Offsets that the source had deleted before they were read.
+    lost: int = 0
+    fenced: int = 0
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class Worker:
+    """A worker: `start`, then `run` until `stop`."""
+
+    def __init__(self, clusters: Clusters, options: Options, say: Say) -> None:
+        policy = options.policy
+        self.options, self.source, self.clock = options, policy.source, clusters.source.world.clock
+        self.counts = Counts()
+        self.lanes: dict[int, Lane] = {}
+        self.catalogue = Catalogue(
+            clusters.source, clusters.target, policy, options.topics, say, options.replication_factor
+        )
+        self.positions = Positions(clusters.positions, policy.positions_topic, policy.source)
+        self.leaders = Leaders(clusters.target, [])
+        self.say = say
+        self._clusters = clusters
+        self._reader = SourceReader(clusters.reading, self._has_room, self._rejected)
+        self._membership = Membership(
+            clusters.group, policy.group, self._weights, self._take_lanes, say, options.session_ms
+        )
+        self._throttle = Throttle(options.bytes_per_s, self.clock.mono_ms())
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._said_cycles: list[str] = []
+        self._first_look = asyncio.Event()
+        self._has_lanes = asyncio.Event()
+
+    async def look(self) -> None:
+        """Check both clusters, and see what is to be mirrored. Nothing is changed.
+
+        Raises:
+            CommandFailed: they are one cluster, or cannot be reached.
+        """
+        async with self._clusters.source.limit(), self._clusters.target.limit():
+            await self.catalogue.check_clusters()
+            await self.catalogue.look()
+
+    async def start(self) -> None:
+        """Look, and make the topic of the positions.
+
+        Raises:
+            CommandFailed: as `look`, or the topic cannot be made.
+        """
+        await self.look()
+        async with self._clusters.target.limit():
+            await self.catalogue.create_internal(self._clusters.target, self.positions.topic, COMPACTED)
+
+    async def run(self) -> None:
+        """Mirror until `stop`. What has been read by then is committed, and the others get the lanes at once."""
+        tasks = [
+            asyncio.ensure_future(work)
+            for work in (self._membership.run(), self._look_again(), self._read(), self._stopping.wait())
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                if not task.done():
+                    task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            await self._end_lanes()
+            await self._membership.leave()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    @property
+    def places(self) -> set[TopicPartition]:
+        """The partitions that are this worker's."""
+        return {place for place in self.catalogue.places if lane_of(place) in self.lanes}
+
+    @property
+    def lag(self) -> int:
+        """How many offsets of this worker's partitions are not committed in the target yet."""
+        ends, lag = self._reader.known_ends, 0
+        for lane in self.lanes.values():
+            lag += sum(max(0, ends.get(place, offset) - offset) for place, offset in lane.positions.items())
+        return lag
+
+    @property
+    def stopped(self) -> dict[TopicPartition, str]:
+        """Partitions that the target does not take, and why."""
+        return {place: why for lane in self.lanes.values() for place, why in lane.stopped.items()}
+
+    async def wait_until_mirrored(self) -> None:
+        """Wait until all that the source has by now, of this worker's partitions, is committed in the target."""
+        await self._first_look.wait()
+        ends: dict[TopicPartition, int] = {}
+        for name in self.catalogue.topics:
+            found = await list_offsets(self._clusters.source, name, LATEST, None, READ_COMMITTED)
+            ends |= {(name, index): offset for index, offset in found.items()}
+        while True:
+            lanes = list(self.lanes.values())
+            read = self._reader.positions
+            waits = self.catalogue.missing().keys() - self.catalogue.refused.keys()
+            if lanes and not waits and all(lane.is_idle for lane in lanes):
+                left = [place for place in self.places if place in ends and read.get(place, -1) < ends[place]]
+                if not set(left) - self.stopped.keys():
+                    return
+            await asyncio.sleep(LOOK_S)
+
+    # -- What lanes need (lane.Surroundings) -------------------------------------------------------------------------------
+
+    def target_of(self, place: TopicPartition) -> TopicPartition:
+        return self.options.policy.remote(place[0]), place[1]
+
+    def restart_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._reader.assign({**self._reader.positions, **offsets})
+
+    async def begins_of(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        begins: dict[TopicPartition, int] = {}
+        at = LATEST if self.options.from_latest else EARLIEST
+        by_topic: dict[str, list[int]] = {}
+        for name, index in places:
+            by_topic.setdefault(name, []).append(index)
+        for name, indexes in by_topic.items():
+            found = await list_offsets(self._clusters.source, name, at, indexes)
+            begins |= {(name, index): offset for index, offset in found.items()}
+        return begins
+
+    async def batch_bytes_max(self, topic: str) -> int:
+        (row,) = await describe_many(self._clusters.target, [("topic", topic)])
+        return next(int(entry.value or 0) for entry in row.configs if entry.name == MAX_MESSAGE_BYTES)
+
+    async def confirm(self) -> None:
+        self.counts.fenced += 1
+        await self._membership.confirm()
+
+    def committed(self, lane: Lane, done: Done) -> None:
+        self.counts.records += done.records
+        self.counts.bytes += done.bytes
+        self.counts.transactions += 1
+
+    # -- Lanes -------------------------------------------------------------------------------------------------------------
+
+    def _weights(self) -> Mapping[int, int]:
+        return Counter(map(lane_of, self.catalogue.places))
+
+    def _take_lanes(self, numbers: set[int]) -> None:
+        for number in self.lanes.keys() - numbers:
+            self.lanes.pop(number).end()
+        for number in sorted(numbers - self.lanes.keys()):
+            transactional_id = self.options.policy.transactional_id(number) if self.options.exactly_once else None
+            lane = Lane(number, LaneProducer(self._clusters.target, self.leaders, transactional_id), self)
+            self.lanes[number] = lane
+            task = asyncio.ensure_future(lane.run())
+            self._tasks.add(task)
+            task.add_done_callback(self._lane_ended)
+        self._has_lanes.set()
+        self._spread()
+
+    def _lane_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self.say(f"a lane has ended: {fault!r}")
+            self.stop()
+
+    def _spread(self) -> None:
+        """Give each lane its partitions."""
+        by_lane: dict[int, list[TopicPartition]] = {number: [] for number in self.lanes}
+        for place in self.catalogue.places:
+            if (number := lane_of(place)) in by_lane:
+                by_lane[number].append(place)
+        for number, places in by_lane.items():
+            self.lanes[number].mirror(places)
+
+    async def _end_lanes(self) -> None:
+        for lane in self.lanes.values():
+            lane.end()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=END_S_MAX)
+            for task in late:
+                task.cancel()
+
+    # -- Reading -----------------------------------------------------------------------------------------------------------
+
+    def _has_room(self, place: TopicPartition) -> bool:
+        lane = self.lanes.get(lane_of(place))
+        return lane is not None and lane.has_room(place)
+
+    async def _read(self) -> None:
+        while True:
+            if not self._reader.is_wanting:
+                await asyncio.sleep(LOOK_S / 10)
+                continue
+            try:
+                fetched = await self._reader.poll_batches()
+            except CommandFailed as fault:
+                self.say(f"reading from {self.source}: {fault}; it is tried again")
+                await asyncio.sleep(RETRY_S)
+                continue
+            taken = 0
+            for row in fetched:
+                if (lane := self.lanes.get(lane_of(row[:2]))) is not None:
+                    lane.put(row)
+                taken += sum(batch.size for batch in row.batches)
+            if wait_s := self._throttle.wait_s(taken, self.clock.mono_ms()):
+                await asyncio.sleep(wait_s)
+
+    async def _rejected(self, place: TopicPartition, code: int) -> None:
+        """Go on where the source's log begins if the position is not in it any more."""
+        name, index = place
+        position = self._reader.positions[place]
+        if code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.say(f"reading from {self.source}: {failure(f'partition {name}-{index}', code)}; it is tried again")
+            await asyncio.sleep(RETRY_S)
+            return
+        begin = (await list_offsets(self._clusters.source, name, EARLIEST, [index]))[index]
+        if begin > position:
+            self.counts.lost += begin - position
+            why = f"{begin - position} offsets from {position} on were deleted by retention before they were mirrored"
+        else:
+            why = f"the source ends before offset {position}: it was deleted and created again, or has lost records"
+        self.say(f"{name}-{index}: {why}; it goes on at offset {begin}")
+        self._reader.seek(place, begin)
+
+    # -- Topics --------------------------------------------------------------------------------------------------------------
+
+    async def _look_again(self) -> None:
+        while True:
+            try:
+                await self._look()
+                self._first_look.set()
+            except (CommandFailed, TimeoutError) as fault:
+                self.say(f"looking for topics: {fault or 'time is up'}; it is tried again")
+            waits = self.catalogue.missing().keys() - self.catalogue.refused.keys()
+            await asyncio.sleep(RETRY_S if waits else self.options.refresh_s)
+
+    async def _look(self) -> None:
+        """See which topics there are; the worker of the first lane makes and changes those of the target."""
+        await self._has_lanes.wait()
+        async with self._clusters.source.limit():
+            await self.catalogue.look()
+        if FIRST_LANE in self.lanes:
+            if self.catalogue.missing():
+                await self.catalogue.create()
+            if self.options.copy_settings:
+                await self.catalogue.copy_settings()
+        if self.catalogue.cycles != self._said_cycles:
+            self._said_cycles = self.catalogue.cycles
+            self.say(
+                f"not mirrored, because they came from {self.options.policy.target}: {', '.join(self._said_cycles)}"
+            )
+        self._reader.follow(self.catalogue.topics)
+        self.leaders.topics = [*self.catalogue.remote_topics, self.positions.topic]
+        await self.leaders.refresh()
+        self._spread()

@@ -1,0 +1,111 @@
+"""Two clusters of one node each, and workers of a mirror between them as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.client.groups import describe_group
+from ottla.cli.errors import CommandFailed
+from ottla.testing import Cluster
+from tests.ottla.conftest import ROOT, Finished, run_here
+
+WAIT_S_MAX = 60
+GROUP = "ottla-mirror.west.east"
+NAMES = count()
+
+
+@dataclass
+class Mirror:
+    """A mirror from `west` to `east`, of topics that no other test has."""
+
+    west: Cluster
+    east: Cluster
+    log: Path
+    name: str = field(default_factory=lambda: f"m{next(NAMES)}")
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def arguments(self, *options: str) -> list[str]:
+        sides = ["-b", self.west.bootstrap, "--to", self.east.bootstrap]
+        return ["mirror", "run", "west", "east", *sides, "--topics", f"{self.name}.*", *options]
+
+    def once(self, *options: str, code: int = 0) -> Finished:
+        """Mirror what is there."""
+        done = run_here(*self.arguments("--once", *options))
+        assert done.code == code, done.err
+        return done
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start a worker that takes the place of one that was killed within a second or two."""
+        arguments = self.arguments("--session-timeout-ms", "1000", "--refresh", "1", *options)
+        with self.log.open("ab") as log:
+            worker = subprocess.Popen([sys.executable, "-m", "ottla", *arguments], stderr=log, stdout=log, cwd=ROOT)
+        self.workers.append(worker)
+        return worker
+
+    def stop(self) -> None:
+        running = [worker for worker in self.workers if worker.poll() is None]
+        for worker in running:
+            worker.send_signal(signal.SIGTERM)
+        assert [worker.wait(WAIT_S_MAX) for worker in running] == [0] * len(running), self.said()
+
+    def said(self) -> str:
+        """What the workers have printed, without their progress."""
+        return "".join(line for line in self.log.read_text().splitlines(True) if not line.startswith("{"))
+
+    def until(self, passed: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + WAIT_S_MAX
+        while not passed():
+            assert time.monotonic() < deadline, f"{what} not within {WAIT_S_MAX} s\n{self.said()}"
+            time.sleep(0.05)
+
+    def values(self, topic: str) -> list[bytes | None]:
+        """What a reader of committed records finds in the target."""
+        return [record.value for record in self.east.records(topic)]
+
+    def members(self) -> int:
+        """How many workers the group has."""
+        return len(self.east._do(lambda cluster: describe_group(cluster, GROUP), WAIT_S_MAX).members)
+
+    def positions(self, topic: str) -> dict[int, int]:
+        """The position of each partition, as the target's topic has it."""
+        found = {}
+        try:
+            records = self.east.records("mm2-offsets.west.internal")
+        except CommandFailed:  # the first worker has just started
+            return {}
+        for record in records:
+            _, name = json.loads(record.key or b"")
+            if name["topic"] == topic:
+                found[name["partition"]] = json.loads(record.value or b"")["offset"] + 1
+        return found
+
+
+def cluster() -> Cluster:
+    """One node, whose groups miss a member soon."""
+    return Cluster(1, group_min_session_timeout_ms="1000", group_initial_rebalance_delay_ms="0")
+
+
+@pytest.fixture(scope="session")
+def pair() -> Iterator[tuple[Cluster, Cluster]]:
+    with cluster() as west, cluster() as east:
+        yield west, east
+
+
+@pytest.fixture
+def mirror(pair: tuple[Cluster, Cluster], tmp_path: Path) -> Iterator[Mirror]:
+    made = Mirror(*pair, tmp_path / "workers.log")
+    yield made
+    for worker in made.workers:
+        if worker.poll() is None:
+            worker.kill()
+            worker.wait(WAIT_S_MAX)

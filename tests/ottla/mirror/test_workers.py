@@ -1,0 +1,58 @@
+"""Workers that share a mirror, and one that is killed: each record is in the target once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.ottla.mirror.conftest import Mirror
+
+PARTITIONS = 6
+RECORDS = 3_000
+
+
+def write(mirror: Mirror, topic: str, first: int, count: int) -> None:
+    rows = [{"value": f"{i}", "partition": i % PARTITIONS} for i in range(first, first + count)]
+    mirror.west.write(topic, rows)
+
+
+def wait_for(mirror: Mirror, topic: str, count: int) -> None:
+    mirror.until(lambda: sum(mirror.positions(topic).values()) >= count, f"{count} records")
+
+
+def check(mirror: Mirror, topic: str, count: int) -> None:
+    """All records are there once, in the order of their partition."""
+    wait_for(mirror, topic, count)
+    seen: dict[int, list[int]] = {}
+    for record in mirror.east.records(f"west.{topic}"):
+        seen.setdefault(record.partition, []).append(int(record.value or b""))
+    assert Counter(value for row in seen.values() for value in row) == Counter(range(count)), mirror.said()
+    assert all(row == sorted(row) for row in seen.values())
+
+
+def test_each_record_comes_once_although_workers_are_killed(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", partitions=PARTITIONS)
+    written = 0
+    worker = mirror.start("--throttle", "60000")
+    for _ in range(3):
+        write(mirror, topic, written, RECORDS)
+        written += RECORDS
+        wait_for(mirror, topic, written - RECORDS + 1)
+        worker.kill()
+        worker = mirror.start("--throttle", "60000")
+    check(mirror, topic, written)
+    mirror.stop()
+
+
+def test_two_workers_share_the_lanes_and_nothing_comes_twice(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", partitions=PARTITIONS)
+    first = mirror.start()
+    write(mirror, topic, 0, RECORDS)
+    wait_for(mirror, topic, 1)
+    mirror.start()
+    mirror.until(lambda: mirror.members() == 2, "two members")
+    write(mirror, topic, RECORDS, RECORDS)
+    first.kill()
+    write(mirror, topic, 2 * RECORDS, RECORDS)
+    check(mirror, topic, 3 * RECORDS)
+    mirror.until(lambda: mirror.members() == 1, "one member")
+    mirror.stop()
