@@ -13,7 +13,7 @@ import tarfile
 import threading
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -111,10 +111,10 @@ class Machine:
             yield mixed
 
 
-def rows(cli: Cli) -> dict[str, object]:
+def rows(cli: Cli, lists: Sequence[str] = LISTS) -> dict[str, object]:
     """Return what the cluster has, by the commands that list it."""
     found: dict[str, object] = {}
-    for words in LISTS:
+    for words in lists:
         listed = cli.rows(*words.split())
         found[words] = [{name: value for name, value in row.items() if name not in VARYING} for row in listed]
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
@@ -12,20 +13,22 @@ from tests.compat.mixed.nodes import WAIT_SECONDS_MAX, NotSo
 SILENT = {"log_level": 0, "topic.metadata.refresh.interval.ms": 2_000}
 
 
-def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
+def produce(bootstrap: str, topic: str, values: Sequence[str], *, keys: Sequence[str] = (), **properties: str) -> None:
     """Idempotent, acks=all; each must be acknowledged."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "enable.idempotence": True,
+        "message.timeout.ms": WAIT_SECONDS_MAX * 1_000,
+    }
+    produce_by(Producer({**settings, **SILENT, **properties}), topic, values, keys)
+
+
+def produce_by(producer: Producer, topic: str, values: Sequence[str], keys: Sequence[str] = ()) -> None:
+    """By a producer that may have lived for long."""
     failed = []
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "message.timeout.ms": WAIT_SECONDS_MAX * 1_000,
-            **SILENT,
-        }
-    )
-    for value in values:
+    for value, key in zip_longest(values, keys):
         producer.produce(
-            topic, value, partition=0, on_delivery=lambda error, message: failed.append(error) if error else None
+            topic, value, key, partition=0, on_delivery=lambda error, message: failed.append(error) if error else None
         )
         producer.poll(0)
     left = producer.flush(WAIT_SECONDS_MAX + 10)
@@ -49,14 +52,37 @@ def transact(bootstrap: str, topic: str, values: Sequence[str], transactional_id
 
 def check(bootstrap: str, topic: str, expected: Sequence[str]) -> None:
     """All committed records of partition 0 are these, in this order."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "-", "isolation.level": "read_committed", **SILENT}
-    )
+    consumer = _reader(bootstrap)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         _same(topic, _values(consumer, len(expected)), expected)
     finally:
         consumer.close()
+
+
+def read(bootstrap: str, topic: str) -> list[str]:
+    """All committed records of partition 0, up to its end."""
+    consumer = _reader(bootstrap)
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_SECONDS_MAX)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[str] = []
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while time.monotonic() < deadline:
+            message: Message | None = consumer.poll(0.5)
+            if message is not None and not message.error():
+                found.append(message.value().decode())
+            position = consumer.position([TopicPartition(topic, 0)])[0].offset
+            if position >= end:
+                break
+        return found
+    finally:
+        consumer.close()
+
+
+def _reader(bootstrap: str) -> Consumer:
+    settings = {"group.id": "-", "enable.auto.commit": False, "isolation.level": "read_committed"}
+    return Consumer({"bootstrap.servers": bootstrap, **settings, **SILENT})
 
 
 def check_by_group(bootstrap: str, topic: str, group: str, expected: Sequence[str], **properties: str) -> None:

@@ -36,8 +36,8 @@ from tools.apache_kafka import OLDEST, TOOLS, VERSION, java_command, run_tool
 #: A kind of Apache Kafka may name its release behind a hyphen.
 OTTLA, KAFKA, KAFKA_OLDEST = "ottla", "kafka", f"kafka-{OLDEST}"
 HOST = "127.0.0.1"
-#: Nodes 1 to 9 listen at the first port plus the id, their controllers ten above, Ottla's metrics twenty above.
-CONTROLLER_STEP, ADMIN_STEP, PORTS = 10, 20, 30
+#: Nodes 1 to 9 listen at the first port plus the id, their controllers ten above, Ottla's metrics twenty, and with logins thirty.
+CONTROLLER_STEP, ADMIN_STEP, LOGIN_STEP, PORTS = 10, 20, 30, 40
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 JVM = "-Xmx512m -Xms64m -XX:+UseSerialGC"
 #: For busy machines; every wait ends as soon as what it is for is there.
@@ -91,7 +91,14 @@ class Node:
         self.port, self.controller_port, self.admin_port = (
             mixed.base_port + step + node_id for step in (0, CONTROLLER_STEP, ADMIN_STEP)
         )
+        #: Ottla's command, and what stands before the file.
+        self.command: tuple[str, ...] = ("start",)
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def login_bootstrap(self) -> str:
+        """The listener for SCRAM, if the node has it."""
+        return f"{HOST}:{self.mixed.base_port + LOGIN_STEP + self.id}"
 
     @property
     def release(self) -> str:
@@ -159,7 +166,7 @@ class Node:
         if is_kafka(self.kind):
             command = java_command(TOOLS["kafka-server-start"], str(self.properties), jvm=JVM, version=self.release)
         else:
-            command = [*self.mixed.pythons[self.kind], "-m", "ottla", "start", str(self.properties)]
+            command = [*self.mixed.pythons[self.kind], "-m", "ottla", *self.command, str(self.properties)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.mixed.directory

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.compat.mixed import brokers, handover, quorum
+from tests.compat.mixed import adoption, brokers, handover, quorum
 from tests.compat.mixed.nodes import KAFKA, OTTLA
 
 STEPS: dict[str, Callable[[Path], None]] = {
@@ -31,4 +31,5 @@ STEPS: dict[str, Callable[[Path], None]] = {
     "handover-kill-standalone": partial(handover.go_on, how="kill", quorum="standalone"),
     "snapshots": handover.agree_about_snapshots,
     "tools": handover.read_by_kafkas_tools,
+    **adoption.STEPS,
 }

@@ -1,0 +1,71 @@
+"""`ottla adopt` on what a real Apache Kafka wrote, and Apache Kafka 4.3.1 on what Ottla wrote: docs/MIGRATION.md, step by step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.compat.mixed.contents import LOGINS, Contents, with_logins
+from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA, TOOL_SECONDS_MAX, Mixed, Node, NotSo, until
+from tests.ottla.conftest import Cli
+
+#: The levels of a new cluster of Apache Kafka 4.3, all set at once.
+RAISED = (
+    "metadata.version=4.3-IV0", "transaction.version=2", "group.version=1", "eligible.leader.replicas.version=1", "share.version=1",
+    "streams.version=1",
+)  # fmt: skip
+ENDS = {"stop": Node.stop, "kill": Node.kill}
+
+
+def there_and_back(directory: Path, first: str, how: str) -> None:
+    """A combined node of Kafka is adopted, and goes on as Kafka 4.3.1 and as Ottla again, before and after its features are raised."""
+    end = ENDS[how]
+    with Mixed(directory, [1], **LOGINS) as mixed:
+        node = mixed.add(first, 1, "broker,controller")
+        with_logins(mixed)
+        node.start()
+        mixed.wait_brokers(1)
+        contents = Contents(mixed)
+        contents.fill()
+        if first == KAFKA:
+            contents.fill_new_groups()
+        for turn, kind in enumerate((OTTLA, KAFKA, OTTLA, KAFKA)):
+            end(node)
+            node.become(kind)
+            if kind == OTTLA:
+                _check_adoption(node, is_clean=end is Node.stop)
+            node.start()
+            mixed.wait_brokers(1)
+            contents.check()
+            if turn == 0:
+                contents.commit_open_transaction()
+            if turn == 1 and not contents.has_new_groups:
+                _raise_features(mixed)
+                contents.fill_new_groups()
+            contents.go_on()
+
+
+def _check_adoption(node: Node, *, is_clean: bool) -> None:
+    """The dry run finds what is there and refuses nothing; the node is then started by the same command."""
+    node.command = ("adopt", "--config")
+    node._write_properties()
+    words = [*node.mixed.pythons[OTTLA], "-m", "ottla", *node.command, str(node.properties), "--dry-run", "-o", "json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX)
+    if done.returncode:
+        raise NotSo(f"adopt --dry-run: {done.stderr}")
+    found = json.loads(done.stdout)
+    if found["clean_shutdown"] != is_clean or not found["access_control_entries"] or "classic" not in found["groups"]:
+        raise NotSo(f"adopt --dry-run found {found}")
+
+
+def _raise_features(mixed: Mixed) -> None:
+    until("the features are raised", lambda: Cli(mixed.bootstrap)("feature", "upgrade", *RAISED).code == 0)
+
+
+STEPS = {
+    "adopt-oldest-stop": lambda directory: there_and_back(directory, KAFKA_OLDEST, "stop"),
+    "adopt-oldest-kill": lambda directory: there_and_back(directory, KAFKA_OLDEST, "kill"),
+    "adopt-newest-stop": lambda directory: there_and_back(directory, KAFKA, "stop"),
+    "adopt-newest-kill": lambda directory: there_and_back(directory, KAFKA, "kill"),
+}
