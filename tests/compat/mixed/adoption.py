@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.compat.mixed.contents import LOGINS, Contents, with_logins
@@ -18,9 +20,12 @@ RAISED = (
 ENDS = {"stop": Node.stop, "kill": Node.kill}
 
 
-def there_and_back(directory: Path, first: str, how: str) -> None:
-    """A combined node of Kafka is adopted, and goes on as Kafka 4.3.1 and as Ottla again, before and after its features are raised."""
-    end = ENDS[how]
+def there_and_back(directory: Path, kinds: Sequence[str], how: str) -> None:
+    """A combined node of Kafka is adopted, and goes on as Kafka and as Ottla again, before and after its features are raised.
+
+    Those of an older Kafka are raised before the last change.
+    """
+    end, (first, *others) = ENDS[how], kinds
     with Mixed(directory, [1], **LOGINS) as mixed:
         node = mixed.add(first, 1, "broker,controller")
         with_logins(mixed)
@@ -30,7 +35,7 @@ def there_and_back(directory: Path, first: str, how: str) -> None:
         contents.fill()
         if first == KAFKA:
             contents.fill_new_groups()
-        for turn, kind in enumerate((OTTLA, KAFKA, OTTLA, KAFKA)):
+        for turn, kind in enumerate(others):
             end(node)
             node.become(kind)
             if kind == OTTLA:
@@ -40,7 +45,7 @@ def there_and_back(directory: Path, first: str, how: str) -> None:
             contents.check()
             if turn == 0:
                 contents.commit_open_transaction()
-            if turn == 1 and not contents.has_new_groups:
+            if turn == len(others) - 2 and not contents.has_new_groups:
                 _raise_features(mixed)
                 contents.fill_new_groups()
             contents.go_on()
@@ -64,8 +69,9 @@ def _raise_features(mixed: Mixed) -> None:
 
 
 STEPS = {
-    "adopt-oldest-stop": lambda directory: there_and_back(directory, KAFKA_OLDEST, "stop"),
-    "adopt-oldest-kill": lambda directory: there_and_back(directory, KAFKA_OLDEST, "kill"),
-    "adopt-newest-stop": lambda directory: there_and_back(directory, KAFKA, "stop"),
-    "adopt-newest-kill": lambda directory: there_and_back(directory, KAFKA, "kill"),
+    # While no feature is raised, Kafka 3.7 goes on with what Ottla wrote, too.
+    "adopt-oldest-stop": partial(there_and_back, kinds=(KAFKA_OLDEST, OTTLA, KAFKA_OLDEST, OTTLA, KAFKA), how="stop"),
+    "adopt-oldest-kill": partial(there_and_back, kinds=(KAFKA_OLDEST, OTTLA, KAFKA, OTTLA), how="kill"),
+    "adopt-newest-stop": partial(there_and_back, kinds=(KAFKA, OTTLA, KAFKA, OTTLA, KAFKA), how="stop"),
+    "adopt-newest-kill": partial(there_and_back, kinds=(KAFKA, OTTLA, KAFKA, OTTLA, KAFKA), how="kill"),
 }
