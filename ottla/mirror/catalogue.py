@@ -29,6 +29,7 @@ SETTINGS_EXCLUDED = frozenset(
 TOPIC_SOURCE = 1
 TOPICS_AT_ONCE = 200
 REPLICAS_MAX = 3
+COMPACTED = {"cleanup.policy": "compact"}
 #: A broker that was created under our eyes may not know the topic yet, or another worker has created it.
 PASSING = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
 
@@ -46,7 +47,10 @@ class Catalogue:
         selection: Selection,
         say: Say,
         replication_factor: int = topics.BROKER_DEFAULT,
+        *,
+        heartbeats: bool = True,
     ) -> None:
+        """See nothing yet. With `heartbeats` the source's are mirrored, whatever the selection says."""
         self.policy = policy
         self.selection = selection
         #: Partitions of the source that have a counterpart in the target.
@@ -58,6 +62,7 @@ class Catalogue:
         self._target = target
         self._say = say
         self._replication_factor = replication_factor
+        self._heartbeats = heartbeats
         self._source_counts: dict[str, int] = {}
         self._target_counts: dict[str, int] = {}
         self._said: set[str] = set()
@@ -90,7 +95,7 @@ class Catalogue:
         }
 
     def is_mirrored(self, name: str) -> bool:
-        wanted = name in self.selection or self.policy.is_heartbeats(name)
+        wanted = name in self.selection or (self._heartbeats and self.policy.is_heartbeats(name))
         return wanted and not is_internal(name) and not self.policy.is_cycle(name)
 
     @property
@@ -129,8 +134,8 @@ class Catalogue:
                     self._say_once(f"{remote} cannot be made in the target: {fault}")
         await self.look()
 
-    async def create_internal(self, cluster: ClusterClient, name: str, configs: dict[str, str]) -> None:
-        """Create one of the mirror's own topics, with one partition, unless it is there.
+    async def create_internal(self, cluster: ClusterClient, name: str) -> None:
+        """Create one of the mirror's own topics, compacted and with one partition, unless it is there.
 
         Raises:
             CommandFailed: it cannot be created.
@@ -139,7 +144,7 @@ class Catalogue:
             return
         replicas = min(REPLICAS_MAX, max(1, len(cluster.brokers)))
         try:
-            await topics.create_topic(cluster, name, 1, replicas, configs)
+            await topics.create_topic(cluster, name, 1, replicas, COMPACTED)
         except CommandFailed as fault:
             if fault.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise

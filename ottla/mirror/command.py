@@ -1,4 +1,4 @@
-"""The commands of `ottla mirror`: run a worker, and show how far a mirror is."""
+"""The commands of `ottla mirror`: run a worker, show how far a mirror is, and the offsets of groups in the target."""
 
 from __future__ import annotations
 
@@ -11,23 +11,34 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from ottla.cli.application import CONNECTION, Connection, DryRun, connect, run
+from ottla.cli.application import CONNECTION, LISTING, Connection, DryRun, Listing, Output, connect, repeat, run
 from ottla.cli.client.cluster import ClusterClient
-from ottla.cli.errors import USAGE, CommandFailed
-from ottla.cli.output import note
+from ottla.cli.errors import USAGE, CommandFailed, did_you_mean
+from ottla.cli.output import note, print_rows, would
 from ottla.cli.progress import Progress, duration_text, size_text
-from ottla.mirror.names import DEFAULT, IDENTITY, TOPICS_EXCLUDED, Policy, Selection, check_alias
-from ottla.mirror.worker import Clusters, Options, Worker
+from ottla.mirror.catalogue import Catalogue
+from ottla.mirror.checkpoints import CheckpointLog, apply_checkpoints
+from ottla.mirror.formats import Checkpoint
+from ottla.mirror.names import DEFAULT, GROUPS_EXCLUDED, IDENTITY, TOPICS_EXCLUDED, Policy, Selection, check_alias
+from ottla.mirror.options import Clusters, Options
+from ottla.mirror.positions import Positions
+from ottla.mirror.progress import families, lag_rows
+from ottla.mirror.worker import Worker
+from ottla.server.admin import AdminServer, Check
+from ottla.server.metrics import Registry
+from ottla.server.world import World
 
 app = App(
     name="mirror",
     version_flags=[],
-    help="Mirror topics, records, offsets of groups and ACLs of one cluster in another.",
+    help="Mirror topics, records, offsets of groups and ACLs of one cluster in another: run, status, offsets.",
 )
 
 main = partial(run, app)
 
 PROGRESS_S = 0.5
+STATUS_COLUMNS = ("topic", "partition", "target_topic", "position", "end", "lag")
+OFFSET_COLUMNS = ("group", "topic", "partition", "source", "offset")
 CLIENT_ID = "ottla-mirror"
 
 Topics = Annotated[
@@ -74,6 +85,31 @@ async def run_worker(
     session_timeout_ms: Annotated[
         int, Parameter(help="A worker that is silent for so long loses its partitions to the others.")
     ] = 10_000,
+    offset_syncs: Annotated[
+        Literal["source", "target", "none"],
+        Parameter(help="The cluster that keeps the pairs of offsets by which offsets of groups are translated."),
+    ] = "source",
+    groups: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="", help="Names or regular expressions of the groups whose offsets are translated; default: all."
+        ),
+    ] = None,
+    exclude_groups: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="Of these, not to translate. Default: MirrorMaker's groups.exclude."),
+    ] = None,
+    checkpoint_every: Annotated[
+        float, Parameter(help="Seconds between two translations of the groups' offsets.")
+    ] = 60.0,
+    sync_group_offsets: Annotated[
+        bool, Parameter(negative="", help="Set them in the target, for groups that have no members there.")
+    ] = False,
+    acls: Annotated[bool, Parameter(help="Give readers of the source's topics the same in the target.")] = True,
+    metrics: Annotated[
+        str | None, Parameter(help="HOST:PORT of /metrics for Prometheus, and of /readyz; port 0 takes a free one.")
+    ] = None,
+    heartbeats: Annotated[bool, Parameter(help="Write MirrorMaker's heartbeats, and mirror them.")] = True,
     once: Annotated[bool, Parameter(negative="", help="End when all is mirrored that is there now.")] = False,
     dry_run: DryRun = False,
     connection: Connection = CONNECTION,
@@ -88,18 +124,22 @@ async def run_worker(
     if not 0 < session_timeout_ms < 2**31:
         raise CommandFailed(f"--session-timeout-ms {session_timeout_ms} is no time", None, USAGE)
     options = Options(
-        Policy(check_alias(source), check_alias(target), IDENTITY if policy == "identity" else DEFAULT),
+        _policy(source, target, policy),
         Selection(topics or (".*",), exclude if exclude is not None else TOPICS_EXCLUDED),
         from_latest=begin == "latest",
         exactly_once=delivery == "exactly-once",
         bytes_per_s=throttle,
         replication_factor=replication_factor,
         copy_settings=settings,
+        copy_acls=acls,
         refresh_s=refresh,
+        offset_syncs=offset_syncs,
+        groups=Selection(groups or (".*",), exclude_groups if exclude_groups is not None else GROUPS_EXCLUDED),
+        checkpoint_s=checkpoint_every,
+        set_group_offsets=sync_group_offsets,
+        heartbeats=heartbeats,
         session_ms=session_timeout_ms,
     )
-    if source == target:
-        raise CommandFailed(f"{source} cannot be mirrored to itself", "the aliases are of two clusters", USAGE)
     one, other = _sides(source, target, connection, Connection(to, to_config, to_context, connection.timeout))
     async with _clusters(one, other) as clusters:
         worker = Worker(clusters, options, lambda text: note(f"mirror {source} to {target}: {text}"))
@@ -108,7 +148,81 @@ async def run_worker(
             _show_plan(worker)
             return
         await worker.start()
-        await _run(worker, once)
+        async with _metrics(worker, metrics, clusters.source.world):
+            await _run(worker, once)
+
+
+@app.command
+def status(
+    source: str,
+    target: str,
+    /,
+    *,
+    to: To = None,
+    to_config: ToConfig = None,
+    to_context: ToContext = None,
+    topics: Topics = None,
+    exclude: Exclude = None,
+    policy: Naming = "default",
+    listing: Listing = LISTING,
+    connection: Connection = CONNECTION,
+) -> None:
+    """Show how far the mirror from SOURCE to TARGET is: of each partition the position in the source, its end, and the lag."""
+    one, other = _sides(source, target, connection, Connection(to, to_config, to_context, connection.timeout))
+    naming = _policy(source, target, policy)
+    selection = Selection(topics or (".*",), exclude if exclude is not None else TOPICS_EXCLUDED)
+
+    async def look() -> None:
+        async with _clusters(one, other, limited=True) as clusters:
+            catalogue = Catalogue(clusters.source, clusters.target, naming, selection, note)
+            positions = Positions(clusters.positions, naming.positions_topic, source)
+            rows = await lag_rows(clusters, catalogue, positions)
+        lags = [row["lag"] for row in rows if isinstance(row["lag"], int)]
+        if listing.output == "table":
+            note(
+                f"{source} to {target}: {sum(lags)} records behind in {len(rows)} partitions, {len(rows) - len(lags)} without a position"
+            )
+        print_rows(rows, STATUS_COLUMNS, listing.output)
+
+    repeat(look, listing)
+
+
+@app.command
+async def offsets(
+    source: str,
+    groups: Annotated[list[str] | None, Parameter(consume_multiple=True, help="Groups; default: all.")] = None,
+    /,
+    *,
+    set_them: Annotated[
+        bool,
+        Parameter(name="--set", negative="", help="Set them in the target, for groups that have no members there."),
+    ] = False,
+    dry_run: DryRun = False,
+    output: Output = "table",
+    connection: Connection = CONNECTION,
+) -> None:
+    """Show what the offsets of SOURCE's groups are in the target, which --bootstrap names. The source is not needed."""
+    naming = Policy(check_alias(source), "")
+    async with connect(connection) as cluster:
+        known = await CheckpointLog(cluster, naming.checkpoints_topic).read()
+        wanted = sorted(known) if groups is None else groups
+        for group in wanted:
+            if group not in known:
+                hint = did_you_mean(group, known) or f"`ottla mirror run {source} TARGET` translates them"
+                raise CommandFailed(f"group {group} has no checkpoint from {source}", hint)
+        rows = [_offset_row(row) for group in wanted for _, row in sorted(known[group].items())]
+        print_rows(rows, OFFSET_COLUMNS, output)
+        if set_them and dry_run:
+            would(f"set {len(rows)} offsets of {len(wanted)} groups")
+        elif set_them:
+            for group in wanted:
+                done = await apply_checkpoints(cluster, group, known[group])
+                note(f"group {group}: {len(done)} of {len(known[group])} offsets were set")
+
+
+def _offset_row(row: Checkpoint) -> dict[str, object]:
+    name, index = row.place
+    return {"group": row.group, "topic": name, "partition": index, "source": row.upstream, "offset": row.downstream}
 
 
 async def _run(worker: Worker, once: bool) -> None:
@@ -125,7 +239,9 @@ async def _run(worker: Worker, once: bool) -> None:
                 await asyncio.wait(
                     {running} | ({ending} if ending else set()), timeout=PROGRESS_S, return_when=asyncio.FIRST_COMPLETED
                 )
-                progress.update(worker.counts.records, clock.mono_ms(), worker.counts.records + worker.lag)
+                progress.update(
+                    worker.counts.records, clock.mono_ms(), worker.counts.records + sum(worker.lags.values())
+                )
                 if ending is not None and ending.done():
                     ending.result()
                     worker.stop()
@@ -134,9 +250,9 @@ async def _run(worker: Worker, once: bool) -> None:
     finally:
         if ending is not None:
             ending.cancel()
-    counts = worker.counts
+    counts, left = worker.counts, sum(worker.lags.values())
     took = duration_text((clock.mono_ms() - began_ms) / 1000)
-    note(f"{counts.records} records ({size_text(counts.bytes)}) mirrored in {took}, {worker.lag} are left")
+    note(f"{counts.records} records ({size_text(counts.bytes)}) mirrored in {took}, {left} are left")
     for (name, index), why in sorted(worker.stopped.items()):
         note(f"{name}-{index} is not mirrored: {why}")
 
@@ -160,11 +276,46 @@ def _sides(source: str, target: str, one: Connection, other: Connection) -> tupl
     return one, other
 
 
+def _policy(source: str, target: str, kind: str) -> Policy:
+    """Return the names of the mirror.
+
+    Raises:
+        CommandFailed: an alias is none, or both are the same.
+    """
+    if source == target:
+        raise CommandFailed(f"{source} cannot be mirrored to itself", "the aliases are of two clusters", USAGE)
+    return Policy(check_alias(source), check_alias(target), IDENTITY if kind == "identity" else DEFAULT)
+
+
 @asynccontextmanager
-async def _clusters(source: Connection, target: Connection) -> AsyncIterator[Clusters]:
+async def _metrics(worker: Worker, address: str | None, world: World) -> AsyncIterator[None]:
+    if address is None:
+        yield
+        return
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise CommandFailed(f"--metrics {address!r} is not HOST:PORT", None, USAGE)
+    registry = Registry()
+    registry.add(lambda: families(worker))
+
+    def checks() -> list[Check]:
+        stopped = sorted(f"{name}-{index}" for name, index in worker.stopped)
+        return [Check("partitions", not stopped, f"not taken by the target: {', '.join(stopped)}" if stopped else "")]
+
+    server = AdminServer(world, host, int(port), registry, list, checks)
+    await server.start()
+    note(f"metrics at http://{host or 'localhost'}:{server.port}/metrics")
+    try:
+        yield
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def _clusters(source: Connection, target: Connection, *, limited: bool = False) -> AsyncIterator[Clusters]:
     async with AsyncExitStack() as stack:
         made: list[ClusterClient] = [
-            await stack.enter_async_context(connect(side, limited=False, client_id=CLIENT_ID))
+            await stack.enter_async_context(connect(side, limited=limited, client_id=CLIENT_ID))
             for side in (source, source, target, target, target)
         ]
         yield Clusters(*made)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.cli.client.consumer import Batches
 from ottla.cli.client.leaders import Leaders, TopicPartition
 from ottla.cli.errors import CommandFailed
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
+from ottla.mirror.formats import OffsetSync
 from ottla.mirror.positions import Positions, position_record
 from ottla.mirror.transaction import Fenced, LaneProducer, PlaceFailed, refreshed
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -70,6 +70,7 @@ class Done:
 
     records: int = 0
     bytes: int = 0
+    pairs: list[OffsetSync] = field(default_factory=list)
 
 
 class Lane:
@@ -112,6 +113,11 @@ class Lane:
 
     def has_room(self, place: TopicPartition) -> bool:
         return self.is_running and place in self.positions and self._bytes.get(place, 0) < WAITING_BYTES_MAX
+
+    def retry(self) -> None:
+        """Try the partitions that were stopped now: topics of the target were created."""
+        self._retry_ms = dict.fromkeys(self._retry_ms, 0)
+        self._changed.set()
 
     def end(self) -> None:
         """End after the transaction in progress."""
@@ -217,11 +223,11 @@ class Lane:
         done = Done()
         if nexts:
             await self._producer.begin([*batches, *saved])
-            await self._producer.produce(batches)
+            offsets = await self._producer.produce(batches)
             # After the records, for a producer without transactions: a position never says more than what is there.
             await self._producer.produce(saved)
             await self._producer.end(commit=True)
-            done = _done(batches)
+            done = _done({self._around.target_of(row[:2]): row[:2] for row in taken}, batches, offsets)
         self.positions |= {place: offset for place, offset in nexts.items() if place in self.positions}
         self._forget(taken)
         return done
@@ -239,7 +245,7 @@ class Lane:
             place = self._around.target_of(row[:2])
             limit = self._limits.get(place[0])
             try:
-                made = outgoing(row.batches, max(row.position, self.positions[row[:2]]), limit)
+                made = outgoing(row.batches, row.position, limit)
             except TooLargeRecord as record:
                 cause = f"the record at offset {record.offset} of {row.topic}-{row.partition} takes {record.size} bytes"
                 hint = f"raise max.message.bytes of {place[0]} in the target: it is {limit}"
@@ -278,9 +284,16 @@ class Lane:
         return bool(failed)
 
 
-def _done(batches: Mapping[TopicPartition, list[Outgoing]]) -> Done:
+def _done(
+    sources: Mapping[TopicPartition, TopicPartition],
+    batches: Mapping[TopicPartition, list[Outgoing]],
+    offsets: Mapping[TopicPartition, list[int]],
+) -> Done:
+    """Return counts, and for each batch the pair of offsets of its last record."""
     done = Done()
-    for row in chain.from_iterable(batches.values()):
-        done.records += row.count
-        done.bytes += row.size
+    for place, rows in batches.items():
+        for row, offset in zip(rows, offsets[place], strict=True):
+            done.records += row.count
+            done.bytes += row.size
+            done.pairs.append(OffsetSync(sources[place], row.last, offset + row.count - 1))
     return done

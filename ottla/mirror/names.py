@@ -60,14 +60,6 @@ class Policy:
             topic = self.upstream(topic)
         return topic == HEARTBEATS
 
-    def renamed(self, topic: str) -> str:
-        """Return the name in the target of a topic that a group of the source has read: one that came from there has its own name again."""
-        if self.kind == DEFAULT and self.origin(topic) == self.target:
-            while self.origin(topic) is not None:
-                topic = self.upstream(topic)
-            return topic
-        return self.remote(topic)
-
     # -- MirrorMaker's internal topics -----------------------------------------------------------------------------------
 
     @property

@@ -11,21 +11,21 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from ottla.cli.client.cluster import ClusterClient
 from ottla.cli.client.configs import describe_many
 from ottla.cli.client.consumer import READ_COMMITTED
 from ottla.cli.client.failures import failure
 from ottla.cli.client.leaders import Leaders, TopicPartition
-from ottla.cli.client.topics import BROKER_DEFAULT, EARLIEST, LATEST, list_offsets
+from ottla.cli.client.topics import EARLIEST, LATEST, list_offsets
 from ottla.cli.errors import CommandFailed
+from ottla.mirror.acls import AclCopy
 from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.lane import Done, Lane
-from ottla.mirror.membership import SESSION_MS, Membership
-from ottla.mirror.names import Policy, Selection
+from ottla.mirror.membership import Membership
+from ottla.mirror.options import Clusters, Options
 from ottla.mirror.positions import Positions
 from ottla.mirror.reader import SourceReader, Throttle
+from ottla.mirror.scheduled import ScheduledTasks
 from ottla.mirror.shares import lane_of
 from ottla.mirror.transaction import LaneProducer
 from ottla.protocol.errors import ErrorCode
@@ -33,34 +33,10 @@ from ottla.protocol.errors import ErrorCode
 #: The lane whose worker does what only one is to do: creating topics, settings, ACLs, checkpoints.
 FIRST_LANE = 0
 MAX_MESSAGE_BYTES = "max.message.bytes"
-COMPACTED = {"cleanup.policy": "compact"}
 #: Between two looks whether there is room, or a lane; and between two attempts to read after a failure.
 LOOK_S, RETRY_S = 0.1, 1.0
 #: At the end, for the transactions in progress.
 END_S_MAX = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    policy: Policy
-    topics: Selection
-    from_latest: bool = False
-    exactly_once: bool = True
-    bytes_per_s: float | None = None
-    replication_factor: int = BROKER_DEFAULT
-    copy_settings: bool = True
-    refresh_s: float = 30.0
-    session_ms: int = SESSION_MS
-
-
-class Clusters(NamedTuple):
-    """The connections of a worker. Responses of one come in order, so what waits for long has its own."""
-
-    source: ClusterClient
-    reading: ClusterClient
-    target: ClusterClient
-    positions: ClusterClient
-    group: ClusterClient
 
 
 @dataclass(slots=True)
@@ -85,16 +61,24 @@ class Worker:
         self.counts = Counts()
         self.lanes: dict[int, Lane] = {}
         self.catalogue = Catalogue(
-            clusters.source, clusters.target, policy, options.topics, say, options.replication_factor
+            clusters.source,
+            clusters.target,
+            policy,
+            options.topics,
+            say,
+            options.replication_factor,
+            heartbeats=options.heartbeats,
         )
         self.positions = Positions(clusters.positions, policy.positions_topic, policy.source)
         self.leaders = Leaders(clusters.target, [])
         self.say = say
         self._clusters = clusters
         self._reader = SourceReader(clusters.reading, self._has_room, self._rejected)
+        self._acls = AclCopy(clusters.source, clusters.target, policy, self.catalogue.is_mirrored, say)
         self._membership = Membership(
             clusters.group, policy.group, self._weights, self._take_lanes, say, options.session_ms
         )
+        self.scheduled = ScheduledTasks(clusters, options, self.catalogue, say, self._is_first)
         self._throttle = Throttle(options.bytes_per_s, self.clock.mono_ms())
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -113,20 +97,28 @@ class Worker:
             await self.catalogue.look()
 
     async def start(self) -> None:
-        """Look, and make the topic of the positions.
+        """Look, and make the mirror's own topics.
 
         Raises:
-            CommandFailed: as `look`, or the topic cannot be made.
+            CommandFailed: as `look`, or one of the topics cannot be made.
         """
         await self.look()
         async with self._clusters.target.limit():
-            await self.catalogue.create_internal(self._clusters.target, self.positions.topic, COMPACTED)
+            await self.catalogue.create_internal(self._clusters.target, self.positions.topic)
+            for cluster, name in self.scheduled.topics:
+                await self.catalogue.create_internal(cluster, name)
 
     async def run(self) -> None:
         """Mirror until `stop`. What has been read by then is committed, and the others get the lanes at once."""
         tasks = [
             asyncio.ensure_future(work)
-            for work in (self._membership.run(), self._look_again(), self._read(), self._stopping.wait())
+            for work in (
+                self._membership.run(),
+                self._look_again(),
+                self._read(),
+                self.scheduled.run(),
+                self._stopping.wait(),
+            )
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -136,6 +128,7 @@ class Worker:
                     task.cancel()
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
             await self._end_lanes()
+            await self.scheduled.end()
             await self._membership.leave()
         for outcome in outcomes:
             if isinstance(outcome, Exception):
@@ -150,12 +143,14 @@ class Worker:
         return {place for place in self.catalogue.places if lane_of(place) in self.lanes}
 
     @property
-    def lag(self) -> int:
-        """How many offsets of this worker's partitions are not committed in the target yet."""
-        ends, lag = self._reader.known_ends, 0
-        for lane in self.lanes.values():
-            lag += sum(max(0, ends.get(place, offset) - offset) for place, offset in lane.positions.items())
-        return lag
+    def lags(self) -> dict[TopicPartition, int]:
+        """How many offsets of each of this worker's partitions are not committed in the target yet."""
+        ends = self._reader.known_ends
+        return {
+            place: max(0, ends.get(place, offset) - offset)
+            for lane in self.lanes.values()
+            for place, offset in lane.positions.items()
+        }
 
     @property
     def stopped(self) -> dict[TopicPartition, str]:
@@ -171,10 +166,15 @@ class Worker:
             ends |= {(name, index): offset for index, offset in found.items()}
         while True:
             lanes = list(self.lanes.values())
-            read = self._reader.positions
+            read, answered = self._reader.positions, self._reader.known_ends
             waits = self.catalogue.missing().keys() - self.catalogue.refused.keys()
             if lanes and not waits and all(lane.is_idle for lane in lanes):
-                left = [place for place in self.places if place in ends and read.get(place, -1) < ends[place]]
+                left = [
+                    place
+                    for place in self.places & ends.keys()
+                    # A position behind the end may be one that the source does not have any more.
+                    if (at := read.get(place, -1)) < ends[place] or (at > ends[place] and place not in answered)
+                ]
                 if not set(left) - self.stopped.keys():
                     return
             await asyncio.sleep(LOOK_S)
@@ -210,6 +210,7 @@ class Worker:
         self.counts.records += done.records
         self.counts.bytes += done.bytes
         self.counts.transactions += 1
+        self.scheduled.take(done.pairs)
 
     # -- Lanes -------------------------------------------------------------------------------------------------------------
 
@@ -228,6 +229,10 @@ class Worker:
             task.add_done_callback(self._lane_ended)
         self._has_lanes.set()
         self._spread()
+
+    def _is_first(self) -> bool:
+        """Return whether this worker does what only one is to do."""
+        return FIRST_LANE in self.lanes
 
     def _lane_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -311,11 +316,15 @@ class Worker:
         await self._has_lanes.wait()
         async with self._clusters.source.limit():
             await self.catalogue.look()
-        if FIRST_LANE in self.lanes:
+        if self._is_first():
             if self.catalogue.missing():
                 await self.catalogue.create()
+                for lane in self.lanes.values():
+                    lane.retry()
             if self.options.copy_settings:
                 await self.catalogue.copy_settings()
+            if self.options.copy_acls:
+                await self._acls.copy()
         if self.catalogue.cycles != self._said_cycles:
             self._said_cycles = self.catalogue.cycles
             self.say(

@@ -36,7 +36,8 @@ class Mirror:
 
     def arguments(self, *options: str) -> list[str]:
         sides = ["-b", self.west.bootstrap, "--to", self.east.bootstrap]
-        return ["mirror", "run", "west", "east", *sides, "--topics", f"{self.name}.*", *options]
+        quiet = [] if "--heartbeats" in options else ["--no-heartbeats"]
+        return ["mirror", "run", "west", "east", *sides, "--topics", f"{self.name}.*", *quiet, *options]
 
     def once(self, *options: str, code: int = 0) -> Finished:
         """Mirror what is there."""

@@ -31,10 +31,6 @@ def test_a_name_that_holds_the_targets_alias_is_a_cycle() -> None:
     assert not SAME.is_cycle("east.t")
 
 
-def test_the_offsets_of_a_group_that_read_a_mirrored_topic_are_for_the_topic_it_came_from() -> None:
-    assert [POLICY.renamed(name) for name in ("t", "east.t", "north.t")] == ["west.t", "t", "west.north.t"]
-
-
 def test_internal_topics_and_excluded_ones_are_not_selected() -> None:
     chosen = Selection((r"orders\..*", "users"), TOPICS_EXCLUDED)
     names = ("orders.eu", "orders", "users", "users2", "orders.replica", "orders.internal")

@@ -1,0 +1,95 @@
+"""What a mirror writes beside the records: pairs of offsets while it commits, and heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.client.producer import Producer
+from ottla.cli.errors import CommandFailed
+from ottla.mirror.formats import OffsetSync, heartbeat_record
+from ottla.mirror.names import HEARTBEATS
+from ottla.mirror.syncs import SyncWriter
+from ottla.protocol.records import NewRecord
+
+#: Between two writes of pairs: those of a partition that waits for records are due then.
+EMIT_S = 1.0
+#: MirrorMaker's emit.heartbeats.interval.seconds.
+HEARTBEAT_S = 1.0
+PARTITION = 0
+
+
+class Emitter:
+    """Records for one of the mirror's topics in a cluster. Those that could not be written are tried again with the next ones."""
+
+    def __init__(self, cluster: ClusterClient, topic: str) -> None:
+        self.topic = topic
+        self._cluster = cluster
+        self._producer: Producer | None = None
+        self._left: list[tuple[bytes, bytes]] = []
+
+    async def write(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write keys and values, and wait until they are acknowledged.
+
+        Raises:
+            CommandFailed: they may not be there; the next call writes them again.
+        """
+        self._left += records
+        if not self._left:
+            return
+        now_ms = self._cluster.world.clock.wall_ms()
+        producer = self._producer or Producer(self._cluster, self.topic)
+        try:
+            async with self._cluster.limit():
+                if self._producer is None:
+                    await producer.start()
+                self._producer = producer
+                for key, value in self._left:
+                    await producer.send(NewRecord(key, value, now_ms), PARTITION)
+                await producer.flush()
+        except (CommandFailed, TimeoutError) as fault:
+            self._producer = None
+            raise CommandFailed(f"writing to {self.topic}: {fault or 'time is up'}") from None
+        self._left = []
+
+
+class SyncEmitter:
+    """The pairs of offsets of this worker's partitions, written to the topic of pairs."""
+
+    def __init__(self, cluster: ClusterClient, topic: str) -> None:
+        self._emitter = Emitter(cluster, topic)
+        self._choice = SyncWriter()
+        self._due: list[OffsetSync] = []
+
+    def take(self, pairs: Iterable[OffsetSync]) -> None:
+        """Take the pairs of a transaction that was committed."""
+        self._due += self._choice.take(pairs)
+
+    async def flush(self) -> None:
+        """Write all pairs that are not written yet.
+
+        Raises:
+            CommandFailed: they may not be there; they are written with the next ones.
+        """
+        due, self._due = [*self._due, *self._choice.pause()], []
+        await self._emitter.write(pair.record for pair in due)
+
+
+class Heartbeats:
+    """Heartbeats of a mirror, in each cluster under the key that MirrorMaker's flow towards it would have."""
+
+    def __init__(self, source: str, target: str, at: Iterable[tuple[ClusterClient, bool]]) -> None:
+        """Takes the clusters in `at`, and of each whether it is the target."""
+        self._emitters = [
+            (Emitter(cluster, HEARTBEATS), (source, target) if is_target else (target, source))
+            for cluster, is_target in at
+        ]
+
+    async def beat(self, now_ms: int) -> None:
+        """Write one heartbeat to each cluster.
+
+        Raises:
+            CommandFailed: a cluster does not take it.
+        """
+        await asyncio.gather(*(emitter.write([heartbeat_record(*key, now_ms)]) for emitter, key in self._emitters))

@@ -1,0 +1,85 @@
+"""How far a mirror is: the metrics of a worker, and the lag of all partitions as the clusters show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.cli.client.consumer import READ_COMMITTED
+from ottla.cli.client.topics import LATEST, list_offsets
+from ottla.cli.errors import CommandFailed
+from ottla.mirror.catalogue import Catalogue
+from ottla.mirror.options import Clusters
+from ottla.mirror.positions import Positions
+from ottla.mirror.worker import Worker
+from ottla.protocol.errors import ErrorCode
+from ottla.server.metrics import COUNTER, GAUGE, Family, Sample
+
+_COUNTERS = (
+    (
+        "ottla_mirror_records",
+        "Records that this worker has committed to the target.",
+        lambda worker: worker.counts.records,
+    ),
+    ("ottla_mirror_bytes", "Bytes of their batches, compressed as they were sent.", lambda worker: worker.counts.bytes),
+    ("ottla_mirror_transactions", "Transactions that it has committed.", lambda worker: worker.counts.transactions),
+    (
+        "ottla_mirror_lost_offsets",
+        "Offsets that the source had deleted before they were read.",
+        lambda worker: worker.counts.lost,
+    ),
+    ("ottla_mirror_fenced", "How often another worker had taken a lane.", lambda worker: worker.counts.fenced),
+)
+_GAUGES = (
+    ("ottla_mirror_lanes", "Lanes of this worker.", lambda worker: len(worker.lanes)),
+    ("ottla_mirror_partitions", "Partitions in its lanes.", lambda worker: len(worker.places)),
+    (
+        "ottla_mirror_stopped_partitions",
+        "Partitions that the target does not take.",
+        lambda worker: len(worker.stopped),
+    ),
+)
+
+
+def families(worker: Worker) -> Iterator[Family]:
+    """Yield the metrics of a worker."""
+    policy = worker.options.policy
+    labels = {"source": policy.source, "target": policy.target}
+    for kind, rows in ((COUNTER, _COUNTERS), (GAUGE, _GAUGES)):
+        for name, doc, value in rows:
+            yield Family(name, kind, doc, [Sample(labels, value(worker))])
+    lags = [
+        Sample({**labels, "topic": name, "partition": str(index)}, lag)
+        for (name, index), lag in sorted(worker.lags.items())
+    ]
+    yield Family("ottla_mirror_lag_records", GAUGE, "Offsets of the source that are not in the target yet.", lags)
+
+
+async def lag_rows(clusters: Clusters, catalogue: Catalogue, positions: Positions) -> list[dict[str, object]]:
+    """Return a row for each partition that is mirrored, or is to be: its position in the source, and what is left of it.
+
+    Raises:
+        CommandFailed: a cluster cannot be reached, or gives no permission.
+    """
+    await catalogue.look()
+    try:
+        found = await positions.read()
+    except CommandFailed as fault:
+        if fault.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        found = {}  # no worker has run yet
+    rows: list[dict[str, object]] = []
+    for name in catalogue.topics:
+        ends = await list_offsets(clusters.source, name, LATEST, None, READ_COMMITTED)
+        for index, end in ends.items():
+            position = found.get((name, index))
+            rows.append(
+                {
+                    "topic": name,
+                    "partition": index,
+                    "target_topic": catalogue.policy.remote(name),
+                    "position": position,
+                    "end": end,
+                    "lag": None if position is None else max(0, end - position),
+                }
+            )
+    return rows

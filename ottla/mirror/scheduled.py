@@ -1,0 +1,109 @@
+"""What a worker does beside the records, by timers: pairs of offsets, checkpoints of groups, heartbeats.
+
+Each worker writes the pairs of its own partitions; checkpoints and heartbeats are those of the worker that has the first lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from ottla.cli.client.cluster import ClusterClient
+from ottla.cli.errors import CommandFailed
+from ottla.mirror.catalogue import Catalogue, Say
+from ottla.mirror.checkpoints import CheckpointLog, Checkpoints
+from ottla.mirror.emitting import EMIT_S, HEARTBEAT_S, Emitter, Heartbeats, SyncEmitter
+from ottla.mirror.formats import OffsetSync, read_offset_sync
+from ottla.mirror.names import HEARTBEATS
+from ottla.mirror.options import Clusters, Options
+from ottla.mirror.positions import TopicReader
+from ottla.mirror.syncs import SyncStore
+
+
+class ScheduledTasks:
+    """The tasks of a worker. `topics` are those that they write to, each in its cluster."""
+
+    def __init__(
+        self, clusters: Clusters, options: Options, catalogue: Catalogue, say: Say, is_first: Callable[[], bool]
+    ) -> None:
+        self.topics: list[tuple[ClusterClient, str]] = []
+        self._options = options
+        self._clock = clusters.target.world.clock
+        self._say = say
+        self._is_first = is_first
+        self._syncs: SyncEmitter | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._heartbeats: Heartbeats | None = None
+        in_source = options.offset_syncs == "source"
+        if options.offset_syncs != "none":
+            self._keep_pairs(clusters, catalogue, clusters.source if in_source else clusters.target)
+        if options.heartbeats:
+            both = [(clusters.target, True), *([(clusters.source, False)] if in_source else [])]
+            self._heartbeats = Heartbeats(options.policy.source, options.policy.target, both)
+            self.topics += [(cluster, HEARTBEATS) for cluster, _ in both]
+
+    def _keep_pairs(self, clusters: Clusters, catalogue: Catalogue, cluster: ClusterClient) -> None:
+        policy, store = self._options.policy, SyncStore()
+        topic = policy.offset_syncs_topic(in_source=cluster is clusters.source)
+        self.topics += [(cluster, topic), (clusters.target, policy.checkpoints_topic)]
+
+        def replay(key: bytes | None, value: bytes | None) -> None:
+            if (pair := read_offset_sync(key, value)) is not None:
+                store.add(pair)
+
+        self._syncs = SyncEmitter(cluster, topic)
+        self._checkpoints = Checkpoints(
+            clusters.source,
+            clusters.target,
+            TopicReader(cluster, topic, replay),
+            store,
+            CheckpointLog(clusters.positions, policy.checkpoints_topic),
+            Emitter(clusters.target, policy.checkpoints_topic),
+            policy,
+            self._options.groups,
+            catalogue.is_mirrored,
+        )
+
+    def take(self, pairs: Iterable[OffsetSync]) -> None:
+        """Take the pairs of offsets of a transaction that was committed."""
+        if self._syncs is not None:
+            self._syncs.take(pairs)
+
+    async def run(self) -> None:
+        """Do all of it for ever; what fails is said, and tried again at its next time."""
+        await asyncio.gather(
+            self._each(EMIT_S, self._write_pairs),
+            self._each(self._options.checkpoint_s, self._translate_groups),
+            self._each(HEARTBEAT_S, self._beat),
+        )
+
+    async def end(self) -> None:
+        """Write what is known at the end: a group at the end of its topics is translated exactly."""
+        for task in (self._beat, self._write_pairs, self._translate_groups):
+            await self._try(task)
+
+    async def _each(self, every_s: float, task: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            await self._try(task)
+
+    async def _try(self, task: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await task()
+        except (CommandFailed, TimeoutError) as fault:
+            self._say(f"{fault or 'time is up'}; it is tried again")
+
+    async def _write_pairs(self) -> None:
+        if self._syncs is not None:
+            await self._syncs.flush()
+
+    async def _translate_groups(self) -> None:
+        if self._checkpoints is None or not self._is_first():
+            return
+        await self._checkpoints.round()
+        if self._options.set_group_offsets:
+            await self._checkpoints.apply()
+
+    async def _beat(self) -> None:
+        if self._heartbeats is not None and self._is_first():
+            await self._heartbeats.beat(self._clock.wall_ms())

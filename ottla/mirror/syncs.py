@@ -1,0 +1,86 @@
+"""Pairs of offsets that are the same record in both clusters: which are written, which are kept, and what they say of other offsets.
+
+As in MirrorMaker, an offset of a group is translated by the nearest pair before it: exactly if the pair is at that offset, otherwise to one
+offset after the pair, because it is not known how many of the records in between the target has. A group may thus read some records
+again, and never misses one. Old pairs are kept ever more sparsely: for each power of two of the distance from the newest pair at most two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.cli.client.leaders import TopicPartition
+from ottla.mirror.formats import OffsetSync
+
+#: MirrorMaker's offset.lag.max: so far the target may be ahead of the last pair while records come.
+OFFSET_LAG_MAX = 100
+
+
+class SyncStore:
+    """The pairs of all partitions, by the source's names."""
+
+    def __init__(self) -> None:
+        #: Newest first.
+        self._kept: dict[TopicPartition, list[OffsetSync]] = {}
+
+    def add(self, sync: OffsetSync) -> None:
+        """Take the next pair of the topic. One that is behind the newest means that the mirror began again: those before it are wrong."""
+        kept = self._kept.get(sync.place, [])
+        if kept and sync.upstream < kept[0].upstream:
+            kept = []
+        if kept and sync.upstream == kept[0].upstream:
+            kept = kept[1:]
+        self._kept[sync.place] = _thinned([sync, *kept])
+
+    def translate(self, place: TopicPartition, upstream: int) -> int | None:
+        """Return the target's offset for one of the source's, None if no pair is before it."""
+        for sync in self._kept.get(place, ()):
+            if sync.upstream <= upstream:
+                return sync.downstream + (sync.upstream < upstream)
+        return None
+
+    def kept(self, place: TopicPartition) -> list[OffsetSync]:
+        return list(self._kept.get(place, ()))
+
+
+def _thinned(syncs: list[OffsetSync]) -> list[OffsetSync]:
+    """Keep the newest and the oldest pair of each power of two of the distance from the first."""
+    newest = syncs[0].upstream
+    kept: list[OffsetSync] = []
+    powers: list[int] = []
+    for sync in syncs:
+        power = (newest - sync.upstream).bit_length()
+        if len(powers) > 1 and powers[-2] == powers[-1] == power:
+            kept[-1] = sync
+        else:
+            kept.append(sync)
+            powers.append(power)
+    return kept
+
+
+class SyncWriter:
+    """Chooses the pairs that are worth a record, as MirrorMaker does: the first, one each `OFFSET_LAG_MAX` offsets, and the last at a pause."""
+
+    def __init__(self) -> None:
+        self._written: dict[TopicPartition, int] = {}
+        self._waiting: dict[TopicPartition, OffsetSync] = {}
+
+    def take(self, pairs: Iterable[OffsetSync]) -> list[OffsetSync]:
+        """Return the pairs of what was mirrored that are to be written at once; of the others the last is kept for `pause`."""
+        due = []
+        for pair in pairs:
+            written = self._written.get(pair.place)
+            if written is None or not 0 <= pair.downstream - (written + 1) < OFFSET_LAG_MAX:
+                self._written[pair.place] = pair.downstream
+                self._waiting.pop(pair.place, None)
+                due.append(pair)
+            else:
+                self._waiting[pair.place] = pair
+        return due
+
+    def pause(self) -> list[OffsetSync]:
+        """Return the last pairs, which are not written yet: a group at the end of its topic is translated exactly."""
+        due = list(self._waiting.values())
+        self._waiting.clear()
+        self._written.update((pair.place, pair.downstream) for pair in due)
+        return due

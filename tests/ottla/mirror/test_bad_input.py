@@ -1,0 +1,93 @@
+"""What goes wrong on either side of a mirror: it is said, and goes on where it can."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+from tests.ottla.conftest import run_here
+from tests.ottla.mirror.conftest import Mirror
+
+
+def test_records_that_retention_has_deleted_are_counted_and_the_rest_comes(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=[f"{i}" for i in range(10)])
+    mirror.once()
+    mirror.west.write(topic, [f"{i}" for i in range(10, 30)])
+    deleted = run_here("topic", "delete-records", topic, "--before", "25", "-b", mirror.west.bootstrap)
+    assert deleted.code == 0, deleted.err
+    said = mirror.once().err
+    assert f"{topic}-0: 15 offsets from 10 on were deleted by retention before they were mirrored" in said
+    assert mirror.values(f"west.{topic}") == [f"{i}".encode() for i in [*range(10), *range(25, 30)]]
+    assert mirror.positions(topic) == {0: 30}
+
+
+def test_a_topic_of_the_source_that_was_created_again_is_mirrored_from_its_beginning(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=[f"{i}" for i in range(10)])
+    mirror.once()
+    assert run_here("topic", "delete", topic, "--yes", "-b", mirror.west.bootstrap).code == 0
+    mirror.west.topic(topic, seed=["new"])
+    assert "it was deleted and created again, or has lost records; it goes on at offset 0" in mirror.once().err
+    assert mirror.values(f"west.{topic}")[10:] == [b"new"]
+
+
+def test_a_record_that_is_too_large_stops_its_partition_and_no_other(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", partitions=2, configs={"max.message.bytes": "1000000"})
+    mirror.once()
+    limit = ("config", "set", "topic", f"west.{topic}", "max.message.bytes=5000", "-b", mirror.east.bootstrap)
+    assert run_here(*limit).code == 0
+    rows = [{"value": "v" * 3_000, "partition": 0}] * 5 + [{"value": "v" * 20_000, "partition": 1}]
+    mirror.west.write(topic, [*rows, {"value": "after", "partition": 0}])
+    said = mirror.once("--no-settings").err
+    assert f"{topic}-1 stops: the record at offset 0 of {topic}-1 takes" in said
+    assert f"raise max.message.bytes of west.{topic} in the target: it is 5000" in said
+    assert [row.partition for row in mirror.east.records(f"west.{topic}")] == [0] * 6
+    mirror.once()
+    assert [row.partition for row in mirror.east.records(f"west.{topic}")] == [0] * 6 + [1]
+
+
+def test_a_target_topic_that_is_deleted_meanwhile_is_made_again(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=["before"])
+    other = mirror.west.topic(f"{mirror.name}-other")
+    mirror.start()
+    mirror.until(lambda: mirror.positions(topic) == {0: 1}, "the first record")
+    assert run_here("topic", "delete", f"west.{topic}", "--yes", "-b", mirror.east.bootstrap).code == 0
+    mirror.west.write(topic, ["after"])
+    mirror.west.write(other, ["elsewhere"])
+    mirror.until(lambda: mirror.positions(topic) == {0: 2} and mirror.positions(other) == {0: 1}, "all records")
+    mirror.stop()
+    assert mirror.values(f"west.{topic}") == [b"after"]
+
+
+def test_the_lag_is_in_the_status_and_in_the_metrics_of_a_worker(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", seed=[f"{i}" for i in range(10)])
+    mirror.once()
+    mirror.west.write(topic, ["more"])
+    status = [
+        "mirror",
+        "status",
+        "west",
+        "east",
+        "-b",
+        mirror.west.bootstrap,
+        "--to",
+        mirror.east.bootstrap,
+        "-o",
+        "json",
+    ]
+    (row,) = [json.loads(line) for line in run_here(*status, "--topics", topic).out.splitlines() if topic in line]
+    assert row == {
+        "topic": topic,
+        "partition": 0,
+        "target_topic": f"west.{topic}",
+        "position": 10,
+        "end": 11,
+        "lag": 1,
+    }
+    mirror.start("--metrics", "127.0.0.1:0")
+    mirror.until(lambda: mirror.positions(topic) == {0: 11}, "the record")
+    where = next(word for word in mirror.said().split() if word.endswith("/metrics"))
+    with urllib.request.urlopen(where, timeout=30) as response:
+        found = response.read().decode()
+    assert f'ottla_mirror_lag_records{{partition="0",source="west",target="east",topic="{topic}"}} 0' in found
+    assert 'ottla_mirror_records_total{source="west",target="east"} 1' in found
+    mirror.stop()

@@ -1,0 +1,83 @@
+"""Pairs of offsets: what is kept of them, and what they say of a group's offset."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.mirror.formats import (
+    Checkpoint,
+    OffsetSync,
+    heartbeat_record,
+    read_checkpoint,
+    read_offset_sync,
+)
+from ottla.mirror.syncs import OFFSET_LAG_MAX, SyncStore, SyncWriter
+
+PLACE = ("t", 0)
+
+
+def store(*pairs: tuple[int, int]) -> SyncStore:
+    made = SyncStore()
+    for pair in pairs:
+        made.add(OffsetSync(PLACE, *pair))
+    return made
+
+
+def test_an_offset_is_translated_by_the_pair_before_it() -> None:
+    made = store((100, 1100), (200, 1250))
+    answers = {99: None, 100: 1100, 101: 1101, 199: 1101, 200: 1250, 201: 1251, 9_999: 1251}
+    assert {offset: made.translate(PLACE, offset) for offset in answers} == answers
+    assert made.translate(("t", 1), 100) is None
+
+
+def test_a_pair_behind_the_newest_makes_those_before_it_void() -> None:
+    made = store((100, 1100), (200, 1250), (50, 2000))
+    assert [made.translate(PLACE, offset) for offset in (49, 50, 100, 300)] == [None, 2000, 2001, 2001]
+
+
+@given(st.lists(st.integers(1, 2_000), min_size=1, max_size=400), st.data())
+def test_old_pairs_become_sparse_and_no_group_is_sent_ahead(steps: list[int], data: st.DataObject) -> None:
+    """A group that lags by n offsets is translated to a place that lags by little more than 2n, besides the distance of the pairs."""
+    made, upstream, pairs = SyncStore(), 0, []
+    for step in steps:
+        upstream += step
+        pairs.append(upstream)
+        made.add(OffsetSync(PLACE, upstream, upstream + 7))
+    kept = made.kept(PLACE)
+    assert len(kept) <= 2 * (upstream.bit_length() + 1)
+    asked = data.draw(st.integers(pairs[0], upstream + 10))
+    found = made.translate(PLACE, asked)
+    exact = max(pair for pair in pairs if pair <= asked)
+    assert found is not None
+    assert found <= exact + 8
+    lag = upstream - asked
+    assert exact + 8 - found <= 2 * max(lag, 0) + 2 * max(steps) + 1
+
+
+def test_pairs_are_written_first_then_at_each_lag_and_at_a_pause() -> None:
+    writer = SyncWriter()
+    written = [pair.upstream for n in range(250) for pair in writer.take([OffsetSync(PLACE, n, 500 + n)])]
+    assert written == [0, OFFSET_LAG_MAX + 1, 2 * (OFFSET_LAG_MAX + 1)]
+    assert [pair.upstream for pair in writer.pause()] == [249]
+    assert writer.pause() == []
+    assert [pair.upstream for pair in writer.take([OffsetSync(PLACE, 250, 10)])] == [250]
+
+
+def test_records_have_the_bytes_of_mirror_maker() -> None:
+    """Of Kafka 4.3.1: the serializers of OffsetSync, Checkpoint and Heartbeat, called with these values."""
+    sync = OffsetSync(("t", 1), 2, 3)
+    assert sync.record == (bytes.fromhex("00017400000001"), bytes.fromhex("0000000000000002" + "0000000000000003"))
+    checkpoint = Checkpoint("g", ("west.t", 1), 2, 3, "m")
+    key, value = checkpoint.record
+    assert key == bytes.fromhex("000167" + "0006776573742e74" + "00000001")
+    assert value == bytes.fromhex("0000" + "0000000000000002" + "0000000000000003" + "00016d")
+    assert heartbeat_record("a", "b", 5) == (bytes.fromhex("000161000162"), bytes.fromhex("0000" + "0000000000000005"))
+    assert (read_offset_sync(*sync.record), read_checkpoint(key, value)) == (sync, checkpoint)
+
+
+def test_what_is_no_record_of_a_mirror_is_passed_over() -> None:
+    assert read_offset_sync(b"k", b"v") is None
+    assert read_offset_sync(None, b"v") is None
+    assert read_checkpoint(b"\0\1g\0\1t\0\0\0\1", b"\0\x09") is None
+    assert read_checkpoint(b"\0\1g\0\1t\0\0\0\1", None) is None
