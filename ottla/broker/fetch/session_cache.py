@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from random import Random
 
+from ottla.broker.fetch.pacing import Pacings
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.replication.follower_session import EPOCH_MAX
 from ottla.broker.replication.partition import Partition
@@ -46,7 +47,7 @@ class DelayTimes:
 class FetchSessionCache:
     """All sessions of a node."""
 
-    def __init__(self, slots: int, rng: Random) -> None:
+    def __init__(self, slots: int, rng: Random, *, paced: bool = True) -> None:
         self._slots = slots
         self._rng = rng
         # Ordered by last use: a touched session moves to the end, so the first one is the stalest.
@@ -54,6 +55,7 @@ class FetchSessionCache:
         self.evictions = 0
         self.consumer_delays = DelayTimes()
         self.follower_delays = DelayTimes()
+        self.pacing = Pacings(paced)
 
     def __len__(self) -> int:
         return len(self._sessions)

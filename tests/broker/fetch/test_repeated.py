@@ -331,3 +331,36 @@ def test_random_requests_get_the_responses_of_the_handler_and_leave_the_same_sta
                 assert pair[3][what] == pair[2][what], f"seed {seed}, {what} after frame {number}"
         asked = len(served)
     assert SEEDS * 20 < sum(served) < len(served)
+
+
+def test_partitions_that_come_to_a_client_without_a_session_leave_it_on_the_fast_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka's first Fetch has the partitions of which it knows the offset; thousands follow with all of them."""
+    served: list[bool] = []
+    serve = RepeatedFetch.serve
+
+    def counted(short: RepeatedFetch, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
+        served.append(serve(short, connection, buf, pos, end))
+        return served[-1]
+
+    async def fetch(names: tuple[int, ...]) -> None:
+        harness = SimClusterHarness({1: "broker,controller"}, {"offsets.topic.replication.factor": "1"})
+        harness.cluster.start()
+        assert await harness.cluster.all_serve(20)
+        assert await harness.admin.spawn(harness.admin.create(TOPIC, PARTITIONS, {}, 1), "creates")
+        found = [p for node in harness.cluster.brokers for p in node.partitions() if p.topic == TOPIC]
+        mine = sorted(found, key=lambda p: p.index)
+        node = harness.leader()
+        client, answers = connect(node)
+        for count in names:
+            rows = [FetchPartition(p.index, p.leader_epoch, 0, -1, -1, 1 << 20) for p in mine[:count]]
+            topics = [FetchTopic(topic_id=mine[0].topic_id, partitions=rows)]
+            request = FetchRequest(max_wait_ms=1, max_bytes=1 << 20, session_epoch=WITHOUT, topics=topics)
+            frame = struct.pack(">hhih", ApiKey.FETCH, 17, 1, 3) + b"one\0" + encode(request, 17)
+            run_on(node, deliver, client, struct.pack(">i", len(frame)) + frame, 1 << 20)
+            await asyncio.wait_for(answered(client, answers), ANSWER_S_MAX)
+
+    monkeypatch.setattr(RepeatedFetch, "serve", counted)
+    run(fetch((1, 2, PARTITIONS, 1, PARTITIONS)))
+    assert served == [True] * 4
