@@ -2,7 +2,7 @@
 
 librdkafka stops its fetches for a whole `fetch.queue.backoff.ms` (1000 by default) whenever its queue holds `queued.min.messages`
 (100,000) or `queued.max.messages.kbytes` (64 MiB). Its application empties such a queue in a fraction of that second and waits for the
-rest, with any broker, and the more often the faster the broker sends. Nothing in the protocol tells a broker about the queue, but the
+rest, with any broker, and the more often the faster the broker sends. Nothing in the protocol shows a broker the queue, but the
 pause does: the client has a backlog here and requests nothing for about a second.
 
 What was sent until then filled the queue, and the application took the rest: its rate is (bytes - queue) / time. From then on the

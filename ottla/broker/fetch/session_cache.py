@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from random import Random
 
+from ottla.broker.configs import BrokerConfigs
 from ottla.broker.fetch.pacing import Pacings
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.replication.follower_session import EPOCH_MAX
@@ -56,6 +57,11 @@ class FetchSessionCache:
         self.consumer_delays = DelayTimes()
         self.follower_delays = DelayTimes()
         self.pacing = Pacings(paced)
+
+    @classmethod
+    def of(cls, configs: BrokerConfigs, rng: Random) -> FetchSessionCache:
+        slots = configs["max.incremental.fetch.session.cache.slots"]
+        return cls(slots, rng, paced=configs.setting("ottla.fetch.pacing.enable"))
 
     def __len__(self) -> int:
         return len(self._sessions)

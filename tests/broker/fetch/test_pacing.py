@@ -6,6 +6,7 @@ The consumer of these tests is a queue that an application empties at a steady r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,7 +127,7 @@ def test_a_second_after_little_was_sent_is_no_pause() -> None:
     assert counts.pauses == 0
 
 
-def test_at_the_end_of_its_partitions_a_client_is_measured_anew_and_not_paced() -> None:
+def test_at_the_end_of_its_partitions_a_client_is_measured_again_and_not_paced() -> None:
     counts, position = Pacings(), FetchPartition("t", b"", 0, 0, 1)
     pacing = FetchPacing(counts, alone)
     sent(pacing, position, 10 * PAUSE_BYTES_MIN, 1_000)
@@ -141,10 +142,6 @@ def test_at_the_end_of_its_partitions_a_client_is_measured_anew_and_not_paced() 
     [("librdkafka", True), ("confluent-kafka-python", True), ("apache-kafka-java", False), ("unknown", False)],
 )
 def test_only_clients_with_librdkafkas_queue_are_paced(name: str, is_paced: bool) -> None:
-    class Context:
-        class connection:
-            client_software_name = name
-
-    context: Any = Context
+    context: Any = SimpleNamespace(connection=SimpleNamespace(client_software_name=name))
     assert (Pacings().of(context, alone) is not None) == is_paced
     assert Pacings(enabled=False).of(context, alone) is None
