@@ -171,16 +171,16 @@ ACCIDENTS = {
 }
 
 
-def run(name: str, kills: int, rate: int, seed: int, folder: Path) -> list[verify.Check]:
-    """So many accidents of this place, one after the other; the checks at the end."""
-    rng = random.Random(seed)
+def run(name: str, source: str, kills: int, rate: int, seed: int, folder: Path) -> list[verify.Check]:
+    """So many accidents of this place, one after the other; the checks at the end. `source`: the connector of topics."""
+    rng, settings = random.Random(seed), (*SETTINGS, f"source.connector={source}")
     with place(name, folder) as spark, Cluster(3) as cluster:
         output = folder / "output"
         output.mkdir(parents=True)
-        options = ["--bootstrap", cluster.bootstrap, "--output", str(output), *set_options(SETTINGS)]
+        options = ["--bootstrap", cluster.bootstrap, "--output", str(output), *set_options(settings)]
         program = Program(spark.program.python, spark.program.environment, (*options, *spark.program.options))
         config = configuration.load(
-            None, (f"kafka.bootstrap_servers={cluster.bootstrap}", f"pipeline.output={output}", *SETTINGS)
+            None, (f"kafka.bootstrap_servers={cluster.bootstrap}", f"pipeline.output={output}", *settings)
         )
         endless = ("--rate", str(rate), "--seconds", "3600", "--seed", str(seed))
         generator = program.start("generate", *endless, *MIX, log=output / "generator.log")
@@ -237,6 +237,7 @@ def left_behind(folder: str) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.pipeline.chaos", description=__doc__)
     parser.add_argument("--place", choices=[*ACCIDENTS, "both"], default="both")
+    parser.add_argument("--source", choices=("kafka", "ottla"), help="instead of each in turn")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--rate", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
@@ -245,20 +246,21 @@ def main() -> int:
     if problem:
         print(f"pipeline chaos skipped: {problem}")
         return 0
-    names = list(ACCIDENTS) if args.place == "both" else [args.place]
-    return max(judged(name, args) for name in names)
+    places = list(ACCIDENTS) if args.place == "both" else [args.place]
+    turns = [(place, source) for source in ("kafka", "ottla") for place in places if args.source in (None, source)]
+    return max(judged(place, source, args) for place, source in turns)
 
 
-def judged(name: str, args: argparse.Namespace) -> int:
-    """Runs one place; prints its checks and the verdict."""
+def judged(name: str, source: str, args: argparse.Namespace) -> int:
+    """Runs one place with one connector; prints its checks and the verdict."""
     with tempfile.TemporaryDirectory(prefix="ottla-pipeline-chaos-") as folder:
-        checks = run(name, args.kills, args.rate, args.seed, Path(folder))
+        checks = run(name, source, args.kills, args.rate, args.seed, Path(folder))
         until(lambda: not left_behind(folder), "the end of all processes", LEFT_BEHIND_SECONDS_MAX)
     for check in checks:
         print(json.dumps(check._asdict()), flush=True)
     holds = all(check.holds for check in checks)
     verdict = "every check holds" if holds else "WRONG"
-    print(f"{name}, seed {args.seed}: {args.kills} accidents in the middle of a stream: {verdict}")
+    print(f"{name}, {source}, seed {args.seed}: {args.kills} accidents in the middle of a stream: {verdict}")
     return 0 if holds else 1
 
 
