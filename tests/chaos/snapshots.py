@@ -3,6 +3,8 @@
 An application copies records in transactions, with the offsets of its group: in each fork the committed copies are those of the
 records below the group's offsets, all of them and no others. Producers write beside it: what was acknowledged before a snapshot
 began is in its forks. A consumer commits offsets: none is past the end of its partition. The cluster itself loses nothing.
+
+Forks of the last snapshot are rewound to moments in between, for which all of that holds, too.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 
+from ottla.cli.snapshots.rewinding import rewind_fork
 from ottla.testing import Cluster
+from ottla.testing.snapshots import Snapshot
 from tests.chaos.exactly_once import OFFSETS, open_transactions, read_committed
 from tests.chaos.exactly_once import fill as fill_source
 from tests.chaos.history import PARTITIONS as WRITTEN_PARTITIONS
@@ -38,11 +43,13 @@ class Verdict:
     fences_ms: list[float] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
+    rewound: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
 def run(*, snapshots: int, count: int, seed: int, nodes: int) -> Verdict:
     verdict, rng = Verdict(), random.Random(seed)
+    moments: list[tuple[int, dict[Record, Place]]] = []
     with Cluster(nodes, num_partitions=str(PARTITIONS), log_segment_bytes=SEGMENT_BYTES) as cluster:
         fill_source(cluster, count)
         create_topic(cluster.bootstrap, nodes)
@@ -54,18 +61,39 @@ def run(*, snapshots: int, count: int, seed: int, nodes: int) -> Verdict:
                 for load in loads:
                     load.wait_for_acknowledgements(100)
                 time.sleep(rng.uniform(0, 0.2))  # at any moment of the transactions that are under way
-                before: dict[Record, Place] = {}
-                for load in loads:
-                    before |= load.acknowledged
+                before = _acknowledged(loads)
                 with cluster.snapshot() as taken:
                     verdict.fences_ms.append(taken.about.fence_ms)
                     with taken.fork() as fork:
                         verdict.acknowledged.append(len(before))
                         verdict.problems += _check(fork, before, verdict)
+                copier.wait_for_commits(rng.randint(1, 3))
+                before = _acknowledged(loads)
+                moments.append((time.time_ns() // 1_000_000, before))
+                copier.wait_for_commits(rng.randint(1, 3))
+            with cluster.snapshot() as taken:
+                for time_ms, before in moments:
+                    verdict.problems += _rewound(taken, time_ms, before, verdict)
         for load in loads:
             load.stop()
         verdict.problems += judge(loads, read_everything(cluster.bootstrap))
     return verdict
+
+
+def _acknowledged(loads: Iterable[Load]) -> dict[Record, Place]:
+    found: dict[Record, Place] = {}
+    for load in loads:
+        found |= load.acknowledged
+    return found
+
+
+def _rewound(taken: Snapshot[Cluster], time_ms: int, before: dict[Record, Place], verdict: Verdict) -> list[str]:
+    with TemporaryDirectory(prefix="ottla-rewound-") as place:
+        fork = taken.fork(place)
+        rewind_fork(place, time_ms)
+        verdict.rewound.append(len(before))
+        with fork:
+            return [f"rewound: {problem}" for problem in _check(fork, before, verdict)]
 
 
 @contextmanager
