@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.storage.errors import DiskFull
-from ottla.storage.files import COPY_SUFFIX, OsFiles
+from ottla.storage.files import OsFiles
 from ottla.storage.log.truncate import truncate_to
+from ottla.storage.shared_files import COPY_SUFFIX
 from tests.storage.logs_for_tests import append, batch, filled, open_at, read_all
 
 
