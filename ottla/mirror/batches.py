@@ -71,7 +71,7 @@ class Outgoing:
         """Return the bytes of the batch with the producer's part of its header."""
         if self._view is not None:
             return _restamped(self._view, stamp)
-        return build_batch(
+        made = build_batch(
             [NewRecord(row.key, row.value, row.timestamp, row.headers) for row in self._records],
             compression=self.compression,
             producer_id=stamp.producer_id,
@@ -79,6 +79,8 @@ class Outgoing:
             base_sequence=stamp.sequence,
             transactional=stamp.transactional,
         )
+        self.size = len(made)
+        return made
 
 
 def outgoing(batches: Sequence[BatchView], position: int, batch_bytes_max: int | None = None) -> list[Outgoing]:

@@ -253,8 +253,10 @@ async def _run(worker: Worker, once: bool) -> None:
     counts, left = worker.counts, sum(worker.lags.values())
     took = duration_text((clock.mono_ms() - began_ms) / 1000)
     note(f"{counts.records} records ({size_text(counts.bytes)}) mirrored in {took}, {left} are left")
-    for (name, index), why in sorted(worker.stopped.items()):
-        note(f"{name}-{index} is not mirrored: {why}")
+    missing = [f"{name}-{index}: {why}" for (name, index), why in sorted(worker.stopped.items())]
+    missing += [f"{name}: {why}" for name, why in sorted(worker.catalogue.refused.items())]
+    if once and missing:
+        raise CommandFailed(f"not mirrored: {'; '.join(missing)}", "the same command goes on where this one ended")
 
 
 def _show_plan(worker: Worker) -> None:

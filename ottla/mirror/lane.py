@@ -63,6 +63,9 @@ class Surroundings(Protocol):
 
     def say(self, text: str) -> None: ...
 
+    def say_seldom(self, text: str) -> None:
+        """Say what is tried again and again, unless it was said a moment ago."""
+
 
 @dataclass(slots=True)
 class Done:
@@ -80,6 +83,10 @@ class Lane:
         self.number = number
         #: The next offset of each partition that is committed. Only these are read.
         self.positions: dict[TopicPartition, int] = {}
+        #: The next offset that is to be read of each.
+        self.expected: dict[TopicPartition, int] = {}
+        #: Bytes that were read and are not committed yet.
+        self.bytes = 0
         #: Partitions that the target does not take, and why.
         self.stopped: dict[TopicPartition, str] = {}
         self.is_running = False
@@ -107,8 +114,11 @@ class Lane:
         place = batches[:2]
         if not self.is_running or place not in self.positions:
             return
+        size = sum(batch.size for batch in batches.batches)
         self._waiting.append(batches)
-        self._bytes[place] = self._bytes.get(place, 0) + sum(batch.size for batch in batches.batches)
+        self._bytes[place] = self._bytes.get(place, 0) + size
+        self.bytes += size
+        self.expected[place] = batches.batches[-1].next_offset
         self._changed.set()
 
     def has_room(self, place: TopicPartition) -> bool:
@@ -146,7 +156,7 @@ class Lane:
                 self._pause()
                 if isinstance(fault, PlaceFailed) and await self._stop(fault):
                     continue
-                self._around.say(f"lane {self.number}: {fault or 'time is up'}; it goes on in {backoff_s:g} s")
+                self._around.say_seldom(f"writing: {fault or 'time is up'}; it is tried again")
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
                 await refreshed(self._around.leaders)
@@ -162,7 +172,9 @@ class Lane:
         self.is_running = False
         self._waiting.clear()
         self._bytes.clear()
+        self.bytes = 0
         self.positions.clear()
+        self.expected.clear()
 
     async def _adopt(self, places: Iterable[TopicPartition]) -> None:
         """Begin to mirror partitions where the target's positions are."""
@@ -172,6 +184,7 @@ class Lane:
         begins |= {place: found[place] for place in places if place in found}
         # From here to the end of a start nothing is awaited: what was fetched before does not come in between.
         self.positions |= begins
+        self.expected |= begins
         self._around.restart_at(begins)
 
     async def _step(self) -> bool:
@@ -186,6 +199,7 @@ class Lane:
             await self._adopt(missing)
         for place in self.positions.keys() - self._wanted:
             del self.positions[place]
+            self.expected.pop(place, None)
         if self._waiting:
             began_ms = around.clock.mono_ms()
             done = await self._transaction()
@@ -199,7 +213,7 @@ class Lane:
     async def _changed_or(self, wait_ms: float | None, *, only_if_full: bool = False) -> None:
         """Wait for a change, at most so long."""
         if only_if_full:
-            if wait_ms is not None and wait_ms > 0 and sum(self._bytes.values()) < TRANSACTION_BYTES_MAX // 4:
+            if wait_ms is not None and wait_ms > 0 and self.bytes < TRANSACTION_BYTES_MAX // 4:
                 await asyncio.sleep(wait_ms / 1000)
             return
         try:
@@ -217,6 +231,8 @@ class Lane:
             if row[:2] in self.positions:
                 taken.append(row)
                 size += sum(batch.size for batch in row.batches)
+            else:
+                self._forget([row])
         batches = self._outgoing(taken)
         nexts = {row[:2]: row.batches[-1].next_offset for row in taken}
         saved = self._position_batches(nexts)
@@ -235,7 +251,9 @@ class Lane:
     def _forget(self, taken: list[Batches]) -> None:
         for row in taken:
             place = row[:2]
-            self._bytes[place] -= sum(batch.size for batch in row.batches)
+            size = sum(batch.size for batch in row.batches)
+            self._bytes[place] -= size
+            self.bytes -= size
             if not self._bytes[place]:
                 del self._bytes[place]
 

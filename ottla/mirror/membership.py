@@ -39,8 +39,6 @@ class Membership:
         session_ms: int = SESSION_MS,
     ) -> None:
         self.lanes: set[int] = set()
-        #: How many members the group has, as far as its leader knows.
-        self.members = 1
         self._member = ClassicMember(
             cluster, group, GroupProtocol(PROTOCOL_TYPE, PROTOCOL, session_ms, REBALANCE_MS_MAX), ATTEMPT_MS_MAX
         )
@@ -58,7 +56,7 @@ class Membership:
             try:
                 await self._generation()
             except (CommandFailed, TimeoutError, ValueError) as fault:
-                self._on_failure(f"the group of the workers: {fault}; it is tried again")
+                self._on_failure(f"the group of the workers: {fault or 'time is up'}; it is tried again")
                 await asyncio.sleep(RETRY_S)
 
     async def confirm(self) -> None:
@@ -98,7 +96,6 @@ class Membership:
             return []
         owned = {member.member_id: _lanes(bytes(member.metadata)) for member in joined.members}
         self._shares = share(owned, self._weights())
-        self.members = len(owned)
         return [
             SyncGroupRequestAssignment(member, json.dumps({"lanes": lanes}).encode())
             for member, lanes in self._shares.items()
@@ -120,5 +117,7 @@ def _lanes(data: bytes) -> list[int]:
     Raises:
         ValueError: it is neither.
     """
-    row = json.loads(data or b"{}")
-    return [int(lane) for lane in row.get("lanes", ()) if 0 <= int(lane) < LANES]
+    try:
+        return [lane for lane in map(int, json.loads(data or b'{"lanes": []}')["lanes"]) if 0 <= lane < LANES]
+    except (TypeError, KeyError, ValueError) as fault:
+        raise ValueError(f"another program is a member of the group: {fault!r}") from None

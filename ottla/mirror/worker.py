@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ottla.cli.client.cluster import TRANSACTION_KEY_TYPE
 from ottla.cli.client.configs import describe_many
 from ottla.cli.client.consumer import READ_COMMITTED
 from ottla.cli.client.failures import failure
 from ottla.cli.client.leaders import Leaders, TopicPartition
 from ottla.cli.client.topics import EARLIEST, LATEST, list_offsets
-from ottla.cli.errors import CommandFailed
+from ottla.cli.errors import FAILED, CommandFailed
 from ottla.mirror.acls import AclCopy
 from ottla.mirror.catalogue import Catalogue, Say
 from ottla.mirror.lane import Done, Lane
@@ -28,13 +29,17 @@ from ottla.mirror.reader import SourceReader, Throttle
 from ottla.mirror.scheduled import ScheduledTasks
 from ottla.mirror.shares import lane_of
 from ottla.mirror.transaction import LaneProducer
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 #: The lane whose worker does what only one is to do: creating topics, settings, ACLs, checkpoints.
 FIRST_LANE = 0
 MAX_MESSAGE_BYTES = "max.message.bytes"
 #: Between two looks whether there is room, or a lane; and between two attempts to read after a failure.
 LOOK_S, RETRY_S = 0.1, 1.0
+#: What a worker has read and not committed: the memory of a mirror that catches up with many partitions.
+READ_BYTES_MAX = 128 * 1024 * 1024
+#: Between two messages about a failure that lasts.
+SAY_AGAIN_MS = 60_000
 #: At the end, for the transactions in progress.
 END_S_MAX = 15.0
 
@@ -76,11 +81,14 @@ class Worker:
         self._reader = SourceReader(clusters.reading, self._has_room, self._rejected)
         self._acls = AclCopy(clusters.source, clusters.target, policy, self.catalogue.is_mirrored, say)
         self._membership = Membership(
-            clusters.group, policy.group, self._weights, self._take_lanes, say, options.session_ms
+            clusters.group, policy.group, self._weights, self._take_lanes, self.say_seldom, options.session_ms
         )
-        self.scheduled = ScheduledTasks(clusters, options, self.catalogue, say, self._is_first)
+        self.scheduled = ScheduledTasks(clusters, options, self.catalogue, self.say_seldom, self._is_first)
         self._throttle = Throttle(options.bytes_per_s, self.clock.mono_ms())
         self._tasks: set[asyncio.Task[None]] = set()
+        self._fault: Exception | None = None
+        self._said_ms: dict[str, int] = {}
+        self._is_full = False
         self._stopping = asyncio.Event()
         self._said_cycles: list[str] = []
         self._first_look = asyncio.Event()
@@ -100,10 +108,14 @@ class Worker:
         """Look, and make the mirror's own topics.
 
         Raises:
-            CommandFailed: as `look`, or one of the topics cannot be made.
+            CommandFailed: as `look`, no permission for the group or the transactions, or one of the topics cannot be made.
         """
         await self.look()
-        async with self._clusters.target.limit():
+        target, policy = self._clusters.target, self.options.policy
+        async with target.limit():
+            await target.coordinator(policy.group)
+            if self.options.exactly_once:
+                await target.coordinator(policy.transactional_id(FIRST_LANE), TRANSACTION_KEY_TYPE)
             await self.catalogue.create_internal(self._clusters.target, self.positions.topic)
             for cluster, name in self.scheduled.topics:
                 await self.catalogue.create_internal(cluster, name)
@@ -130,7 +142,7 @@ class Worker:
             await self._end_lanes()
             await self.scheduled.end()
             await self._membership.leave()
-        for outcome in outcomes:
+        for outcome in (*outcomes, self._fault):
             if isinstance(outcome, Exception):
                 raise outcome
 
@@ -206,6 +218,12 @@ class Worker:
         self.counts.fenced += 1
         await self._membership.confirm()
 
+    def say_seldom(self, text: str) -> None:
+        now_ms = self.clock.mono_ms()
+        if now_ms - self._said_ms.get(text, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
+            self._said_ms[text] = now_ms
+            self.say(text)
+
     def committed(self, lane: Lane, done: Done) -> None:
         self.counts.records += done.records
         self.counts.bytes += done.bytes
@@ -237,7 +255,7 @@ class Worker:
     def _lane_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            self.say(f"a lane has ended: {fault!r}")
+            self._fault = CommandFailed(f"a lane has ended: {fault!r}", "this is a defect of the mirror", FAILED)
             self.stop()
 
     def _spread(self) -> None:
@@ -261,23 +279,27 @@ class Worker:
 
     def _has_room(self, place: TopicPartition) -> bool:
         lane = self.lanes.get(lane_of(place))
-        return lane is not None and lane.has_room(place)
+        return lane is not None and not self._is_full and lane.has_room(place)
 
     async def _read(self) -> None:
         while True:
+            self._is_full = sum(lane.bytes for lane in self.lanes.values()) >= READ_BYTES_MAX
             if not self._reader.is_wanting:
                 await asyncio.sleep(LOOK_S / 10)
                 continue
             try:
                 fetched = await self._reader.poll_batches()
-            except CommandFailed as fault:
-                self.say(f"reading from {self.source}: {fault}; it is tried again")
+            except (CommandFailed, KafkaError, TimeoutError) as fault:
+                self.say_seldom(f"reading from {self.source}: {fault or 'time is up'}; it is tried again")
+                # Some of what has come may be lost with the failure.
+                for lane in self.lanes.values():
+                    self.restart_at(lane.expected)
                 await asyncio.sleep(RETRY_S)
                 continue
             taken = 0
             for row in fetched:
-                if (lane := self.lanes.get(lane_of(row[:2]))) is not None:
-                    lane.put(row)
+                if (reading := self.lanes.get(lane_of(row[:2]))) is not None:
+                    reading.put(row)
                 taken += sum(batch.size for batch in row.batches)
             if wait_s := self._throttle.wait_s(taken, self.clock.mono_ms()):
                 await asyncio.sleep(wait_s)
@@ -287,7 +309,8 @@ class Worker:
         name, index = place
         position = self._reader.positions[place]
         if code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.say(f"reading from {self.source}: {failure(f'partition {name}-{index}', code)}; it is tried again")
+            fault = failure(f"partition {name}-{index}", code)
+            self.say_seldom(f"reading from {self.source}: {fault}; it is tried again")
             await asyncio.sleep(RETRY_S)
             return
         begin = (await list_offsets(self._clusters.source, name, EARLIEST, [index]))[index]
@@ -298,6 +321,8 @@ class Worker:
             why = f"the source ends before offset {position}: it was deleted and created again, or has lost records"
         self.say(f"{name}-{index}: {why}; it goes on at offset {begin}")
         self._reader.seek(place, begin)
+        if (lane := self.lanes.get(lane_of(place))) is not None:
+            lane.expected[place] = begin
 
     # -- Topics --------------------------------------------------------------------------------------------------------------
 
@@ -307,7 +332,7 @@ class Worker:
                 await self._look()
                 self._first_look.set()
             except (CommandFailed, TimeoutError) as fault:
-                self.say(f"looking for topics: {fault or 'time is up'}; it is tried again")
+                self.say_seldom(f"looking for topics: {fault or 'time is up'}; it is tried again")
             waits = self.catalogue.missing().keys() - self.catalogue.refused.keys()
             await asyncio.sleep(RETRY_S if waits else self.options.refresh_s)
 

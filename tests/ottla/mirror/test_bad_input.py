@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from dataclasses import replace
 
+from ottla.cli.errors import FAILED
 from tests.ottla.conftest import run_here
-from tests.ottla.mirror.conftest import Mirror
+from tests.ottla.mirror.conftest import Mirror, cluster
 
 
 def test_records_that_retention_has_deleted_are_counted_and_the_rest_comes(mirror: Mirror) -> None:
@@ -37,7 +39,7 @@ def test_a_record_that_is_too_large_stops_its_partition_and_no_other(mirror: Mir
     assert run_here(*limit).code == 0
     rows = [{"value": "v" * 3_000, "partition": 0}] * 5 + [{"value": "v" * 20_000, "partition": 1}]
     mirror.west.write(topic, [*rows, {"value": "after", "partition": 0}])
-    said = mirror.once("--no-settings").err
+    said = mirror.once("--no-settings", code=FAILED).err
     assert f"{topic}-1 stops: the record at offset 0 of {topic}-1 takes" in said
     assert f"raise max.message.bytes of west.{topic} in the target: it is 5000" in said
     assert [row.partition for row in mirror.east.records(f"west.{topic}")] == [0] * 6
@@ -91,3 +93,20 @@ def test_the_lag_is_in_the_status_and_in_the_metrics_of_a_worker(mirror: Mirror)
     assert f'ottla_mirror_lag_records{{partition="0",source="west",target="east",topic="{topic}"}} 0' in found
     assert 'ottla_mirror_records_total{source="west",target="east"} 1' in found
     mirror.stop()
+
+
+def test_a_target_that_is_away_gets_the_records_afterwards(mirror: Mirror) -> None:
+    topic = mirror.west.topic(f"{mirror.name}-t", partitions=4)
+    with cluster() as east:
+        away = replace(mirror, east=east, workers=[])
+        away.start()
+        mirror.west.write(topic, ["before"])
+        away.until(lambda: sum(away.positions(topic).values()) == 1, "the first record")
+        east.kill(1)
+        mirror.west.write(topic, [f"away {i}" for i in range(10)])
+        away.until(lambda: "cannot connect" in away.said(), "a message about the target")
+        east.start(1)
+        away.until(lambda: sum(away.positions(topic).values()) == 11, "what came while the node was away")
+        away.stop()
+        values = away.values(f"west.{topic}")
+        assert len(values) == len(set(values)) == 11
