@@ -116,7 +116,7 @@ class BrokerNode:
                 world, configs, self.metadata, self.replicas, self.groups, self.channels, share_persister
             ),
             group_deletion=GroupDeletion(self.groups, share_persister),
-            fetch_sessions=FetchSessionCache(configs["max.incremental.fetch.session.cache.slots"], world.rng),
+            fetch_sessions=FetchSessionCache.of(configs, world.rng),
             wheel=wheel,
             fetch_max_bytes=configs["fetch.max.bytes"],
             delayed_metadata=DelayedMetadata(world.clock, wheel),

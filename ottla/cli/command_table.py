@@ -20,6 +20,7 @@ COMMANDS = {
         "ottla.cli.commands.snapshot", "create, list, restore, delete consistent copies of a running local cluster"
     ),
     "fork": Command("ottla.cli.commands.fork", "run a cluster of its own on the data of a snapshot, or of a cluster"),
+    "rewind": Command("ottla.cli.commands.rewind", "let a fork be what the cluster was at a time"),
     "console": Command("ottla.console.command", "serve a web page for a cluster: look, and change if allowed"),
     "topic": Command(
         "ottla.cli.commands.topic",

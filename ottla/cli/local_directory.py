@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.cli.errors import USAGE, CommandFailed
 
 FILE = "cluster.properties"
-#: It names the snapshot while the nodes' data is exchanged: some nodes are of now then, and some of the snapshot.
+#: It has the remedy while the nodes' data is exchanged: some nodes are of one time then, and some of another.
 RESTORING = "restore-in-progress"
 META_PROPERTIES = "meta.properties"
 NODES_DEFAULT = 3
@@ -84,12 +84,11 @@ def read(directory: str) -> Kept | None:
 def _check_whole(directory: str) -> None:
     try:
         with open(os.path.join(directory, RESTORING), encoding="utf-8") as file:
-            name = file.read()
+            remedy = file.read()
     except FileNotFoundError:
         return
     raise CommandFailed(
-        f"{directory} was being restored when that was interrupted: its nodes are of different times",
-        f"`ottla snapshot restore {name} --dir {directory}` completes it",
+        f"{directory} was being restored or rewound, and that was interrupted: its nodes are of different times", remedy
     )
 
 

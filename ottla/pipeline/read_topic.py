@@ -58,16 +58,14 @@ def records(config: Config, topic: str) -> Iterator[Record]:
         consumer.close()
 
 
-def dead_letters(config: Config) -> dict[tuple[str, int, int], str]:
-    """Returns the reason of each dead letter by the position of its record; one that was sent twice counts once."""
-    return {
-        (
-            each.headers["source.topic"].decode(),
-            int(each.headers["source.partition"]),
-            int(each.headers["source.offset"]),
-        ): each.headers["error.reason"].decode()
-        for each in records(config, config.kafka.dead_letters)
-    }
+def dead_letters(config: Config) -> list[tuple[tuple[str, int, int], str]]:
+    """Returns the position of the record of each dead letter, and the reason. One that was sent twice is there twice."""
+    found = []
+    for each in records(config, config.kafka.dead_letters):
+        partition, offset = (int(each.headers[f"source.{name}"]) for name in ("partition", "offset"))
+        position = each.headers["source.topic"].decode(), partition, offset
+        found.append((position, each.headers["error.reason"].decode()))
+    return found
 
 
 def low_and_high(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:

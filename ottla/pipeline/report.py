@@ -84,7 +84,7 @@ class Found:
         self.window_ms = config.pipeline.window_seconds * 1000
         self.windows = tables.rows(tables.gold(config, "windows"))
         self.sessions = tables.rows(tables.gold(config, "sessions"))
-        self.reasons = Counter(read_topic.dead_letters(config).values())
+        self.reasons = Counter(dict(read_topic.dead_letters(config)).values())
         self.bronze = count(tables.sink(config, "bronze", ["offset"]))
         self.silver = count(tables.sink(config, "silver", ["event_id"]))
         self.progress = progress(config)

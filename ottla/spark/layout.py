@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -135,7 +135,6 @@ class Layout:
                 value, pos = self._field(pos, end)
                 if key is None:
                     self._reject(index, pos)
-                    raise AssertionError
                 found.append((key.decode("utf-8", "replace"), value))
         except (IndexError, MalformedMessage):
             self._reject(index, pos)
@@ -151,7 +150,7 @@ class Layout:
             raise MalformedMessage(f"a field of {length} bytes where {end - pos} are left")
         return bytes(self.data[pos : pos + length]), pos + length
 
-    def _reject(self, index: int, pos: int) -> None:
+    def _reject(self, index: int, pos: int) -> NoReturn:
         ends = accumulate(self._counts)
         batch, end = next((batch, end) for batch, end in enumerate(ends) if index < end)
         number = index - (end - self._counts[batch])

@@ -3,8 +3,7 @@
 Paths are `str`. A failed call raises `StorageFailure` (`DiskFull` if there was no room and nothing was changed). A missing
 file is a result (None, False), not a failure.
 
-A file that has a second name belongs to a snapshot of the cluster as well (ottla/cli/snapshots), and is never written: whatever
-would write to it gets a file of its own first (`_own`).
+A file that has a second name is never written: shared_files.py.
 """
 
 from __future__ import annotations
@@ -12,17 +11,12 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from threading import Lock
+from contextlib import contextmanager
 from typing import Protocol
 
 from ottla.storage.errors import DiskFull, LogDirectoryLocked, StorageFailure, failure_of
 from ottla.storage.mapped_file import OsMappedFile, WriteDescriptors
-
-#: Of a copy that is being made (`_own`): recovery removes it.
-COPY_SUFFIX = ".own.tmp"
-COPY_BYTES = 8 << 20
-_owning = Lock()
+from ottla.storage.shared_files import own
 
 
 class MappedFile(Protocol):
@@ -89,8 +83,6 @@ class OsFiles:
         return OsFiles, ()  # another process opens files of its own
 
     def map(self, path: str, capacity: int, writable: bool) -> MappedFile:
-        if writable:
-            _own(path)
         return OsMappedFile(path, capacity, writable, self._descriptors)
 
     def create(self, path: str) -> None:
@@ -109,7 +101,7 @@ class OsFiles:
             return os.pread(file.fileno(), n, offset)
 
     def pwrite(self, path: str, offset: int, data: bytes) -> None:
-        _own(path)
+        own(path)
         with _writing(path):
             fd = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
             try:
@@ -181,7 +173,7 @@ class OsFiles:
             return os.stat(path).st_mtime_ns // 1_000_000
 
     def truncate(self, path: str, size: int) -> None:
-        _own(path)
+        own(path)
         with _failing(path):
             os.truncate(path, size)
 
@@ -264,45 +256,6 @@ def private_file(data: bytes) -> Iterator[str]:
             file.write(data)
             file.flush()
             yield file.name
-
-
-def _own(path: str) -> None:
-    """Replaces a file that has further names by a copy, which is on the disk before it takes this name. Others are left as they are.
-
-    Raises:
-        StorageFailure, DiskFull: nothing has changed.
-    """
-    if not _is_shared(path):
-        return
-    new = path + COPY_SUFFIX
-    with _owning:  # a flush on another thread may need the same file
-        if _is_shared(path):
-            _copy(path, new)
-
-
-def _is_shared(path: str) -> bool:
-    try:
-        return os.stat(path).st_nlink > 1
-    except OSError:
-        return False  # the call itself will say what is wrong
-
-
-def _copy(path: str, new: str) -> None:
-    try:
-        with _failing(path), open(path, "rb") as shared, open(new, "wb") as own:
-            while piece := shared.read(COPY_BYTES):
-                own.write(piece)
-            own.flush()
-            os.fsync(own.fileno())
-            was = os.fstat(shared.fileno())
-            os.utime(own.fileno(), ns=(was.st_atime_ns, was.st_mtime_ns))
-    except StorageFailure:
-        with suppress(OSError):
-            os.unlink(new)
-        raise
-    with _failing(path):
-        os.replace(new, path)
-        _sync(os.path.dirname(path))
 
 
 def _sync(path: str) -> None:

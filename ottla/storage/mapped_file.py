@@ -20,6 +20,7 @@ from collections import OrderedDict
 from contextlib import suppress
 
 from ottla.storage.errors import StorageFailure, failure_of
+from ottla.storage.shared_files import own
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PROT_READ, PROT_WRITE, MAP_SHARED, MAP_FIXED = 1, 2, 1, 0x10
@@ -81,6 +82,8 @@ class OsMappedFile:
         self._writable = writable
         self._prefaulted = 0
         self._arrays: list[weakref.ref[ctypes.Array[ctypes.c_char]]] = []
+        if writable:
+            own(path)
         fd = _open(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
             self.size = os.fstat(fd).st_size

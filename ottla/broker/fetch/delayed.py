@@ -18,7 +18,7 @@ class DelayedFetch(PendingResponse):
 
     __slots__ = ("_delayed_at_ns", "_ready_bytes", "_slot", "fresh", "reader")
 
-    def __init__(self, reader: SessionReader, rows: list[Row], is_batched: bool) -> None:
+    def __init__(self, reader: SessionReader, rows: list[Row], is_batched: bool, wait_ms: int) -> None:
         self.parts = None
         self.nbytes = 0
         self.reader = reader
@@ -28,7 +28,7 @@ class DelayedFetch(PendingResponse):
         self._ready_bytes = {row[0]: len(row[3] or b"") for row in rows} if reader.min_bytes > 1 else None
         self._delayed_at_ns = reader.mono_ns()
         reader.session.waiting = self
-        self._slot = reader.broker.wheel.add(self, reader.max_wait_ms)
+        self._slot = reader.broker.wheel.add(self, wait_ms)
         if is_batched:
             reader.batching.hold(self)
         for wanted, partition, _, _, _ in rows:

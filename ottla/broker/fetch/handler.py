@@ -105,7 +105,7 @@ class DelayedReply(DelayedFetch):
     __slots__ = ("_fetch", "_reply")
 
     def __init__(self, fetch: Fetch, rows: list[Row], reply: Reply[FetchResponse], is_batched: bool) -> None:
-        super().__init__(fetch.reader, rows, is_batched)
+        super().__init__(fetch.reader, rows, is_batched, fetch.reader.max_wait_ms)
         self._fetch = fetch
         self._reply = reply
 

@@ -11,11 +11,13 @@ tests/broker/fetch/test_repeated.py compares both with random requests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from struct import Struct, error
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.fetch.delayed import DelayedFetch
 from ottla.broker.fetch.handler import unreadable
+from ottla.broker.fetch.pacing import FetchPacing
 from ottla.broker.fetch.reader import RACK_AWARE_SELECTOR, FetchedBroker, Row, SessionReader
 from ottla.broker.fetch.response import Sent, response_of, settle
 from ottla.broker.fetch.session import FINAL_EPOCH, FetchPartition, FetchSession, PartitionKey, replica_id_of
@@ -67,7 +69,8 @@ class RepeatedFetch(SessionReader):
     """
 
     __slots__ = (
-        "_authorizer", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail", "request", "route",
+        "_authorizer", "_misses", "_mono_ms", "_prefix", "_prefix_end", "_sessions", "_start", "_tail", "pacing", "request",
+        "route",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +81,7 @@ class RepeatedFetch(SessionReader):
         context: RequestContext,
         session: FetchSession,
         form: tuple[bytes, bytes],
+        pacing: FetchPacing | None,
     ) -> None:
         """Takes a `request` that is served here, for all fields that do not differ."""
         super().__init__(broker, request, context, session)
@@ -86,6 +90,7 @@ class RepeatedFetch(SessionReader):
         self._start = ApiKey.FETCH << 16 | context.api_version
         self._prefix_end = 8 + len(self._prefix)
         self._misses = 0
+        self.pacing = pacing
         self._sessions = broker.fetch_sessions
         self._authorizer = broker.authorizer if broker.authorizer.enabled else None
         self._mono_ms = broker.world.clock.mono_ms
@@ -97,9 +102,7 @@ class RepeatedFetch(SessionReader):
         start, correlation_id = read_start(buf, pos)
         if start != self._start or buf[pos + 8 : at] != self._prefix:
             if start >> 16 == ApiKey.FETCH:
-                self._misses += 1
-                if self._misses >= MISSES_MAX:
-                    connection.fast_path = None
+                self._miss(connection)
             return False
         session, sessions = self.session, self._sessions
         session_id = session.id
@@ -113,16 +116,27 @@ class RepeatedFetch(SessionReader):
             or session.unnamed
             or self.broker.quotas.active
             or (self._authorizer is not None and not self._is_allowed(self._authorizer, connection))
-            # What follows is what the handler would do as well.
-            or not self._take_over(session, buf, at + 5, end, topics)
         ):
+            return False
+        # What follows is what the handler would do as well.
+        if not self._take_over(session, buf, at + 5, end, topics):
+            self._miss(connection)
             return False
         now_ms = self._mono_ms()
         if session_id:
             sessions.use(session, now_ms)
+        pacing = self.pacing
+        if pacing is not None:
+            wait_ms = pacing.arrived(now_ms, session.partitions.values())
+            if wait_ms:  # without rows: no append wakes it
+                DelayedRepeatedFetch(self, [], connection, correlation_id, False, min(wait_ms, self.max_wait_ms))
+                connection.stamp_ns = self.mono_ns()
+                return True
         rows, is_enough, is_batched = self.begin(now_ms)
         if not is_enough:
-            DelayedRepeatedFetch(self, rows, connection, correlation_id, is_batched)
+            if pacing is not None:
+                pacing.caught_up()
+            DelayedRepeatedFetch(self, rows, connection, correlation_id, is_batched, self.max_wait_ms)
             connection.stamp_ns = self.mono_ns()
             return True
         connection.reply(*self.response(correlation_id, rows))
@@ -130,6 +144,11 @@ class RepeatedFetch(SessionReader):
         self.route.count(now_ns - connection.stamp_ns)
         connection.stamp_ns = now_ns
         return True
+
+    def _miss(self, connection: Connection) -> None:
+        self._misses += 1
+        if self._misses >= MISSES_MAX:
+            connection.fast_path = None
 
     def _is_allowed(self, authorizer: Authorizer, connection: Connection) -> bool:
         context = connection.contexts.get(self._start)
@@ -153,7 +172,7 @@ class RepeatedFetch(SessionReader):
                 for _ in range(count - 1):
                     position = read_partition(buf, at)
                     at += PARTITION_BYTES
-                    known = partitions.get((topic_id, position[0]))
+                    known = partitions.get((topic_id, position[0])) or self._learned(topic_id, position[0])
                     if known is None or position[6]:
                         return False
                     named.append((known, position))
@@ -177,12 +196,28 @@ class RepeatedFetch(SessionReader):
             active[known] = None
         return True
 
+    def _learned(self, topic_id: bytes, index: int) -> FetchPartition | None:
+        """Returns another partition of a topic that the client reads without a session; None if it is not here.
+
+        librdkafka's first Fetch has those partitions of which it knows the offset.
+        """
+        session = self.session
+        topic = next((each.topic for each in session.partitions.values() if each.topic_id == topic_id), None)
+        if session.id or topic is None or index not in self.broker.replicas.by_id.get(topic_id, ()):
+            return None
+        learned = session.partitions[topic_id, index] = FetchPartition(topic, topic_id, index, 0, 0)
+        return learned
+
     def response(self, correlation_id: int, rows: list[Row]) -> tuple[bytes, Pieces, int]:
         """Returns the response's frame: its head, other pieces, and bytes. Afterwards the session is as its client knows it."""
         session_id = self.session.id
         sent = settle(self, rows, is_incremental=session_id != 0)
         frame = response_frame(correlation_id, session_id, sent, int(self.read_committed))
-        return self.encoded(correlation_id, response_of(self, sent)) if frame is None else frame
+        if frame is None:
+            frame = self.encoded(correlation_id, response_of(self, sent))
+        if self.pacing is not None:
+            self.pacing.sent(self._mono_ms(), frame[2])
+        return frame
 
     def encoded(self, correlation_id: int, response: FetchResponse) -> tuple[bytes, Pieces, int]:
         codec = self.route.codec(self.context.api_version)
@@ -207,8 +242,9 @@ class DelayedRepeatedFetch(DelayedFetch):
         connection: Connection,
         correlation_id: int,
         is_batched: bool,
+        wait_ms: int,
     ) -> None:
-        DelayedFetch.__init__(self, repeated, rows, is_batched)
+        DelayedFetch.__init__(self, repeated, rows, is_batched, wait_ms)
         self._repeated = repeated
         self._connection = connection
         self._correlation_id = correlation_id
@@ -268,7 +304,10 @@ class RepeatedFetches:
         prefix, tail = form
         if frame[8 : 8 + len(prefix)] != prefix or frame[-len(tail) :] != tail:
             return None  # unknown tagged fields, forgotten topics, or a client id that is no UTF-8
-        return RepeatedFetch(broker, route, request, context, session, form)
+        pacing = None
+        if replica_id < 0 and not session.id:
+            pacing = broker.fetch_sessions.pacing.of(context, partial(share_of_leaders, broker, session))
+        return RepeatedFetch(broker, route, request, context, session, form, pacing)
 
     def _without_id(self, request: FetchRequest, replica_id: int) -> FetchSession | None:
         partitions: dict[PartitionKey, FetchPartition] = {}
@@ -280,6 +319,14 @@ class RepeatedFetches:
                 wanted = FetchPartition(name, topic.topic_id, p.partition, p.fetch_offset, p.partition_max_bytes)
                 partitions[topic.topic_id, p.partition] = wanted
         return FetchSession(partitions, replica_id=replica_id, uses_topic_ids=True) if partitions else None
+
+
+def share_of_leaders(broker: FetchedBroker, session: FetchSession) -> float:
+    """Returns how many of the partitions of the session's topics this broker leads; the client is taken to read all of them."""
+    topics = broker.metadata.image.topics
+    found = [topics.by_name(name) for name in {wanted.topic for wanted in session.partitions.values()}]
+    leaders = [each.leader for topic in found if topic is not None for each in topic.partitions.values()]
+    return leaders.count(broker.replicas.node_id) / max(1, len(leaders))
 
 
 def response_frame(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from random import Random
 
+from ottla.broker.configs import BrokerConfigs
+from ottla.broker.fetch.pacing import Pacings
 from ottla.broker.fetch.session import FetchSession
 from ottla.broker.replication.follower_session import EPOCH_MAX
 from ottla.broker.replication.partition import Partition
@@ -46,7 +48,7 @@ class DelayTimes:
 class FetchSessionCache:
     """All sessions of a node."""
 
-    def __init__(self, slots: int, rng: Random) -> None:
+    def __init__(self, slots: int, rng: Random, *, paced: bool = True) -> None:
         self._slots = slots
         self._rng = rng
         # Ordered by last use: a touched session moves to the end, so the first one is the stalest.
@@ -54,6 +56,12 @@ class FetchSessionCache:
         self.evictions = 0
         self.consumer_delays = DelayTimes()
         self.follower_delays = DelayTimes()
+        self.pacing = Pacings(paced)
+
+    @classmethod
+    def of(cls, configs: BrokerConfigs, rng: Random) -> FetchSessionCache:
+        slots = configs["max.incremental.fetch.session.cache.slots"]
+        return cls(slots, rng, paced=configs.setting("ottla.fetch.pacing.enable"))
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -38,6 +38,9 @@ def broker_metrics(broker: BrokerComponents) -> Iterator[Family]:
     yield gauge(f"{cache}_numincrementalfetchpartitionscached", "Partitions in them", sessions.partition_count)
     yield gauge(f"{cache}_incrementalfetchsessionevictions", "Sessions that gave way to others", sessions.evictions)
     yield from delayed_fetch_metrics(sessions)
+    pauses = "Times that a librdkafka consumer with a backlog has paused because its queue was full"
+    yield counter("ottla_fetch_pauses", pauses, sessions.pacing.pauses)
+    yield counter("ottla_fetches_paced", "Fetches that waited, so that it need not pause", sessions.pacing.paced)
     yield gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories that failed",

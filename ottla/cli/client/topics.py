@@ -134,7 +134,7 @@ async def offsets_at(
         number = int(text)
         found = {index: ends[index] + number if text.startswith("-") else number for index in ends}
     else:
-        since = await list_offsets(cluster, name, _time_ms(option, text), ends)
+        since = await list_offsets(cluster, name, time_ms(option, text), ends)
         found = {index: ends[index] if offset < 0 else offset for index, offset in since.items()}
     return {index: max(first[index], min(found[index], end)) for index, end in ends.items()}
 
@@ -188,7 +188,7 @@ async def ask_leaders(
     return dict(sorted(results.items()))
 
 
-def _time_ms(option: str, text: str) -> int:
+def time_ms(option: str, text: str) -> int:
     """ISO 8601 (UTC where no zone is said), or @ and epoch milliseconds."""
     if text.startswith("@") and text[1:].isdecimal():
         return int(text[1:])

@@ -12,7 +12,7 @@ from ottla.cli.application import DryRun, Output, Yes, run
 from ottla.cli.output import confirm, note, print_rows, time_text, would
 from ottla.cli.snapshots import layout
 from ottla.cli.snapshots.placing import at_rest, checked, restore
-from ottla.cli.snapshots.taking import check, cluster_at, data_directories, take
+from ottla.cli.snapshots.taking import check, cluster_at, data_directories, start_command, take
 
 app = App(
     name="snapshot",
@@ -66,7 +66,7 @@ def restore_(name: str, /, *, dir: Directory, dry_run: DryRun = False, yes: Yes 
         return
     confirm(f"lose all that was written to {directory} since {time_text(about.taken_ms)}?", yes)
     restore(directory, name)
-    note(f"{directory} is as it was at {time_text(about.taken_ms)}: `ottla dev --dir {directory}` starts it")
+    note(f"{directory} is as it was at {time_text(about.taken_ms)}: `{start_command(directory)}` starts it")
 
 
 @app.command

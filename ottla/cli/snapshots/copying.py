@@ -1,7 +1,7 @@
 """How a log directory is copied: what is never written again is shared by hard links, everything else is copied.
 
     sealed segments with their indexes, producer    linked: no node writes to a file that has a second name
-    snapshots, snapshots of the metadata            (ottla/storage/files.py, `_own`)
+    snapshots, snapshots of the metadata            (ottla/storage/shared_files.py)
     the active segment of each log                  copied up to its last whole batch
     checkpoints, epochs, identity, quorum-state     copied
     locks, files that are about to be removed       left out
@@ -113,7 +113,7 @@ class Copies:
             del self.of[name]
         for name in folders:
             try:
-                self._bring_log(name, os.path.join(source, name), os.path.join(target, name), fenced)
+                self.bring_log(name, os.path.join(source, name), os.path.join(target, name), fenced=fenced)
             except FileNotFoundError:
                 if fenced:
                     raise
@@ -124,7 +124,8 @@ class Copies:
                 if name not in folders and not LEFT_OUT.fullmatch(name) and os.path.isfile(path):
                     copy_file(path, os.path.join(target, name))
 
-    def _bring_log(self, name: str, source: str, target: str, fenced: bool) -> None:
+    def bring_log(self, name: str, source: str, target: str, *, fenced: bool) -> None:
+        """Make the directory of a log what `source` is."""
         copied = self.of.get(name)
         changed = os.stat(source).st_mtime_ns
         if copied is None or copied.changed_ns != changed:
@@ -163,6 +164,12 @@ class Copies:
 def copy_directory(source: str, target: str) -> None:
     """Copy a log directory that no node writes to. Raises OSError."""
     Copies().bring(source, target, fenced=True)
+
+
+def copy_log(source: str, target: str) -> None:
+    """Copy the directory of one log that no node writes to. Raises OSError."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    Copies().bring_log(os.path.basename(source), source, target, fenced=True)
 
 
 def _other_files(source: str, target: str, copied: Copied) -> Copied:

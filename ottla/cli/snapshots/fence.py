@@ -18,8 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from ottla.cli.errors import CommandFailed
+from ottla.storage.directories.log_dirs import LOCK
+from ottla.storage.errors import LogDirectoryLocked
+from ottla.storage.files import OsFiles
 
-LOCK = ".lock"
 #: Half of broker.session.timeout.ms: no broker is fenced meanwhile.
 LIMIT_S = 4.5
 #: A thread in a system call stops at its end; one that waits for a disk that hangs does not.
@@ -27,6 +29,8 @@ STOPPED_WITHIN_S = 2.0
 POLL_S = 0.0002
 #: Of `struct flock` on Linux with 64 bits: type, whence, start, length, process.
 FLOCK = struct.Struct("hhqqi")
+#: A process that only Linux would name.
+UNKNOWN = -1
 STOPPED = frozenset("TtZX")
 
 #: What the guard runs: it must not depend on anything of this process, and imports nothing that is slow.
@@ -58,6 +62,8 @@ def lock_holder(directory: str) -> int | None:
         CommandFailed: it is not one that this process can see.
     """
     path = os.path.join(directory, LOCK)
+    if sys.platform != "linux":
+        return UNKNOWN if _is_locked(path) else None
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -77,6 +83,16 @@ def lock_holder(directory: str) -> int | None:
     return int(pid)
 
 
+def _is_locked(path: str) -> bool:
+    if not os.path.exists(path):
+        return False
+    try:
+        OsFiles().lock(path).release()
+    except LogDirectoryLocked:
+        return True
+    return False
+
+
 def holders(directories: Iterable[str]) -> list[int]:
     """Return the processes that hold locks of these log directories, each once."""
     return list(dict.fromkeys(pid for each in directories if (pid := lock_holder(each)) is not None))
@@ -89,7 +105,7 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
     Raises:
         CommandFailed: they could not be stopped, or were let go by the guard before the end: what was read inside is worth nothing.
     """
-    if sys.platform != "linux":
+    if directories and sys.platform != "linux":
         raise CommandFailed(
             "a running cluster can be snapshotted on Linux only", "stop it first: then it needs no fence"
         )
@@ -103,7 +119,8 @@ def fence(directories: Sequence[str]) -> Iterator[Fence]:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert guard.stdin is not None and guard.stdout is not None
-    guard.stdout.read(1)  # it runs
+    if not guard.stdout.read(1):
+        raise CommandFailed("the guard that lets the nodes go on did not start: nothing was stopped")
     began = time.monotonic()
     try:
         for pid in pids:

@@ -89,16 +89,15 @@ def restore(directory: str, name: str) -> About:
             f"`ottla fork {name}` makes a cluster of it",
         )
     fresh = os.path.join(directory, layout.FOLDER, f".{name}.restoring")
+    again = f"ottla snapshot restore {name} --dir {directory}"
     try:
         with at_rest(data_directories(directory, kept.nodes)):
             shutil.rmtree(fresh, ignore_errors=True)
             _copy_nodes(layout.path_of(directory, name), fresh, about.nodes)
-            _exchange(directory, fresh, name, about.nodes)
+            exchange(directory, fresh, about.nodes, f"`{again}` completes it")
     except OSError as failure:
         if os.path.exists(os.path.join(directory, local_directory.RESTORING)):
-            raise CommandFailed(
-                f"restoring stopped halfway: {failure}", f"`ottla snapshot restore {name}` goes on"
-            ) from None
+            raise CommandFailed(f"restoring stopped halfway: {failure}", f"`{again}` goes on") from None
         shutil.rmtree(fresh, ignore_errors=True)
         raise CommandFailed(f"nothing was restored: {failure}", "the cluster is as before") from None
     return about
@@ -129,10 +128,10 @@ def _copy_nodes(source: str, target: str, nodes: int) -> None:
         copy_directory(old, new)
 
 
-def _exchange(directory: str, fresh: str, name: str, nodes: int) -> None:
-    """Put the new data into the place of the old: each node's by two renames, and no node starts in between."""
+def exchange(directory: str, fresh: str, nodes: int, remedy: str) -> None:
+    """Put the new data into the place of the old: each node's by two renames. If that is interrupted no node starts, and `remedy` is said."""
     with open(os.path.join(directory, local_directory.RESTORING), "w", encoding="utf-8") as file:
-        file.write(name)
+        file.write(remedy)
     places, copies = data_directories(directory, nodes), data_directories(fresh, nodes)
     for place, copy in zip(places, copies, strict=True):
         if os.path.isdir(place):

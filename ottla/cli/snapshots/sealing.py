@@ -7,6 +7,7 @@ stop. So a fork starts at once, and shares all segments with records: what it wr
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from random import SystemRandom
 
 from ottla.controller.metadata.image import MetadataImage
@@ -19,13 +20,19 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.log_dirs import LOCK, MetaProperties, open_log_dirs
 from ottla.storage.directories.logs import Logs
 from ottla.storage.files import Files, OsFiles
+from ottla.storage.log.truncate import truncate_to
 
 #: Segments must not be rolled by their size or age while they are recovered, and nothing expires here.
 CONFIG = LogConfig()
+NO_ENDS: Mapping[tuple[str, int], int] = {}
 
 
-def seal(directory: str, cluster_id: str, node_id: int, now_ms: int) -> list[str]:
+def seal(
+    directory: str, cluster_id: str, node_id: int, now_ms: int, ends: Mapping[tuple[str, int], int] = NO_ENDS
+) -> list[str]:
     """Recover all logs of a log directory that no process uses; return the directories of partitions that cannot be opened.
+
+    `ends` are offsets at which logs are to end; what they have behind them is removed.
 
     Raises:
         CorruptFile, InconsistentLogDirectory, LogDirectoryLocked, StorageFailure
@@ -40,6 +47,8 @@ def seal(directory: str, cluster_id: str, node_id: int, now_ms: int) -> list[str
     logs = Logs(files, opened, SystemRandom())
     logs.open_all(lambda topic, topic_id: CONFIG, now_ms)
     for log in logs.open:
+        if (end := ends.get((log.topic, log.partition))) is not None:
+            truncate_to(log, end)
         log.roll(now_ms)
     logs.close_all(-1 if broker is None else broker.epoch)
     os.unlink(os.path.join(directory, LOCK))

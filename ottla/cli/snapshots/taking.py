@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import time
@@ -14,9 +13,11 @@ from ottla.cli.errors import CommandFailed
 from ottla.cli.local_directory import Kept
 from ottla.cli.snapshots import layout
 from ottla.cli.snapshots.copying import SEGMENT_FILE, Copies
-from ottla.cli.snapshots.fence import LOCK, fence, lock_holder
+from ottla.cli.snapshots.fence import fence, lock_holder
 from ottla.cli.snapshots.layout import About
+from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import (
+    FULL,
     CorruptFile,
     DiskFull,
     InconsistentLogDirectory,
@@ -30,6 +31,7 @@ DATA = "data"
 SECURE = "secure"
 #: What must stay free on the disk of a cluster that goes on: a full disk ends the writes of all its nodes.
 SPARE_BYTES = 256 << 20
+NOTHING_KEPT = "nothing was kept of the snapshot, and the cluster runs as before"
 #: Copies before the fence: as many as leave little to be copied inside it.
 PASSES_MAX, PASS_BYTES_MIN = 4, 8 << 20
 
@@ -70,6 +72,11 @@ def check(directory: str, name: str) -> Kept:
     return kept
 
 
+def start_command(directory: str) -> str:
+    """Return the command that starts the cluster."""
+    return f"ottla dev {'--secure ' if os.path.isdir(os.path.join(directory, SECURE)) else ''}--dir {directory}"
+
+
 def take(directory: str, name: str) -> tuple[About, list[str]]:
     """Take a snapshot; return what it says about itself, and the partitions' directories in it that cannot be opened.
 
@@ -77,7 +84,18 @@ def take(directory: str, name: str) -> tuple[About, list[str]]:
         CommandFailed: the reason; nothing of it is left, and the cluster runs as before.
     """
     kept = check(directory, name)
-    return make(directory, kept, name, layout.part_of(directory, name), layout.path_of(directory, name))
+    folder = os.path.join(directory, layout.FOLDER)
+    os.makedirs(folder, exist_ok=True)
+    try:
+        lock = OsFiles().lock(os.path.join(folder, LOCK))
+    except LogDirectoryLocked:
+        raise CommandFailed(
+            f"another snapshot of {directory} is being taken", "try again when it is complete"
+        ) from None
+    try:
+        return make(directory, kept, name, layout.part_of(directory, name), layout.path_of(directory, name))
+    finally:
+        lock.release()
 
 
 def make(directory: str, kept: Kept, name: str, part: str, target: str) -> tuple[About, list[str]]:
@@ -91,7 +109,7 @@ def make(directory: str, kept: Kept, name: str, part: str, target: str) -> tuple
         return about, [os.path.relpath(path, part) for path in damaged]
     except BaseException as failure:
         shutil.rmtree(part, ignore_errors=True)
-        if (reason := _reason(failure)) is None:
+        if (reason := reason_of(failure, "the snapshot", NOTHING_KEPT)) is None:
             raise
         raise reason from None
 
@@ -104,11 +122,11 @@ def _copied(directory: str, kept: Kept, name: str, sources: Sequence[str], part:
             each.bring(source, target, fenced=False)
         if sum(each.bytes for each, _, _ in copies) < PASS_BYTES_MIN:
             break
+    running = [source for source in sources if lock_holder(source) is not None]
     with ExitStack() as stack:
-        for source in sources:
-            if lock_holder(source) is None:  # a node that does not run must not start meanwhile
-                stack.callback(OsFiles().lock(os.path.join(source, LOCK)).release)
-        with fence(sources) as standing:
+        for source in set(sources).difference(running):  # a node that does not run must not start meanwhile
+            stack.callback(OsFiles().lock(os.path.join(source, LOCK)).release)
+        with fence(running) as standing:
             taken_ms = time.time_ns() // 1_000_000
             for each, source, target in copies:
                 each.bring(source, target, fenced=True)
@@ -148,17 +166,15 @@ def _bytes_to_copy(source: str) -> int:
     return total
 
 
-def _reason(failure: BaseException) -> CommandFailed | None:
-    """Return what a user is to read, None for what is not expected."""
+def reason_of(failure: BaseException, doing: str, after: str) -> CommandFailed | None:
+    """Return what a user is to read, None for what is not expected. `after` says how things are now."""
     if isinstance(failure, CommandFailed):
         return failure
     cause = failure.cause if isinstance(failure, StorageFailure) else failure
-    if isinstance(failure, DiskFull) or (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)):
-        return CommandFailed(
-            f"the disk is full: {failure}", "nothing was kept of the snapshot, and the cluster runs as before"
-        )
+    if isinstance(failure, DiskFull) or (isinstance(cause, OSError) and cause.errno in FULL):
+        return CommandFailed(f"the disk is full: {failure}", after)
     if isinstance(failure, LogDirectoryLocked):
         return CommandFailed(f"a node was started meanwhile: {failure}", "try again")
     if isinstance(failure, CorruptFile | InconsistentLogDirectory | StorageFailure | OSError):
-        return CommandFailed(f"the snapshot was not taken: {failure}", "nothing was kept of it")
+        return CommandFailed(f"{doing} failed: {failure}", after)
     return None

@@ -24,6 +24,9 @@ OWN_CONFIGS = {
             "compaction and the expiration of offsets and producers go by it. A restart of the broker ends it, too.", at_least(0)),
         ConfigKey("ottla.delegation.token.other.secret.key", Type.PASSWORD, None, Importance.LOW,
             "Another key by which delegation tokens are valid, so that delegation.token.secret.key can be replaced node by node."),
+        ConfigKey("ottla.fetch.pacing.enable", Type.BOOLEAN, True, Importance.LOW,
+            "Whether a librdkafka consumer that pauses for fetch.queue.backoff.ms because its queue is full gets a backlog as fast as its "
+            "application takes it, and no faster."),
         ConfigKey("ottla.format.empty.directories", Type.BOOLEAN, False, Importance.LOW,
             "Whether a controller formats its empty directories by itself although the quorum has other voters. A disk that is not mounted is "
             "an empty directory, too: committed metadata can be lost. `ottla dev`, ottla.testing and containers set it."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -90,3 +92,19 @@ def test_a_batch_that_cannot_be_read_is_named_by_its_offset() -> None:
 def test_a_timestamp_that_is_too_large_for_spark_is_an_error() -> None:
     with pytest.raises(ConnectorError, match="overflow"):
         list(Rows("t", 0, 0, 9, ("timestamp",)).batches([view([(None, b"v", 2**62)])]))
+
+
+def test_a_task_that_reads_does_not_import_pandas() -> None:
+    """It would take 0.2 s of CPU in each process of a task, and some micro-batches have several."""
+    program = """
+import sys
+import ottla.spark
+from ottla.protocol.records import BatchView, build_batch
+from ottla.spark.options import COLUMNS
+from ottla.spark.rows import Rows
+batch = BatchView(memoryview(build_batch([(b"k", None, 5), (None, b"v", 6)])))
+(rows,) = Rows("t", 1, 0, 9, COLUMNS).batches([batch])
+print(len(rows), "pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["2", "False"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ottla.testing import Cluster
+from ottla.testing.inside.disk import Disk, SpoiledFiles
 from ottla.testing.snapshots import Snapshot
 
 pytestmark = pytest.mark.timeout(120)
@@ -54,3 +57,11 @@ def test_a_fork_has_the_settings_of_its_cluster_and_stands_faults(snapshot: Snap
         fork.kill(1)
         fork.start(1)
         assert len(fork.records("made-by-a-producer", 1)) == 1
+
+
+def test_a_node_whose_disk_has_faults_does_not_write_to_what_a_snapshot_shares(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_bytes(b"records")
+    os.link(tmp_path / "0.log", tmp_path / "of the snapshot")
+    SpoiledFiles(Disk()).map(str(tmp_path / "0.log"), 0, True).write(0, b"RECORDS")
+    assert (tmp_path / "of the snapshot").read_bytes() == b"records"
+    assert (tmp_path / "0.log").read_bytes() == b"RECORDS"

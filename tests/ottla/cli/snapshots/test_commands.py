@@ -16,7 +16,9 @@ import pytest
 from ottla.cli.errors import CommandFailed
 from ottla.cli.snapshots import copying, layout, taking
 from ottla.cli.snapshots.placing import place_fork
+from ottla.storage.directories.log_dirs import LOCK
 from ottla.testing import Cluster
+from tests.ottla.cli.snapshots.test_fence import HOLDER, ended, started
 from tests.ottla.conftest import run_here
 
 pytestmark = pytest.mark.timeout(120)
@@ -43,7 +45,9 @@ def refusal(cluster: Cluster | str, *words: str) -> str:
 
 
 def leftovers(cluster: Cluster) -> list[str]:
-    return [name for name in os.listdir(Path(cluster.directory, layout.FOLDER)) if name.startswith(".")]
+    return [
+        name for name in os.listdir(Path(cluster.directory, layout.FOLDER)) if name.startswith(".") and name != LOCK
+    ]
 
 
 def test_a_cluster_is_restored_to_what_it_was_and_goes_on(cluster: Cluster) -> None:
@@ -71,6 +75,26 @@ def test_names_and_directories_that_cannot_be_are_refused(cluster: Cluster, tmp_
     assert "there is no snapshot twice" in refusal(cluster, "restore", "twice")
     assert "not the directory of a local cluster" in refusal(str(tmp_path), "create", "once")
     assert not list(tmp_path.iterdir())
+
+
+def test_while_a_snapshot_is_taken_another_one_is_refused(cluster: Cluster) -> None:
+    folder = Path(cluster.directory, layout.FOLDER)
+    folder.mkdir(exist_ok=True)
+    holder = started(HOLDER, folder)
+    try:
+        assert "another snapshot" in refusal(cluster, "create", "second")
+    finally:
+        ended(holder)
+
+
+def test_a_node_that_was_killed_is_in_the_snapshot_as_it_was_left_and_recovered_there(cluster: Cluster) -> None:
+    cluster.write("stock", [("figs", "7")])
+    wanted = len(cluster.records("stock"))
+    cluster.kill(1)
+    with cluster.snapshot() as taken, taken.fork() as fork:
+        assert taken.about.fence_ms < 1, "there is nothing to stop"
+        assert len(fork.records("stock", wanted)) == wanted
+    cluster.start(1)
 
 
 def test_a_disk_that_fills_leaves_nothing_of_the_snapshot_and_the_node_runs(

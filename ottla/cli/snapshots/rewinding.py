@@ -1,0 +1,289 @@
+"""A fork becomes what it was at a time: metadata first, then what the coordinators knew, then the records (cutting.py).
+
+It is built beside the fork, of links to its files, and takes its place when it is complete: until then nothing is changed. All
+replicas of a partition become copies of the one that has most, so that it does not matter which of them leads, or was moved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from ottla.broker.transactions.state import State
+from ottla.cli.errors import CommandFailed
+from ottla.cli.local_directory import Kept
+from ottla.cli.output import time_text
+from ottla.cli.snapshots.copying import copy_file, copy_log
+from ottla.cli.snapshots.cutting import Known, end_at
+from ottla.cli.snapshots.placing import ORIGIN, at_rest, exchange
+from ottla.cli.snapshots.sealing import image_of, open_metadata, seal
+from ottla.cli.snapshots.stored_logs import Partition, StoredLog, checkpoint, entries, headers, stored_logs
+from ottla.cli.snapshots.taking import cluster_at, data_directories, reason_of, start_command
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.raft.election_store import FILE as ELECTION
+from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
+from ottla.protocol.internal_topics.group_records import GROUP_RECORDS, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.internal_topics.transaction_records import (
+    TRANSACTION_RECORDS,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from ottla.protocol.primitives import ZERO_UUID
+from ottla.storage.checkpoint import CLEANER, LOG_START, RECOVERY_POINT, write_offsets
+from ottla.storage.directories.log_dirs import CLEAN_MARK, META_PROPERTIES, read_meta_properties, write_clean_mark
+from ottla.storage.files import OsFiles
+
+OFFSETS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
+INTERNAL = (OFFSETS, TRANSACTIONS, SHARES)
+NOT_ENDED = (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
+DECIDED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+
+@dataclass(slots=True)
+class Rewound:
+    """What the fork is now, and what of the time could not be had."""
+
+    to_ms: int
+    removed_records: int = 0
+    #: Topics that were created later, and are gone.
+    removed_topics: list[str] = field(default_factory=list)
+    #: Topics that were deleted later, and are empty.
+    empty_topics: list[str] = field(default_factory=list)
+    #: Partitions that were compacted later: of a key that has a later record, the one of the time may be missing.
+    compacted: list[str] = field(default_factory=list)
+
+
+def rewind_fork(directory: str, to_ms: int) -> Rewound:
+    """Let a fork that does not run be what it was at a time.
+
+    Raises:
+        CommandFailed: it is no fork, it runs, the time is out of what it has, or the disk failed. The fork is as before, or must be
+            made again if it failed at the very end.
+    """
+    kept = cluster_at(directory)
+    if not os.path.isfile(os.path.join(directory, ORIGIN)):
+        raise CommandFailed(
+            f"{directory} is no fork: what a cluster itself has written since would be lost",
+            "`ottla fork --into DIR` makes one, and `ottla rewind --dir DIR` is for that",
+        )
+    if to_ms > time.time_ns() // 1_000_000:
+        raise CommandFailed(f"{time_text(to_ms)} is in the future")
+    sources = data_directories(directory, kept.nodes)
+    with at_rest(sources):
+        for data in sources:
+            if not os.path.isfile(os.path.join(data, CLEAN_MARK)):
+                raise CommandFailed(
+                    f"{data} was not stopped in order",
+                    f"`{start_command(directory)}` recovers it; stop that with Ctrl-C",
+                )
+        with _building(directory) as fresh:
+            rewound = _build(sources, fresh, kept, to_ms)
+            exchange(directory, fresh, kept.nodes, f"make another fork: {_origin(directory)}")
+    return rewound
+
+
+@contextmanager
+def _building(directory: str) -> Iterator[str]:
+    fresh = tempfile.mkdtemp(prefix=".rewound-", dir=directory)
+    try:
+        yield fresh
+    except Exception as failure:
+        reason = reason_of(failure, "rewinding", "the fork is as before")
+        if reason is None:
+            raise
+        raise reason from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _origin(directory: str) -> str:
+    with open(os.path.join(directory, ORIGIN), encoding="utf-8") as file:
+        return f"`ottla fork {json.load(file)['snapshot']}`"
+
+
+def _build(sources: list[str], fresh: str, kept: Kept, to_ms: int) -> Rewound:
+    rewound = Rewound(to_ms)
+    targets = data_directories(fresh, kept.nodes)
+    scratch = os.path.join(fresh, "metadata")
+    image, now = _cut_metadata(sources, scratch, to_ms)
+    rewound.removed_topics = sorted(topic.name for topic in now.topics if image.topics.by_id(topic.id) is None)
+    rewound.empty_topics = sorted(topic.name for topic in image.topics if now.topics.by_id(topic.id) is None)
+    replicas = _best_replicas(sources, image)
+    ends = _ends(replicas, image, to_ms)
+    starts: dict[int, dict[Partition, int]] = {node: {} for node in range(1, kept.nodes + 1)}
+    was_start = [checkpoint(data, LOG_START) for data in sources]
+    cleaned = [checkpoint(data, CLEANER) for data in sources]
+    for partition, log in replicas.items():
+        start = was_start[log.node - 1].get(partition, 0)
+        ends[partition] = max(ends[partition], start)
+        rewound.removed_records += log.end - ends[partition]
+        if cleaned[log.node - 1].get(partition, 0) > ends[partition]:
+            rewound.compacted.append("-".join(map(str, partition)))
+        for node in _nodes_of(image, partition):
+            if start and node in starts:
+                starts[node][partition] = start
+            if node in starts:
+                copy_log(log.path, os.path.join(targets[node - 1], os.path.basename(log.path)))
+    for node, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
+        os.makedirs(target, exist_ok=True)
+        copy_file(os.path.join(source, META_PROPERTIES), os.path.join(target, META_PROPERTIES))
+        _place_metadata(scratch, os.path.join(source, DIRECTORY), os.path.join(target, DIRECTORY))
+        write_offsets(OsFiles(), os.path.join(target, LOG_START), starts[node])
+        write_clean_mark(OsFiles(), target, -1)
+        if damaged := seal(target, kept.cluster_id, node, to_ms, ends):
+            raise CommandFailed(f"{damaged[0]} cannot be opened", "the fork is as before")
+    return rewound
+
+
+# -- The metadata ---------------------------------------------------------------------------------------------------------
+
+
+def _cut_metadata(sources: list[str], scratch: str, to_ms: int) -> tuple[MetadataImage, MetadataImage]:
+    """Make a metadata log that ends at the time, of the replica that has most; return what it says, and what it said until now."""
+    best: tuple[tuple[int, int], str] | None = None
+    for number, source in enumerate(sources):
+        place = os.path.join(scratch, str(number))
+        copy_log(os.path.join(source, DIRECTORY), os.path.join(place, DIRECTORY))
+        metadata = _opened(source, place)
+        rank = (metadata.log.epochs.latest, metadata.log.log_end_offset)
+        metadata.close()
+        if best is None or rank > best[0]:
+            best = rank, place
+    assert best is not None, "a cluster has a node"
+    path = os.path.join(best[1], DIRECTORY)
+    metadata = _opened(sources[0], best[1])
+    now = image_of(metadata)
+    end = next(
+        (view.base_offset for view in metadata.log.batches(0) if view.max_timestamp > to_ms),
+        metadata.log.log_end_offset,
+    )
+    known = [metadata.snapshots.reader(each) for each in metadata.state.snapshots]
+    start = metadata.log.log_start_offset
+    for reader in known:
+        reader.load_control()
+    oldest_ms = known[0].last_contained_log_timestamp if known and start else -1
+    if end <= start or oldest_ms > to_ms:
+        first = next((view.max_timestamp for view in metadata.log.batches(0)), to_ms)
+        raise CommandFailed(
+            f"the metadata of {time_text(to_ms)} is not kept", f"it begins at {time_text(max(first, oldest_ms))}"
+        )
+    for snapshot in metadata.state.snapshots:
+        if snapshot.offset > end:
+            metadata.snapshots.remove(snapshot)
+    metadata.truncate_to(end)
+    metadata.close()
+    if os.path.exists(point := os.path.join(path, RECOVERY_POINT)):
+        os.unlink(point)  # it may be behind the end
+    metadata = _opened(sources[0], best[1])
+    image = image_of(metadata)
+    metadata.close()
+    os.rename(path, os.path.join(scratch, DIRECTORY))
+    return image, now
+
+
+def _opened(source: str, place: str) -> MetadataLog:
+    meta = read_meta_properties(OsFiles(), source)
+    assert meta is not None, "`cluster_at` has found it"
+    return open_metadata(OsFiles(), place, meta, 0)
+
+
+def _place_metadata(scratch: str, own: str, target: str) -> None:
+    """Give a node the metadata; its votes are its own, so that it does not vote twice in an epoch."""
+    copy_log(os.path.join(scratch, DIRECTORY), target)
+    votes = os.path.join(own, ELECTION)
+    if os.path.exists(votes):
+        copy_file(votes, os.path.join(target, ELECTION))
+
+
+# -- The logs -------------------------------------------------------------------------------------------------------------
+
+
+def _nodes_of(image: MetadataImage, partition: Partition) -> tuple[int, ...]:
+    topic = image.topics.by_name(partition[0])
+    registered = None if topic is None else topic.partitions.get(partition[1])
+    return () if registered is None else tuple(registered.replicas)
+
+
+def _best_replicas(sources: list[str], image: MetadataImage) -> dict[Partition, StoredLog]:
+    """Return of each partition that there was at the time the replica that has most."""
+    found: dict[Partition, StoredLog] = {}
+    for node, data in enumerate(sources, 1):
+        for partition, log in stored_logs(node, data):
+            topic = image.topics.by_name(partition[0])
+            if topic is None or topic.id != log.topic_id or partition[1] not in topic.partitions:
+                continue  # created later
+            if partition not in found or log.rank > found[partition].rank:
+                found[partition] = log
+    return found
+
+
+def _ends(replicas: Mapping[Partition, StoredLog], image: MetadataImage, to_ms: int) -> dict[Partition, int]:
+    """Return where each log ended. Logs of coordinators come first: what they knew is evidence for the others."""
+    ends: dict[Partition, int] = {}
+    open_: dict[Partition, set[int]] = defaultdict(set)
+    prepared: dict[Partition, set[int]] = defaultdict(set)
+    committed: dict[Partition, int] = {}
+
+    def find(topic: str | None) -> None:
+        for partition, log in replicas.items():
+            if partition in ends or topic not in (None, partition[0]):
+                continue
+            registered = image.topics.by_name(partition[0])
+            assert registered is not None, "`_best_replicas` has found it"
+            proven = committed.get(partition, 0)
+            known = Known(
+                to_ms,
+                registered.partitions[partition[1]].leader_epoch,
+                image.producer_ids.next_producer_id,
+                partition[0] in INTERNAL,
+                proven if proven <= log.end else 0,
+                frozenset(open_[partition]),
+                frozenset(prepared[partition]),
+            )
+            ends[partition] = end_at(partial(headers, log.path), known)
+
+    find(TRANSACTIONS)
+    for partition, log in replicas.items():
+        if partition[0] == TRANSACTIONS:
+            _note_transactions(log.path, ends[partition], open_, prepared)
+    find(OFFSETS)
+    for partition, log in replicas.items():
+        if partition[0] == OFFSETS:
+            _note_offsets(log.path, ends[partition], image, committed)
+    find(None)
+    return ends
+
+
+def _note_transactions(
+    path: str, end: int, open_: dict[Partition, set[int]], prepared: dict[Partition, set[int]]
+) -> None:
+    last: dict[str, TransactionLogValue | None] = {}
+    for key, value in entries(path, end, TRANSACTION_RECORDS):
+        if isinstance(key, TransactionLogKey):
+            last[key.transactional_id] = value if isinstance(value, TransactionLogValue) else None
+    for state in last.values():
+        if state is None or state.transaction_status not in NOT_ENDED:
+            continue
+        producers = {state.producer_id, state.previous_producer_id, state.next_producer_id} - {-1}
+        for topic in state.transaction_partitions or ():
+            for number in topic.partition_ids:
+                open_[topic.topic, number] |= producers
+                if state.transaction_status in DECIDED:
+                    prepared[topic.topic, number] |= producers
+
+
+def _note_offsets(path: str, end: int, image: MetadataImage, committed: dict[Partition, int]) -> None:
+    for key, value in entries(path, end, GROUP_RECORDS):
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            topic = image.topics.by_name(key.topic)
+            if topic is not None and value.topic_id in (ZERO_UUID, topic.id):
+                partition = key.topic, key.partition
+                committed[partition] = max(committed.get(partition, 0), value.offset)

@@ -1,0 +1,120 @@
+"""Logs of nodes that do not run, read from their files: nothing is changed, and no log is opened."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from ottla.cli.snapshots.copying import BATCH_START, LOG, SEGMENT_FILE
+from ottla.protocol.internal_topics.coordinator_records import RecordTypes, UnknownRecord, decode_key, decode_value
+from ottla.protocol.records.batch import HEADER, HEADER_BYTES, LENGTH, LOG_OVERHEAD_BYTES, BatchView, Header
+from ottla.storage.checkpoint import read_offsets
+from ottla.storage.epochs import FILE as EPOCHS
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.errors import CorruptFile
+from ottla.storage.files import OsFiles
+from ottla.storage.log.partition_dir import partition_of, read_topic_id
+
+Partition = tuple[str, int]
+
+
+class StoredLog(NamedTuple):
+    """One replica: where it lies, and what it has."""
+
+    node: int
+    path: str
+    topic_id: bytes
+    end: int
+    #: (epoch, first offset), in order.
+    epochs: tuple[tuple[int, int], ...]
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Epoch and end of its batches: of two replicas, the one with more has all that the other has, as in an election."""
+        return (self.epochs[-1][0] if self.epochs else -1, self.end)
+
+
+def stored_logs(node: int, data: str) -> Iterator[tuple[Partition, StoredLog]]:
+    """Return the logs in a log directory, but for that of the metadata.
+
+    Raises:
+        CorruptFile: of one of them it is not known whose it is.
+    """
+    files = OsFiles()
+    for name in sorted(os.listdir(data)):
+        path = os.path.join(data, name)
+        partition = partition_of(name)
+        topic_id = read_topic_id(files, path) if partition else None
+        if partition is not None and topic_id is not None and topic_id != (1).to_bytes(16, "big"):
+            epochs = LeaderEpochs(files, os.path.join(path, EPOCHS))
+            with suppress(FileNotFoundError, CorruptFile):  # a log without records has none
+                epochs.load()
+            yield partition, StoredLog(node, path, topic_id, _end(path), tuple(epochs.entries))
+
+
+def headers(path: str) -> Iterator[Header]:
+    """Return the headers of all batches of a log, in order."""
+    for segment in _segments(path):
+        for view, position in _batches(segment):
+            yield HEADER.unpack_from(view, position)
+
+
+def entries(path: str, end: int, types: RecordTypes) -> Iterator[tuple[object, object | None]]:
+    """Return key and value of the records of a coordinator below an offset; records of a newer version are left out."""
+    for segment in _segments(path):
+        for view, position in _batches(segment):
+            header = HEADER.unpack_from(view, position)
+            batch = BatchView(view, position)
+            if batch.base_offset >= end:
+                return
+            if batch.is_control or header[LENGTH] <= 0:
+                continue
+            for record in batch.iter_records():
+                try:
+                    key = decode_key(types, record.key or b"")
+                    yield key, None if record.value is None else decode_value(types, key, record.value)
+                except UnknownRecord:
+                    continue
+
+
+def checkpoint(data: str, name: str) -> dict[Partition, int]:
+    """Return the offsets of a checkpoint; none if there is no such file."""
+    path = os.path.join(data, name)
+    return read_offsets(OsFiles(), path) if os.path.isfile(path) and os.path.getsize(path) else {}
+
+
+def _end(path: str) -> int:
+    end = 0
+    for segment in _segments(path)[-2:]:
+        end = int(os.path.basename(segment)[:20])
+        for view, position in _batches(segment):
+            batch = HEADER.unpack_from(view, position)
+            end = batch[0] + batch[6] + 1
+    return end
+
+
+def _segments(path: str) -> list[str]:
+    found = (SEGMENT_FILE.fullmatch(name) for name in os.listdir(path))
+    return [
+        os.path.join(path, each[1] + LOG)
+        for each in sorted((e for e in found if e and e[2] == "log"), key=lambda e: e[1])
+    ]
+
+
+def _batches(segment: str) -> Iterator[tuple[memoryview, int]]:
+    """Return where each whole batch of a file begins."""
+    size = os.path.getsize(segment)
+    if not size:
+        return
+    with open(segment, "rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))  # gone with its last view
+    position = 0
+    while position + HEADER_BYTES <= size:
+        length = BATCH_START.unpack_from(view, position)[1]
+        if length <= 0 or position + LOG_OVERHEAD_BYTES + length > size:
+            return
+        yield view, position
+        position += LOG_OVERHEAD_BYTES + length
