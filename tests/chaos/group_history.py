@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from tests.chaos.history import PARTITIONS, TOPIC, UNKNOWN_OFFSET, Load, Place, Record, decode
@@ -15,12 +16,23 @@ from tests.chaos.history import PARTITIONS, TOPIC, UNKNOWN_OFFSET, Load, Place, 
 GROUP = "readers"
 SEEN_SECONDS_MAX = 60
 BATCH = 500
+#: What the two protocols of groups need; by the newer one (KIP-848) the broker has the session's length.
+CLASSIC: Mapping[str, Any] = {"session.timeout.ms": 10_000}
+CONSUMER: Mapping[str, Any] = {"group.protocol": "consumer"}
 
 
 class Group:
     """What its members have committed and seen together."""
 
-    def __init__(self, bootstrap: str, members: int, topic: str = TOPIC) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        members: int,
+        topic: str = TOPIC,
+        *,
+        name: str = GROUP,
+        settings: Mapping[str, Any] = CLASSIC,
+    ) -> None:
         self.committed = dict.fromkeys(range(PARTITIONS), 0)
         self.seen: dict[Place, Record] = {}
         self.delivered = 0
@@ -28,7 +40,7 @@ class Group:
         self.problems: list[str] = []
         self.lock = threading.Lock()
         self.stopping = threading.Event()
-        self._members = [_Member(self, number, bootstrap, topic) for number in range(members)]
+        self._members = [_Member(self, number, bootstrap, topic, name, settings) for number in range(members)]
 
     def stop(self, loads: list[Load]) -> None:
         """Once everything that was acknowledged has been seen, or after a while."""
@@ -51,7 +63,9 @@ class Group:
 class _Member:
     """One consumer in a thread."""
 
-    def __init__(self, group: Group, number: int, bootstrap: str, topic: str) -> None:
+    def __init__(
+        self, group: Group, number: int, bootstrap: str, topic: str, name: str, settings: Mapping[str, Any]
+    ) -> None:
         from confluent_kafka import Consumer
 
         self._group = group
@@ -61,15 +75,15 @@ class _Member:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": GROUP,
+                "group.id": name,
                 "client.id": f"member-{number}",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 100,
                 "fetch.wait.max.ms": 100,
                 "log_level": 0,
+                **settings,
             }
         )
         self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import threading
-
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -16,39 +12,13 @@ from ottla.testing import Cluster
 from tests.broker.conftest import eventually
 from tests.broker.share.member import set_group
 from tests.broker.wire import Wire
+from tests.chaos.share_history import GROUP, TOPIC, VerifiableConsumer
 from tests.effort import seeds
 from tests.needs import needs_apache_kafka
-from tools.apache_kafka.programs import TOOLS, java_command
 
 pytestmark = [needs_apache_kafka, pytest.mark.timeout(400)]
 
-TOPIC, GROUP, RECORDS = "jobs", "workers", 3_000
-
-
-class VerifiableConsumer:
-    """One process; `values` has what it has printed so far."""
-
-    def __init__(self, bootstrap: str, mode: str, values: set[str]) -> None:
-        command = java_command(
-            TOOLS["kafka-verifiable-share-consumer"], "--bootstrap-server", bootstrap, "--topic", TOPIC, "--group-id", GROUP,
-            "--acknowledgement-mode", mode, "--verbose", jvm="-Xmx256M -XX:+UseSerialGC",
-        )  # fmt: skip
-        self._values = values
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            event = json.loads(line)
-            if event["name"] == "record_data":
-                self._values.add(event["value"])
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait(30)
-        self._thread.join(30)
+RECORDS = 3_000
 
 
 def coordinator_of(cluster: Cluster, topic_id: bytes) -> int:

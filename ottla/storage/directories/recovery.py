@@ -79,7 +79,7 @@ def open_log(spec: LogSpec, *, clean: bool, recovery_point: int = 0, log_start_o
     if not segments:
         segments = [segment(log_start_offset, 0, True)]
         segments[0].create_file()
-    epochs_in_file = _load_epochs(history) if epochs.FILE in sizes else []
+    epochs_in_file = _load_epochs(history) if sizes.get(epochs.FILE) else []  # Kafka creates the file empty
     if not clean:
         history.forget_from(recovery_point)
     segments, end_offset = _find_end(files, directory, segments, history, clean, recovery_point)

@@ -17,6 +17,8 @@ RAISED = (
     "metadata.version=4.3-IV0", "transaction.version=2", "group.version=1", "eligible.leader.replicas.version=1", "share.version=1",
     "streams.version=1",
 )  # fmt: skip
+#: Releases between the oldest and the newest, the last of each minor version.
+BETWEEN = ("3.8.1", "3.9.2", "4.0.2", "4.1.2", "4.2.2")
 ENDS = {"stop": Node.stop, "kill": Node.kill}
 
 
@@ -46,7 +48,7 @@ def there_and_back(directory: Path, kinds: Sequence[str], how: str) -> None:
             if turn == 0:
                 contents.commit_open_transaction()
             if turn == len(others) - 2 and not contents.has_new_groups:
-                _raise_features(mixed)
+                raise_features(mixed)
                 contents.fill_new_groups()
             contents.go_on()
 
@@ -64,7 +66,7 @@ def _check_adoption(node: Node, *, is_clean: bool) -> None:
         raise NotSo(f"adopt --dry-run found {found}")
 
 
-def _raise_features(mixed: Mixed) -> None:
+def raise_features(mixed: Mixed) -> None:
     until("the features are raised", lambda: Cli(mixed.bootstrap)("feature", "upgrade", *RAISED).code == 0)
 
 
@@ -72,6 +74,10 @@ STEPS = {
     # While no feature is raised, Kafka 3.7 goes on with what Ottla wrote, too.
     "adopt-oldest-stop": partial(there_and_back, kinds=(KAFKA_OLDEST, OTTLA, KAFKA_OLDEST, OTTLA, KAFKA), how="stop"),
     "adopt-oldest-kill": partial(there_and_back, kinds=(KAFKA_OLDEST, OTTLA, KAFKA, OTTLA), how="kill"),
+    **{
+        f"adopt-{release}": partial(there_and_back, kinds=(f"{KAFKA}-{release}", OTTLA, KAFKA), how="kill")
+        for release in BETWEEN
+    },
     "adopt-newest-stop": partial(there_and_back, kinds=(KAFKA, OTTLA, KAFKA, OTTLA, KAFKA), how="stop"),
     "adopt-newest-kill": partial(there_and_back, kinds=(KAFKA, OTTLA, KAFKA, OTTLA, KAFKA), how="kill"),
 }

@@ -143,7 +143,7 @@ class Node:
             **self.own,
         }
         if "broker" in self.roles:
-            values["inter.broker.listener.name"] = "PLAINTEXT"
+            values.setdefault("inter.broker.listener.name", "PLAINTEXT")
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
     def format(self, *words: str) -> Node:

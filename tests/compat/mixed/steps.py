@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.compat.mixed import adoption, brokers, handover, quorum
+from tests.compat.mixed import adoption, brokers, handover, operations, quorum, rolling
 from tests.compat.mixed.nodes import KAFKA, OTTLA
 
 STEPS: dict[str, Callable[[Path], None]] = {
@@ -32,4 +32,6 @@ STEPS: dict[str, Callable[[Path], None]] = {
     "snapshots": handover.agree_about_snapshots,
     "tools": handover.read_by_kafkas_tools,
     **adoption.STEPS,
+    **operations.STEPS,
+    **rolling.STEPS,
 }

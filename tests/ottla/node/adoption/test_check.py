@@ -82,6 +82,7 @@ def test_all_that_kafka_wrote_is_found_and_no_byte_is_changed(tmp_path: Path, ho
         "transactions": {"CompleteAbort": 1, "Ongoing": 1}, "transactions_open": 1, "groups": {"classic": 1}, "committed_offsets": 1,
         "unknown_coordinator_records": 0,
     }  # fmt: skip
+    assert not [line for line in changes(checked(directory)) if line.startswith("recovery:")]
     assert {"gzip", "lz4", "none", "snappy", "zstd"} <= checked(directory).logs.codecs.keys()
 
 
@@ -118,6 +119,13 @@ def test_kafkas_file_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_a_file_of_another_node_is_refused(tmp_path: Path, wrong: dict[str, str], reason: str) -> None:
     directory = unpacked(tmp_path)
     assert reason in refused(directory, properties={**SERVER, "log.dirs": str(directory), **wrong})
+
+
+def test_files_that_kafka_creates_empty_are_no_damage(tmp_path: Path) -> None:
+    directory = unpacked(tmp_path, KILLED)
+    (directory / "t-1" / "leader-epoch-checkpoint").write_text("")
+    assert (directory / "recovery-point-offset-checkpoint").read_bytes() == b""
+    assert not [line for line in changes(checked(directory)) if line.startswith("recovery:")]
 
 
 # -- What a kill and a medium leave ------------------------------------------------------------------------------------
