@@ -61,9 +61,11 @@ METADATA_VERSIONS = (
 )
 
 METADATA_VERSION_MIN = METADATA_VERSIONS[0].level
-#: Since when controllers register (KIP-919), and since when metadata has the directories of replicas (KIP-858).
+#: Since when controllers register (KIP-919), and since when metadata has the directories of replicas (KIP-858) and those of
+#: brokers that get no new ones (KIP-1066).
 MV_CONTROLLER_REGISTRATION = 15
 MV_DIRECTORIES = 17
+MV_CORDONED = 30
 #: What a node supports if nothing is configured.
 DEFAULT = Advertised()
 

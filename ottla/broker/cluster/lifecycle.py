@@ -26,7 +26,7 @@ from ottla.broker.cluster.registration import (
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import MV_DIRECTORIES
+from ottla.protocol.features import MV_CORDONED, MV_DIRECTORIES
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.primitives import new_uuid
 from ottla.server.world import World
@@ -74,7 +74,9 @@ class BrokerLifecycle:
         #: True if the same process must register again, with the same epoch.
         self._is_outdated = False
         self._offline_directories: list[bytes] = []
-        self._cordoned_directories: list[bytes] | None = []
+        self._cordoned_directories: list[bytes] = []
+        #: True once the metadata version has cordoned directories: an older controller cannot read a heartbeat with them.
+        self._may_name_cordoned = False
         self._wake = asyncio.Event()
         self._left_in_order = False
         self._replaced = False
@@ -123,6 +125,7 @@ class BrokerLifecycle:
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Wakes a fenced broker, which has now applied more metadata."""
+        self._may_name_cordoned = image.features.metadata_version >= MV_CORDONED
         if self.is_replaced_in(image):
             self._replaced = True
             self._wake.set()
@@ -272,7 +275,7 @@ class BrokerLifecycle:
             want_fence=not self._ready,
             want_shut_down=is_stopping,
             offline_log_dirs=sorted(self._offline_directories),
-            cordoned_log_dirs=self._cordoned_directories,
+            cordoned_log_dirs=self._cordoned_directories if self._may_name_cordoned else None,
         )
         timeout_ms = self._heartbeat_interval_ms if is_stopping else self._answer_timeout_ms
         try:

@@ -13,7 +13,7 @@ from ottla.controller.metadata.brokers import ENTER_CONTROLLED_SHUTDOWN, FENCE, 
 from ottla.controller.metadata.features import METADATA_VERSION
 from ottla.controller.metadata.partitions import MIGRATING_DIR, UNASSIGNED_DIR
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.features import METADATA_VERSION_MIN, MV_CONTROLLER_REGISTRATION, MV_DIRECTORIES
+from ottla.protocol.features import METADATA_VERSION_MIN, MV_CONTROLLER_REGISTRATION, MV_CORDONED, MV_DIRECTORIES
 from ottla.protocol.internal_topics.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -31,7 +31,6 @@ from ottla.protocol.messages.shared_structs import Feature, Listener
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.primitives import uuid_to_str
 
-MV_CORDONED = 30
 MV_UNREGISTER_CONTROLLER = 33
 
 # Directory ids of which the first 8 bytes are zero and the rest is below this are reserved (KIP-858).

@@ -9,13 +9,22 @@ import pytest
 
 from ottla.broker.cluster.broker_state import BrokerState
 from ottla.broker.cluster.registration import RegistrationRejected
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.features import FeaturesImage
+from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.metadata.shared_map import Map
+from ottla.protocol.compile import encode
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.features import MV_CORDONED
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.network.context import RequestContext
 from ottla.server.principal import Principal
 from tests.controller.node import Node, forwarded, running
+
+DIRECTORY = bytes(range(16))
 
 
 def fenced(node: Node, broker_id: int) -> bool | None:
@@ -107,6 +116,35 @@ async def test_a_broker_whose_heartbeat_is_answered_late_is_not_fenced(tmp_path:
         async with asyncio.timeout(5):
             await node.wait(lambda: len(answered) == 3)
         assert answered == [ErrorCode.NONE] * 3 and fenced(node, 2) is False
+        broker.stop()
+
+
+async def test_a_heartbeat_names_cordoned_directories_once_the_metadata_version_knows_them(tmp_path: Path) -> None:
+    """A controller of Kafka before 4.3 cannot read such a heartbeat: the broker ended at its first one."""
+    async with running(tmp_path) as node:
+        broker = node.broker(2, node.new_channel(), heartbeat_interval_ms=20)
+        node.metadata.loader.publishers.remove(broker)  # it gets the images of the test
+        heartbeats: list[BrokerHeartbeatRequest] = []
+        real = broker._controller.request
+
+        async def request(request: object, timeout_ms: int) -> object:
+            if isinstance(request, BrokerHeartbeatRequest):
+                heartbeats.append(request)
+            return await real(request, timeout_ms)
+
+        broker._controller.request = request
+        broker.cordon([DIRECTORY])
+        broker.ready_to_unfence()
+        broker.start()
+        for level, named in ((MV_CORDONED - 1, None), (MV_CORDONED, [DIRECTORY]), (MV_CORDONED - 1, None)):
+            image = MetadataImage(features=FeaturesImage(Map({"metadata.version": level})))
+            broker.on_metadata_update(MetadataDelta(image), image)
+            del heartbeats[:]
+            async with asyncio.timeout(5):
+                await node.wait(lambda: bool(heartbeats))
+            assert heartbeats[-1].cordoned_log_dirs == named
+            if named is None:
+                encode(heartbeats[-1], 1)  # as Kafka 3.7 to 4.2 read it
         broker.stop()
 
 
