@@ -31,6 +31,13 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
 from ottla.protocol.internal_topics.group_records import GROUP_RECORDS, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.internal_topics.share_records import (
+    SHARE_RECORDS,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
 from ottla.protocol.internal_topics.transaction_records import (
     TRANSACTION_RECORDS,
     TransactionLogKey,
@@ -254,10 +261,11 @@ def _ends(replicas: Mapping[Partition, StoredLog], image: MetadataImage, to_ms: 
     for partition, log in replicas.items():
         if partition[0] == TRANSACTIONS:
             _note_transactions(log.path, ends[partition], open_, prepared)
-    find(OFFSETS)
-    for partition, log in replicas.items():
-        if partition[0] == OFFSETS:
-            _note_offsets(log.path, ends[partition], image, committed)
+    for topic, note in ((OFFSETS, _note_offsets), (SHARES, _note_shares)):
+        find(topic)
+        for partition, log in replicas.items():
+            if partition[0] == topic:
+                note(log.path, ends[partition], image, committed)
     find(None)
     return ends
 
@@ -287,3 +295,16 @@ def _note_offsets(path: str, end: int, image: MetadataImage, committed: dict[Par
             if topic is not None and value.topic_id in (ZERO_UUID, topic.id):
                 partition = key.topic, key.partition
                 committed[partition] = max(committed.get(partition, 0), value.offset)
+
+
+def _note_shares(path: str, end: int, image: MetadataImage, committed: dict[Partition, int]) -> None:
+    """Note up to where share groups have acknowledged records."""
+    for key, value in entries(path, end, SHARE_RECORDS):
+        if isinstance(key, ShareSnapshotKey | ShareUpdateKey) and isinstance(
+            value, ShareSnapshotValue | ShareUpdateValue
+        ):
+            topic = image.topics.by_id(key.topic_id)
+            if topic is not None:
+                partition = topic.name, key.partition
+                known = [value.start_offset, *(batch.last_offset + 1 for batch in value.state_batches)]
+                committed[partition] = max(committed.get(partition, 0), *known)
