@@ -29,7 +29,7 @@ class Snapshot(Generic[T]):
         self._folder = tempfile.mkdtemp(prefix="ottla-snapshot-")
         self._path = os.path.join(self._folder, NAME)
         try:
-            self.about, _ = make(directory, cluster_at(directory), NAME, self._path + PART, self._path)
+            self.about, _ = make(directory, cluster_at(directory), NAME, self._path + PART, self._path, durable=False)
         except BaseException:
             self.close()
             raise

@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
         else:
             with tempfile.TemporaryDirectory(prefix=".now-", dir=folder) as temporary:
                 taken = os.path.join(temporary, NOW)
-                make(source, kept, NOW, taken + layout.PART, taken)
+                make(source, kept, NOW, taken + layout.PART, taken, durable=False)
                 place_fork(taken, place)
         arguments.secure = os.path.isdir(os.path.join(place, SECURE))
         return dev.run(arguments, place, common)

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, Yes, run
+from ottla.cli.errors import CommandFailed
 from ottla.cli.output import confirm, note, print_rows, time_text, would
 from ottla.cli.snapshots import layout
 from ottla.cli.snapshots.placing import at_rest, checked, restore
@@ -49,7 +50,12 @@ def list_(*, dir: Directory, output: Output = "table") -> None:
     """Show the snapshots of a cluster."""
     directory = os.path.abspath(dir)
     cluster_at(directory)
-    found = [layout.read(layout.path_of(directory, name)) for name in layout.names(directory)]
+    found: list[layout.About] = []
+    for name in layout.names(directory):
+        try:
+            found.append(layout.read(layout.path_of(directory, name)))
+        except CommandFailed as damage:
+            note(damage.cause)
     print_rows([_row(each) for each in sorted(found, key=lambda each: each.taken_ms)], COLUMNS, output)
 
 

@@ -58,6 +58,12 @@ def part_of(directory: str, name: str) -> str:
     return os.path.join(directory, FOLDER, f".{name}{PART}")
 
 
+def parts(directory: str) -> list[str]:
+    """Return the paths of what is being made, or was left."""
+    folder = os.path.join(directory, FOLDER)
+    return [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(".") and name.endswith(PART)]
+
+
 def names(directory: str) -> list[str]:
     """Return the names of the complete snapshots of a cluster, without opening them."""
     folder = os.path.join(directory, FOLDER)
@@ -96,7 +102,7 @@ def _missing(path: str) -> CommandFailed:
 
 
 def finish(path: str, name: str, directory: str, kept: Kept, taken_ms: int, fence_s: float) -> About:
-    """Make the snapshot a complete one: everything in it is on the disk already."""
+    """Make the snapshot a complete one, once everything else in it is on the disk."""
     found = [(file, os.stat(os.path.join(path, file))) for file in sorted(_files(path))]
     shared = [stat.st_size for _, stat in found if stat.st_nlink > 1]
     own = [stat.st_size for _, stat in found if stat.st_nlink == 1]
@@ -119,8 +125,6 @@ def finish(path: str, name: str, directory: str, kept: Kept, taken_ms: int, fenc
 def _write(path: str, text: str) -> None:
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def check_contents(path: str) -> None:

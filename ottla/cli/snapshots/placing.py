@@ -21,7 +21,7 @@ from ottla.cli.snapshots.copying import copy_directory
 from ottla.cli.snapshots.fence import lock_holder
 from ottla.cli.snapshots.layout import About
 from ottla.cli.snapshots.taking import SECURE, cluster_at, data_directories
-from ottla.storage.directories.log_dirs import LOCK, MetaProperties, read_meta_properties, write_meta_properties
+from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import LogDirectoryLocked
 from ottla.storage.files import OsFiles
 
@@ -145,9 +145,12 @@ def exchange(directory: str, fresh: str, nodes: int, remedy: str) -> None:
 
 
 def _change_cluster(data: str, cluster_id: str) -> None:
-    meta = read_meta_properties(OsFiles(), data)
-    assert meta is not None, "`checked` has found it"
-    write_meta_properties(OsFiles(), data, MetaProperties(cluster_id, meta.node_id, meta.directory_id))
+    """Write the identity of the fork's node. It is not synced: a fork that a power loss spoils is made again."""
+    path = os.path.join(data, local_directory.META_PROPERTIES)
+    with open(path, encoding="ascii") as file:
+        lines = [f"cluster.id={cluster_id}\n" if line.startswith("cluster.id=") else line for line in file]
+    with open(path, "w", encoding="ascii") as file:
+        file.writelines(lines)
 
 
 def _copy_secure(source: str, cluster: str, target: str) -> None:

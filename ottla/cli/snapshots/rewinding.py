@@ -93,6 +93,7 @@ def rewind_fork(directory: str, to_ms: int) -> Rewound:
                 )
         with _building(directory) as fresh:
             rewound = _build(sources, fresh, kept, to_ms)
+            os.sync()
             exchange(directory, fresh, kept.nodes, f"make another fork: {_origin(directory)}")
     return rewound
 

@@ -93,18 +93,24 @@ def take(directory: str, name: str) -> tuple[About, list[str]]:
             f"another snapshot of {directory} is being taken", "try again when it is complete"
         ) from None
     try:
+        for left in layout.parts(directory):  # of processes that were killed: who takes one holds the lock
+            shutil.rmtree(left, ignore_errors=True)
         return make(directory, kept, name, layout.part_of(directory, name), layout.path_of(directory, name))
     finally:
         lock.release()
 
 
-def make(directory: str, kept: Kept, name: str, part: str, target: str) -> tuple[About, list[str]]:
-    """Take a snapshot to any place: `part` is where it is made, and `target` its name when it is complete. Raises as `take`."""
+def make(
+    directory: str, kept: Kept, name: str, part: str, target: str, *, durable: bool = True
+) -> tuple[About, list[str]]:
+    """Take a snapshot to any place: `part` is where it is made, and `target` its name when it is complete. Raises as `take`.
+
+    One that is not `durable` may be lost with the machine's power.
+    """
     sources = data_directories(directory, kept.nodes)
     os.makedirs(os.path.dirname(part), exist_ok=True)
-    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
     try:
-        about, damaged = _copied(directory, kept, name, sources, part)
+        about, damaged = _copied(directory, kept, name, sources, part, durable)
         os.rename(part, target)
         return about, [os.path.relpath(path, part) for path in damaged]
     except BaseException as failure:
@@ -114,7 +120,9 @@ def make(directory: str, kept: Kept, name: str, part: str, target: str) -> tuple
         raise reason from None
 
 
-def _copied(directory: str, kept: Kept, name: str, sources: Sequence[str], part: str) -> tuple[About, list[str]]:
+def _copied(
+    directory: str, kept: Kept, name: str, sources: Sequence[str], part: str, durable: bool
+) -> tuple[About, list[str]]:
     targets = data_directories(part, kept.nodes)
     copies = [(Copies(), source, target) for source, target in zip(sources, targets, strict=True)]
     for _ in range(PASSES_MAX):  # each copies what was written during the one before
@@ -137,6 +145,8 @@ def _copied(directory: str, kept: Kept, name: str, sources: Sequence[str], part:
     damaged = [
         path for number, target in enumerate(targets, 1) for path in seal(target, kept.cluster_id, number, taken_ms)
     ]
+    if durable:
+        os.sync()
     about = layout.finish(part, name, os.path.abspath(directory), kept, taken_ms, standing.seconds)
     return about, damaged
 

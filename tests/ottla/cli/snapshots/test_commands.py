@@ -68,8 +68,10 @@ def test_a_cluster_is_restored_to_what_it_was_and_goes_on(cluster: Cluster) -> N
 
 
 def test_names_and_directories_that_cannot_be_are_refused(cluster: Cluster, tmp_path: Path) -> None:
+    Path(layout.part_of(cluster.directory, "killed")).mkdir(parents=True)
     snapshot(cluster, "create", "once", "--dry-run")
     snapshot(cluster, "create", "once")
+    assert leftovers(cluster) == []
     assert "there is a snapshot once already" in refusal(cluster, "create", "once")
     assert "cannot be the name" in refusal(cluster, "create", "../other")
     assert "there is no snapshot twice" in refusal(cluster, "restore", "twice")
@@ -124,6 +126,8 @@ def test_a_damaged_snapshot_is_neither_restored_nor_forked(cluster: Cluster, tmp
     assert not (tmp_path / "fork").exists()
     (path / layout.ABOUT).write_text("{}")
     assert "is damaged" in refusal(cluster, "restore", "damaged", "--yes")
+    done = run_here("snapshot", "list", "--dir", cluster.directory)
+    assert done.code == 0 and "is damaged" in done.err, "the others are listed nevertheless"
 
 
 def test_a_restore_that_was_interrupted_is_completed_before_the_cluster_starts(
