@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from tests.compat.mixed import clients
 from tests.compat.mixed.contents import LOGINS, Contents, with_logins
 from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA, TOOL_SECONDS_MAX, Mixed, Node, NotSo, until
 from tests.ottla.conftest import Cli
@@ -55,15 +56,41 @@ def there_and_back(directory: Path, kinds: Sequence[str], how: str) -> None:
 
 def _check_adoption(node: Node, *, is_clean: bool) -> None:
     """The dry run finds what is there and refuses nothing; the node is then started by the same command."""
-    node.command = ("adopt", "--config")
+    node.command = ("adopt", "--config", str(node.properties))
     node._write_properties()
-    words = [*node.mixed.pythons[OTTLA], "-m", "ottla", *node.command, str(node.properties), "--dry-run", "-o", "json"]
+    words = [*node.mixed.pythons[OTTLA], "-m", "ottla", *node.command, "--dry-run", "-o", "json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX)
     if done.returncode:
         raise NotSo(f"adopt --dry-run: {done.stderr}")
     found = json.loads(done.stdout)
     if found["clean_shutdown"] != is_clean or not found["access_control_entries"] or "classic" not in found["groups"]:
         raise NotSo(f"adopt --dry-run found {found}")
+
+
+def adopt_roles(directory: Path) -> None:
+    """A controller and a broker of Kafka 3.7, adopted one after the other by their directories alone, and given back."""
+    with Mixed(directory, [1]) as mixed:
+        controller, broker = mixed.add(KAFKA_OLDEST, 1, "controller").start(), mixed.add(KAFKA_OLDEST, 2, "broker")
+        broker.own["log.dirs"] = f"{broker.dir},{broker.dir}-second"
+        broker.start()
+        mixed.wait_brokers(2)
+        mixed.create("t", [[2]] * 4)
+        mixed.wait_isr("t", [2])
+        written = [f"{i}" for i in range(100)]
+        clients.produce(mixed.bootstrap, "t", written)
+        clients.check_by_group(mixed.bootstrap, "t", "g", written)
+        for kind in (OTTLA, KAFKA_OLDEST):
+            for node in (broker, controller):
+                node.stop()
+                node.command = ("adopt", *(node.own.get("log.dirs") or str(node.dir)).split(","))
+                node.become(kind).start()
+                mixed.wait_brokers(2)
+                mixed.wait_isr("t", [2])
+                more = [f"{kind} {node.id} {i}" for i in range(50)]
+                clients.produce(mixed.bootstrap, "t", more)
+                written += more
+                clients.check(mixed.bootstrap, "t", written)
+                clients.check_by_group(mixed.bootstrap, "t", "g", more)
 
 
 def raise_features(mixed: Mixed) -> None:
@@ -78,6 +105,7 @@ STEPS = {
         f"adopt-{release}": partial(there_and_back, kinds=(f"{KAFKA}-{release}", OTTLA, KAFKA), how="kill")
         for release in BETWEEN
     },
+    "adopt-roles": adopt_roles,
     "adopt-newest-stop": partial(there_and_back, kinds=(KAFKA, OTTLA, KAFKA, OTTLA, KAFKA), how="stop"),
     "adopt-newest-kill": partial(there_and_back, kinds=(KAFKA, OTTLA, KAFKA, OTTLA, KAFKA), how="kill"),
 }

@@ -91,8 +91,8 @@ class Node:
         self.port, self.controller_port, self.admin_port = (
             mixed.base_port + step + node_id for step in (0, CONTROLLER_STEP, ADMIN_STEP)
         )
-        #: Ottla's command, and what stands before the file.
-        self.command: tuple[str, ...] = ("start",)
+        #: Ottla's command.
+        self.command: tuple[str, ...] = ("start", str(self.properties))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -166,7 +166,7 @@ class Node:
         if is_kafka(self.kind):
             command = java_command(TOOLS["kafka-server-start"], str(self.properties), jvm=JVM, version=self.release)
         else:
-            command = [*self.mixed.pythons[self.kind], "-m", "ottla", *self.command, str(self.properties)]
+            command = [*self.mixed.pythons[self.kind], "-m", "ottla", *self.command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.mixed.directory

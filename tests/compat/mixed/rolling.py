@@ -162,7 +162,7 @@ def change(node: Node, kind: str) -> None:
     """One node, in order: stop, and start as the other kind."""
     node.stop()
     node.become(kind)
-    node.command = ("adopt", "--config")
+    node.command = ("adopt", "--config", str(node.properties))
     node.start()
     node.mixed.wait_brokers(*IDS)
 
