@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ottla.cli.client.connection_hints import NOTHING_ANYWHERE, NOTHING_THERE, connection_hint
 from ottla.cli.client.failures import check, code_of, failure
 from ottla.cli.errors import TIMED_OUT, USAGE, CommandFailed
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -40,6 +40,10 @@ ATTEMPT_MS_MAX = 5_000
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 KINDS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
+
+
+class BrokerTooOld(CommandFailed):
+    """The newest version of the request that the broker has lacks a field that is set."""
 
 
 class NoConnection(CommandFailed):
@@ -206,6 +210,8 @@ class ClusterClient:
                     raise NoConnection(str(fault), hint) from None
             except KafkaError as fault:
                 raise failure(f"broker {host}:{port}", fault.code, fault.message) from None
+            except UnsupportedVersion as fault:
+                raise BrokerTooOld(f"broker {host}:{port} is too old for this command: {fault}") from None
             else:
                 self._answered.add(address)
                 return response

@@ -44,15 +44,16 @@ async def describe_features(cluster: ClusterClient, broker: int | None = None) -
 
 async def update_features(
     cluster: ClusterClient, levels: Mapping[str, int], upgrade_type: int, *, dry_run: bool = False
-) -> dict[str, tuple[int, str | None]]:
-    """Set levels, all or none. Returns the error code and message of each feature, which brokers before 4.0 have.
+) -> None:
+    """Set levels, all or none.
 
     Raises:
-        CommandFailed: the levels are refused.
+        CommandFailed: a level is refused. Brokers before 4.0 say so of each feature.
     """
     updates = [FeatureUpdateKey(name, level, upgrade_type=upgrade_type) for name, level in levels.items()]
     request = UpdateFeaturesRequest(cluster.timeout_ms, updates, validate_only=dry_run)
     cluster.doing = "changing the features"
     response: UpdateFeaturesResponse = await cluster.request(request)
     check("features", response.error_code, response.error_message)
-    return {row.feature: (row.error_code, row.error_message) for row in response.results}
+    for row in response.results:
+        check(f"feature {row.feature}", row.error_code, row.error_message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.cli.client.brokers import directory_problems
-from ottla.cli.client.cluster import ClusterClient, NoConnection
+from ottla.cli.client.cluster import BrokerTooOld, ClusterClient, NoConnection
 from ottla.cli.client.failures import check
 from ottla.cli.client.quorum import describe_quorum
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -21,9 +21,12 @@ class Problem(NamedTuple):
 
 
 async def describe_cluster(cluster: ClusterClient) -> DescribeClusterResponse:
-    """Brokers, fenced ones too, and the controller."""
+    """Brokers, and the controller; fenced brokers, too, where the brokers are of 4.0 or later (KIP-1073)."""
     cluster.doing = "describing the cluster"
-    response: DescribeClusterResponse = await cluster.request(DescribeClusterRequest(include_fenced_brokers=True))
+    try:
+        response: DescribeClusterResponse = await cluster.request(DescribeClusterRequest(include_fenced_brokers=True))
+    except BrokerTooOld:
+        response = await cluster.request(DescribeClusterRequest())
     check("cluster", response.error_code, response.error_message)
     return response
 

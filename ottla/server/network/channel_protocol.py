@@ -114,9 +114,14 @@ class ChannelProtocol(FrameProtocol):
     def call(
         self, client_id: str | None, request: object, api: Api, version: int, timeout_ms: int, answered: Answered
     ) -> None:
-        """Send now; `answered` is called in the very turn of the loop in which the answer arrives."""
+        """Send now; `answered` is called in the very turn of the loop in which the answer arrives.
+
+        Raises:
+            UnsupportedVersion: the version cannot hold the request. Nothing was sent, and no answer is awaited.
+        """
+        parts = _encoded(request, api, version)
         correlation_id = self._register(api, version, timeout_ms, answered)
-        self._write(client_id, request, api, version, correlation_id)
+        self._write(client_id, parts, api, version, correlation_id)
 
     def call_encoded(
         self, request: bytes, api: Api, version: int, timeout_ms: int, answered: Answered, read: Read
@@ -128,8 +133,9 @@ class ChannelProtocol(FrameProtocol):
 
     def send_only(self, client_id: str | None, request: object, api: Api, version: int) -> None:
         """Send a request that has no response (Produce with acks=0)."""
+        parts = _encoded(request, api, version)
         self._next_correlation_id += 1
-        self._write(client_id, request, api, version, self._next_correlation_id)
+        self._write(client_id, parts, api, version, self._next_correlation_id)
 
     def close(self, failure: ChannelClosed) -> None:
         if self.failure is None:
@@ -198,10 +204,9 @@ class ChannelProtocol(FrameProtocol):
             return
         self.close(RequestTimeout(f"{self.where} did not answer {first.api.name} within {first.timeout_ms} ms"))
 
-    def _write(self, client_id: str | None, request: object, api: Api, version: int, correlation_id: int) -> None:
+    def _write(self, client_id: str | None, parts: Pieces, api: Api, version: int, correlation_id: int) -> None:
         assert self._transport is not None
-        parts: Pieces = [b"", encode_request_header(api.key, version, correlation_id, client_id)]
-        encoder(api.request, version)(request, parts)
+        parts[1] = encode_request_header(api.key, version, correlation_id, client_id)
         nbytes = sum(map(len, parts))
         parts[0] = nbytes.to_bytes(4, "big")
         if nbytes <= JOIN_BYTES:
@@ -239,6 +244,13 @@ class ChannelProtocol(FrameProtocol):
             sent.answered(None, self.failure)
         if self.on_closed is not None:
             self.on_closed()
+
+
+def _encoded(request: object, api: Api, version: int) -> Pieces:
+    """Returns the pieces of a request, with two empty ones for its length and its header before them."""
+    parts: Pieces = [b"", b""]
+    encoder(api.request, version)(request, parts)
+    return parts
 
 
 def read_response(api: Api, version: int, correlation_id: int, frame: Buffer, pos: int, end: int) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest
@@ -38,6 +38,17 @@ async def test_many_requests_at_once_share_one_connection(real: RealWorld) -> No
         assert node.listener.accepted == 1
         assert next(iter(node.listener.connections)).client_software_name == "ottla"
         assert channel.is_open
+        channel.close()
+
+
+async def test_a_request_that_its_version_cannot_hold_leaves_the_channel_as_it_was(real: RealWorld) -> None:
+    async with tiny_node() as node:
+        channel = Channel(real.world, "127.0.0.1", node.port)
+        static = HeartbeatRequest(group_id="g", member_id="m", group_instance_id="of version 3")
+        with pytest.raises(UnsupportedVersion):
+            await channel.request(static, version=0)
+        assert (await channel.request(ask("m", 7))).error_code == 7
+        assert node.listener.accepted == 1
         channel.close()
 
 
