@@ -67,6 +67,10 @@ class Outgoing:
             self.first, self.last, self.count = records[0].offset, records[-1].offset, len(records)
             self.size = HEADER_BYTES + sum(map(record_size, records))
 
+    def source_offset(self, index: int) -> int:
+        """Return the source's offset of the record with this number in the batch."""
+        return self.first + index if self._view is not None else self._records[index].offset
+
     def encoded(self, stamp: Stamp) -> bytes | bytearray:
         """Return the bytes of the batch with the producer's part of its header."""
         if self._view is not None:

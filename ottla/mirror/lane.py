@@ -21,6 +21,7 @@ from ottla.cli.errors import CommandFailed
 from ottla.mirror.batches import Outgoing, TooLargeRecord, outgoing
 from ottla.mirror.formats import OffsetSync
 from ottla.mirror.positions import Positions, position_record
+from ottla.mirror.syncs import worth_a_pair
 from ottla.mirror.transaction import Fenced, LaneProducer, PlaceFailed, refreshed
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records import Record
@@ -307,11 +308,13 @@ def _done(
     batches: Mapping[TopicPartition, list[Outgoing]],
     offsets: Mapping[TopicPartition, list[int]],
 ) -> Done:
-    """Return counts, and for each batch the pair of offsets of its last record."""
+    """Return counts, and of each batch the pairs of offsets of some records."""
     done = Done()
     for place, rows in batches.items():
         for row, offset in zip(rows, offsets[place], strict=True):
             done.records += row.count
             done.bytes += row.size
-            done.pairs.append(OffsetSync(sources[place], row.last, offset + row.count - 1))
+            done.pairs += [
+                OffsetSync(sources[place], row.source_offset(i), offset + i) for i in worth_a_pair(row.count)
+            ]
     return done

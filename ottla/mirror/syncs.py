@@ -16,6 +16,11 @@ from ottla.mirror.formats import OffsetSync
 OFFSET_LAG_MAX = 100
 
 
+def worth_a_pair(count: int) -> list[int]:
+    """Return which of so many records in a row may be written as pairs: the first, one each `OFFSET_LAG_MAX`, and the last."""
+    return [*range(0, count - 1, OFFSET_LAG_MAX), count - 1]
+
+
 class SyncStore:
     """The pairs of all partitions, by the source's names."""
 

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from tests.compat import (
     librdkafka,
     librdkafka_secured,
     logins,
+    mirror,
     random_groups,
     tools,
     upgrade,
@@ -177,15 +178,28 @@ def run_mixed(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
     if nodes > 1 or (reason := apache_kafka.missing()):
         print(f"mixed clusters are left out: {reason if nodes == 1 else 'they bring their own nodes'}")
         return []
+    return _steps(logs, names, "mixed", STEPS)
+
+
+def _steps(logs: Path, names: list[str], suite: str, steps: Mapping[str, Callable[[Path], None]]) -> list[Outcome]:
+    """Take the named steps of a suite, or all, one after the other."""
     found = []
-    for name in [name for name in STEPS if name in names] or STEPS:
+    for name in [name for name in steps if name in names] or steps:
         begin, result, why = time.monotonic(), "PASS", ""
         try:
-            STEPS[name](logs / f"mixed-{name}")
+            steps[name](logs / f"{suite}-{name}")
         except (AssertionError, NotSo, OSError, KafkaException) as error:
             result, why = "FAIL", f"{type(error).__name__}: {error}"
-        found.append(report(Outcome(f"mixed-{name}", result, time.monotonic() - begin, why)))
+        found.append(report(Outcome(f"{suite}-{name}", result, time.monotonic() - begin, why)))
     return found
+
+
+def run_mirror(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
+    """`ottla mirror` between Apache Kafka and a node, beside MirrorMaker (mirror.py); the names are those of steps."""
+    if nodes > 1 or (reason := apache_kafka.missing()):
+        print(f"mirrors are left out: {reason if nodes == 1 else 'for one node'}")
+        return []
+    return _steps(logs, names, "mirror", mirror.STEPS)
 
 
 def run_tools(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
@@ -342,6 +356,7 @@ SUITES = {
     "client-lines": run_client_lines,
     "images": run_images,
     "mixed": run_mixed,
+    "mirror": run_mirror,
     "tools": run_tools,
     "command-line": run_command_line,
     "upgrade": run_upgrade,

@@ -17,10 +17,13 @@ CACHE = Path(os.environ.get("OTTLA_CACHE", Path.home() / ".cache" / "ottla"))
 STREAMS = CACHE / f"apache-kafka-{VERSION}" / "streams"
 #: The metadata shell and its reader of lines.
 SHELL = CACHE / f"apache-kafka-{VERSION}" / "shell"
+#: MirrorMaker and its client library.
+MIRROR = CACHE / f"apache-kafka-{VERSION}" / "mirror"
 #: The pom of each folder that is not `libs`, and a jar that is there once the folder is complete.
 FOLDERS = {
     STREAMS: ("pom-streams.xml", f"kafka-streams-{VERSION}.jar"),
     SHELL: ("pom-shell.xml", f"kafka-shell-{VERSION}.jar"),
+    MIRROR: ("pom-mirror.xml", f"connect-mirror-{VERSION}.jar"),
 }
 FETCH_SECONDS_MAX = 600
 
@@ -72,6 +75,11 @@ def streams_classpath() -> str:
 def shell_classpath() -> str:
     """What the metadata shell needs besides."""
     return f"{require(SHELL)}/*"
+
+
+def mirror_classpath() -> str:
+    """What MirrorMaker and RemoteClusterUtils need besides."""
+    return f"{require(MIRROR)}/*"
 
 
 def _release(folder: Path) -> str:

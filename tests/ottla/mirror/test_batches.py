@@ -72,7 +72,7 @@ def test_a_batch_that_lost_records_by_compaction_is_encoded_again() -> None:
     records = source.records()
     holes = BatchView(memoryview(rebuild_batch(source, [records[1], records[3]], delete_horizon_ms=NOW)))
     (row,) = outgoing([holes], 0)
-    assert (row.first, row.last) == (1, 3)
+    assert (row.first, row.last, row.source_offset(0), row.source_offset(1)) == (1, 3, 1, 3)
     assert contents(sent([row])) == [records[1][1:], records[3][1:]]
 
 

@@ -12,7 +12,7 @@ from ottla.mirror.formats import (
     read_checkpoint,
     read_offset_sync,
 )
-from ottla.mirror.syncs import OFFSET_LAG_MAX, SyncStore, SyncWriter
+from ottla.mirror.syncs import OFFSET_LAG_MAX, SyncStore, SyncWriter, worth_a_pair
 
 PLACE = ("t", 0)
 
@@ -62,6 +62,10 @@ def test_pairs_are_written_first_then_at_each_lag_and_at_a_pause() -> None:
     assert [pair.upstream for pair in writer.pause()] == [249]
     assert writer.pause() == []
     assert [pair.upstream for pair in writer.take([OffsetSync(PLACE, 250, 10)])] == [250]
+
+
+def test_a_batch_has_a_pair_at_its_ends_and_each_hundred_records() -> None:
+    assert [worth_a_pair(count) for count in (1, 2, 101, 250)] == [[0], [0, 1], [0, 100], [0, 100, 200, 249]]
 
 
 def test_records_have_the_bytes_of_mirror_maker() -> None:
