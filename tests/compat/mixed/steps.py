@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from tests.compat.mixed import adoption, brokers, handover, operations, quorum, rolling
-from tests.compat.mixed.nodes import KAFKA, OTTLA
+from tests.compat.mixed.nodes import KAFKA, KAFKA_OLDEST, OTTLA
 
 STEPS: dict[str, Callable[[Path], None]] = {
     "brokers-at-ottla": partial(brokers.lose_nothing, controller_kind=OTTLA),
     "brokers-at-kafka": partial(brokers.lose_nothing, controller_kind=KAFKA),
+    "brokers-at-oldest": partial(brokers.lose_nothing, controller_kind=KAFKA_OLDEST),
     "isr-after-min-isr-at-ottla": partial(brokers.join_again_after_min_isr, controller_kind=OTTLA),
     "isr-after-min-isr-at-kafka": partial(brokers.join_again_after_min_isr, controller_kind=KAFKA),
     "leader-after-min-isr-of-ottla": partial(brokers.lead_again_after_min_isr, broker_kind=OTTLA),
@@ -21,6 +22,7 @@ STEPS: dict[str, Callable[[Path], None]] = {
     "metadata-version-at-kafka": partial(brokers.raise_metadata_version, controller_kind=KAFKA),
     "quorum-kafka-kafka-ottla": partial(quorum.survive, kinds=(KAFKA, KAFKA, OTTLA)),
     "quorum-kafka-ottla-ottla": partial(quorum.survive, kinds=(KAFKA, OTTLA, OTTLA)),
+    "quorum-oldest-oldest-ottla": partial(quorum.survive, kinds=(KAFKA_OLDEST, KAFKA_OLDEST, OTTLA)),
     "voters-from-ottla": partial(quorum.replace_voters, first_kind=OTTLA),
     "voters-from-kafka": partial(quorum.replace_voters, first_kind=KAFKA),
     "kraft-version-by-ottla": partial(quorum.raise_kraft_version, leading=OTTLA),
