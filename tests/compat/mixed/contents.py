@@ -31,7 +31,7 @@ from tests.broker.groups.streams.topologies import stateless
 from tests.broker.share.member import ACCEPT, RELEASE, ShareMember, delivered, set_group
 from tests.broker.wire import Wire
 from tests.compat.mixed import clients
-from tests.compat.mixed.nodes import WAIT_SECONDS_MAX, Mixed, NotSo, until
+from tests.compat.mixed.nodes import WAIT_SECONDS_MAX, Mixed, Node, NotSo, until
 from tests.compat.upgrade import expect_same, rows
 from tests.ottla.conftest import Cli, Finished
 
@@ -58,7 +58,8 @@ LISTS = (
 )  # fmt: skip
 PASSWORD = "planted-password"
 MECHANISM = "SCRAM-SHA-256"
-ALICE = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="{PASSWORD}";'
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+ALICE = f'{SCRAM} username="alice" password="{PASSWORD}";'
 #: A node with a listener for SCRAM, delegation tokens and an authorizer.
 LOGINS = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -76,8 +77,15 @@ def with_logins(mixed: Mixed) -> None:
         node.own |= {
             "listeners": f"PLAINTEXT://{node.bootstrap},LOGIN://{node.login_bootstrap}{controller}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "listener.name.login.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            "listener.name.login.scram-sha-256.sasl.jaas.config": f"{SCRAM};",
         }
+
+
+def logged_in(mixed: Mixed, login: str, node: Node, *words: str, stdin: str = "") -> Finished:
+    """A command of `ottla` at the node's listener for SCRAM."""
+    file = mixed.directory / "client.properties"
+    file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={MECHANISM}\nsasl.jaas.config={login}\n")
+    return Cli(node.login_bootstrap)(*words, "--config", str(file), stdin=stdin)
 
 
 class Contents:
@@ -125,10 +133,7 @@ class Contents:
         self._cli.ok("user", "create", "alice", "--mechanism", MECHANISM, stdin=PASSWORD)
         until("alice logs in", lambda: self._as_alice("topic", "list").code == 0)
         made = json.loads(self._as_alice("token", "create", "-o", "json").out)
-        self._token = (
-            "org.apache.kafka.common.security.scram.ScramLoginModule required "
-            f'username="{made["token_id"]}" password="{made["hmac"]}" tokenauth="true";'
-        )
+        self._token = f'{SCRAM} username="{made["token_id"]}" password="{made["hmac"]}" tokenauth="true";'
         self._begin_transaction()
         self.go_on()
 
@@ -327,6 +332,4 @@ class Contents:
         return self._logged_in(self._token, *words)
 
     def _logged_in(self, login: str, *words: str) -> Finished:
-        file = self.mixed.directory / "client.properties"
-        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={MECHANISM}\nsasl.jaas.config={login}\n")
-        return Cli(self.mixed.serving()[0].login_bootstrap)(*words, "--config", str(file))
+        return logged_in(self.mixed, login, self.mixed.serving()[0], *words)

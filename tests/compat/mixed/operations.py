@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
 )
 from tests.chaos.history import TOPIC, Load, create_topic, judge, read_everything
 from tests.compat.mixed import clients
+from tests.compat.mixed.contents import LOGINS, MECHANISM, PASSWORD, SCRAM, logged_in, with_logins
 from tests.compat.mixed.nodes import KAFKA, OTTLA, Mixed, Node, NotSo, until
 from tests.ottla.conftest import Cli
 
@@ -91,6 +93,36 @@ def _secured(node: Node, directory: Path, mechanism: str) -> dict[str, str]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:node;User:CN=node",
     }
+
+
+def log_in_anywhere(directory: Path) -> None:
+    """A user, a token, an access control entry and a quota that were made at one node count at every node of either kind."""
+    with Mixed(directory, IDS, **LOGINS, **INTERNAL) as mixed:
+        nodes = three(mixed)
+        with_logins(mixed)
+        for node in nodes:
+            node.start()
+        mixed.wait_brokers(*IDS)
+        for node in nodes:
+            mixed.create(f"led-by-{node.id}", [[node.id]])
+        for maker in nodes:
+            cli, user = Cli(maker.bootstrap), f"user-{maker.id}"
+            cli.ok("user", "create", user, "--mechanism", MECHANISM, stdin=PASSWORD)
+            cli.ok("acl", "add", user, "write", "topic:led-", "--prefixed", "--deny")
+            cli.ok("quota", "set", "--user", user, "producer_byte_rate=12345")
+            login = partial(logged_in, mixed, f'{SCRAM} username="{user}" password="{PASSWORD}";')
+            until(f"{user} logs in", lambda login=login, maker=maker: login(maker, "topic", "list").code == 0)
+            made = json.loads(login(maker, "token", "create", "-o", "json").out)
+            token = f'{SCRAM} username="{made["token_id"]}" password="{made["hmac"]}" tokenauth="true";'
+            for node in nodes:
+                where = f"{user} of {maker.kind} at {node.kind} {node.id}"
+                for way in (login, partial(logged_in, mixed, token)):
+                    until(where, lambda way=way, node=node: way(node, "topic", "list").code == 0)
+                    refused = way(node, "produce", f"led-by-{node.id}", stdin="x")
+                    if refused.code == 0 or "TOPIC_AUTHORIZATION_FAILED" not in refused.err:
+                        raise NotSo(f"{where} may write: {refused.err}")
+                if not any(user in str(row) for row in Cli(node.bootstrap).rows("quota", "list")):
+                    raise NotSo(f"{where}: no quota")
 
 
 def reassign(directory: Path) -> None:
@@ -174,6 +206,7 @@ def have_many_partitions(directory: Path) -> None:
 
 STEPS: dict[str, Callable[[Path], None]] = {
     **{f"secured-{name.lower()}": partial(connect_secured, mechanism=name) for name in MODULES},
+    "logins": log_in_anywhere,
     "reassign": reassign,
     "log-directories": move_between_disks,
     "many-partitions": have_many_partitions,
