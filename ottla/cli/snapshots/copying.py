@@ -15,11 +15,13 @@ be in it in parts: before the fence only batches count whose CRC is right, and n
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
 import re
 import struct
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -48,7 +50,9 @@ LOG = ".log"
 #: Times of changes are as exact as the kernel's clock tick, 10 ms at most: a younger directory may change again unnoticed.
 SETTLED_NS = 50_000_000
 NOT_SETTLED = 0
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 32 << 20
+#: Of the reads of a walk through all headers of a file.
+WALK_BYTES = 8 << 20
 INDEX_ENTRY = struct.Struct(">II")
 #: The last entries of an index may be those of the last batch.
 ENTRIES_BACK = 8
@@ -56,6 +60,13 @@ ENTRIES_BACK = 8
 BATCH_START = struct.Struct(">qi")
 #: Errors of `link` and `copy_file_range` that mean that this file system, or these two, cannot.
 CANNOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
+
+
+#: Flags of sync_file_range: write the pages that are dirty; wait for all that are being written.
+BEGIN_WRITING, WAIT_UNTIL_WRITTEN = 2, 1 | 4
+if sys.platform == "linux":
+    _sync_file_range = ctypes.CDLL(None, use_errno=True).sync_file_range
+    _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 
 
 class State(NamedTuple):
@@ -153,7 +164,7 @@ class Copies:
             start = End(position, position)
         end = end_of_batches(source, start)
         if end.end > copied.end.end or copied.end == NOTHING:
-            copy_range(source, target, copied.end.end, end.end)
+            copy_range(source, target, copied.end.end, end.end, gently=not fenced)
         if not fenced:
             end = end_of_settled(target, start)
             os.truncate(target, end.end)
@@ -234,8 +245,19 @@ def copy_file(source: str, target: str) -> None:
     os.chmod(target, was.st_mode & 0o7777)
 
 
-def copy_range(source: str, target: str, begin: int, end: int) -> None:
-    """Let bytes [begin, end) of `target` be those of `source`, share blocks where the file system can, and keep the time of the last change."""
+def _write_back(descriptor: int, position: int, count: int) -> None:
+    """Begin to write these bytes to the disk, and wait for those of the piece before. It is advice: nothing is durable by it."""
+    if sys.platform == "linux":
+        _sync_file_range(descriptor, position, count, BEGIN_WRITING)
+        if (before := max(0, position - PIECE_BYTES)) < position:
+            _sync_file_range(descriptor, before, position - before, BEGIN_WRITING | WAIT_UNTIL_WRITTEN)
+
+
+def copy_range(source: str, target: str, begin: int, end: int, *, gently: bool = False) -> None:
+    """Let bytes [begin, end) of `target` be those of `source`, share blocks where the file system can, and keep the time of the last change.
+
+    `gently`: the disk is never behind by more than a piece, so that the kernel does not let the nodes' writes wait for it.
+    """
     old = os.open(source, os.O_RDONLY)
     try:
         new = os.open(target, os.O_WRONLY | os.O_CREAT, 0o644)
@@ -256,6 +278,8 @@ def copy_range(source: str, target: str, begin: int, end: int) -> None:
                 if not count:
                     raise OSError(errno.EIO, "it ends before its size", source)
                 position += count
+                if gently:
+                    _write_back(new, position - count, count)
             was = os.fstat(old)
             os.utime(new, ns=(was.st_atime_ns, was.st_mtime_ns))
         finally:
@@ -270,7 +294,7 @@ def copy_range(source: str, target: str, begin: int, end: int) -> None:
 def end_of_batches(path: str, start: End) -> End:
     """Return where the last whole batch ends, of those that follow each other from `start` on."""
     position, last = start
-    with open(path, "rb", buffering=PIECE_BYTES if position == 0 else 64 << 10) as file:
+    with open(path, "rb", buffering=WALK_BYTES if position == 0 else 64 << 10) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(position)
         while len(head := file.read(BATCH_START.size)) == BATCH_START.size:

@@ -22,10 +22,10 @@ from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import LogDirectoryLocked
 from ottla.storage.files import OsFiles
 
-#: Half of broker.session.timeout.ms: no broker is fenced meanwhile.
-LIMIT_S = 4.5
+#: After 3 s no broker was fenced, and after 4 s one was: its heartbeat was due meanwhile.
+LIMIT_S = 2.5
 #: A thread in a system call stops at its end; one that waits for a disk that hangs does not.
-STOPPED_WITHIN_S = 2.0
+STOPPED_WITHIN_S = 1.0
 POLL_S = 0.0002
 #: Of `struct flock` on Linux with 64 bits: type, whence, start, length, process.
 FLOCK = struct.Struct("hhqqi")

@@ -102,7 +102,7 @@ def test_a_node_that_was_killed_is_in_the_snapshot_as_it_was_left_and_recovered_
 def test_a_disk_that_fills_leaves_nothing_of_the_snapshot_and_the_node_runs(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(source: str, target: str, begin: int, end: int) -> None:
+    def full(source: str, target: str, begin: int, end: int, *, gently: bool = False) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", target)
 
     with monkeypatch.context() as patched:
