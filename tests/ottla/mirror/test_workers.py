@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 
 from tests.ottla.mirror.conftest import Mirror
@@ -39,7 +40,9 @@ def test_each_record_comes_once_although_workers_are_killed(mirror: Mirror) -> N
         wait_for(mirror, topic, written - RECORDS + 1)
         worker.kill()
         worker = mirror.start("--throttle", "60000")
-    check(mirror, topic, written)
+    # The last worker has work, too: a signal to one that has just begun would end it as any process.
+    write(mirror, topic, written, RECORDS)
+    check(mirror, topic, written + RECORDS)
     mirror.stop()
 
 
@@ -55,4 +58,22 @@ def test_two_workers_share_the_lanes_and_nothing_comes_twice(mirror: Mirror) -> 
     write(mirror, topic, 2 * RECORDS, RECORDS)
     check(mirror, topic, 3 * RECORDS)
     mirror.until(lambda: mirror.members() == 1, "one member")
+    mirror.stop()
+
+
+def test_a_worker_that_was_paused_writes_nothing_twice(mirror: Mirror) -> None:
+    """Its session ends in the middle of its work, another worker takes its lanes, and then it goes on."""
+    topic = mirror.west.topic(f"{mirror.name}-t", partitions=PARTITIONS)
+    paused = mirror.start("--throttle", "60000")
+    write(mirror, topic, 0, RECORDS)
+    wait_for(mirror, topic, 1)
+    write(mirror, topic, RECORDS, RECORDS)
+    paused.send_signal(signal.SIGSTOP)
+    mirror.start()
+    wait_for(mirror, topic, 2 * RECORDS)
+    write(mirror, topic, 2 * RECORDS, RECORDS)
+    paused.send_signal(signal.SIGCONT)
+    mirror.until(lambda: mirror.members() == 2, "two members")
+    write(mirror, topic, 3 * RECORDS, RECORDS)
+    check(mirror, topic, 4 * RECORDS)
     mirror.stop()
