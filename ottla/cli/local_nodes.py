@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Protocol
@@ -125,6 +125,11 @@ def properties_of(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
         # A developer waits for each rebalance of a group; a production group waits for its members instead (3 s).
         "group.initial.rebalance.delay.ms": "0",
     }
+
+
+def detours_property(ways: Mapping[str, str]) -> dict[str, str]:
+    """Return the property by which a node connects to other addresses; none without any."""
+    return {"ottla.peer.detours": ",".join(f"{old}={new}" for old, new in ways.items())} if ways else {}
 
 
 def bootstrap(nodes: Sequence[Node]) -> str:

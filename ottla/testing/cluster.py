@@ -78,6 +78,9 @@ class Cluster(Clients, Spoiled):
         self._links = Links(every) if cuttable else None
         common = {"cluster.id": kept.cluster_id} | {name.replace("_", "."): text for name, text in properties.items()}
         own = per_node or {}
+        self._former = local_directory.detours(
+            self.directory, {node_id: self.address(node_id) for node_id in self.nodes}
+        )
         self._properties = {
             node.id: local_nodes.properties_of(node, every)
             | common
@@ -278,12 +281,12 @@ class Cluster(Clients, Spoiled):
         return self._links
 
     def _detours(self, node_id: int) -> dict[str, str]:
+        ways = self._former
         if self._links is None:
-            return {}
-        return {
-            "ottla.peer.detours": self._links.detours(node_id),
-            "advertised.listeners": f"PLAINTEXT://{self.address(node_id)}",
-        }
+            return local_nodes.detours_property(ways)
+        cut = dict(way.split("=") for way in self._links.detours(node_id).split(",") if way)
+        ways = cut | {old: cut.get(new, new) for old, new in ways.items()}
+        return local_nodes.detours_property(ways) | {"advertised.listeners": f"PLAINTEXT://{self.address(node_id)}"}
 
     def _signal(self, node_id: int, number: int) -> None:
         os.kill(self.pid(node_id), number)

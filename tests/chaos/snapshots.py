@@ -76,6 +76,10 @@ def run(*, snapshots: int, count: int, seed: int, nodes: int) -> Verdict:
                     verdict.problems += _rewound(taken, time_ms, before, verdict)
         for load in loads:
             load.stop()
+        # What a fork sent to the nodes of the cluster, as one of theirs, would end a follower's fetches, or a transaction.
+        shrunk = sum(cluster.log(node).count("Shrinking ISR") for node in cluster.nodes)
+        if shrunk:
+            verdict.problems.append(f"{shrunk} times a follower of the cluster fell behind")
         verdict.problems += judge(loads, read_everything(cluster.bootstrap))
     return verdict
 

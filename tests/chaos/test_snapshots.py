@@ -1,6 +1,9 @@
 """Snapshots under load: transactions and groups are all or nothing in each fork; long in `make chaos`."""
 
+import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,3 +43,40 @@ def test_a_replica_that_has_moved_since_the_time_is_where_it_was_with_its_record
             with fork:
                 assert fork.leaders("stock") == {0: was}
                 assert [record.value for record in fork.records("stock")] == [b"1", b"2"]
+
+
+def connected(pid: int, ports: set[int]) -> bool:
+    """Whether the process has a connection to one of these ports of this machine."""
+    try:
+        links = [os.readlink(each.path) for each in os.scandir(f"/proc/{pid}/fd")]
+    except OSError:
+        return False  # it has ended, or closed something meanwhile
+    inodes = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[9] in inodes and int(row[2].rpartition(":")[2], 16) in ports for row in rows)
+
+
+@pytest.mark.timeout(120)
+def test_no_node_of_a_fork_connects_to_a_broker_of_the_cluster_whose_addresses_its_metadata_has() -> None:
+    with Cluster(3) as cluster:
+        cluster.topic("stock", partitions=6, seed=[str(number) for number in range(100)])
+        ports = {node.port for node in cluster.nodes.values()}
+        with cluster.snapshot() as taken:
+            assert sum(map(len, taken.about.addresses.values())) == 3
+            for _ in range(2):  # without detours three of four forks did
+                fork = taken.fork()
+                with ThreadPoolExecutor() as pool:
+                    done = threading.Event()
+                    looking = pool.submit(_look, fork, ports, done)
+                    with fork:
+                        assert len(fork.records("stock", 100)) == 100
+                        done.set()
+                        assert looking.result() == set()
+
+
+def _look(fork: Cluster, ports: set[int], done: threading.Event) -> set[int]:
+    found: set[int] = set()
+    while not done.wait(0.002):
+        running = {number: node.process.pid for number, node in fork.nodes.items() if node.process is not None}
+        found |= {number for number, pid in running.items() if connected(pid, ports)}
+    return found

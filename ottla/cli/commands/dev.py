@@ -197,9 +197,9 @@ def run(arguments: argparse.Namespace, directory: str, common: dict[str, str]) -
     signal.signal(signal.SIGTERM, _on_signal)
     began = time.monotonic()
     try:
-        properties = {
-            node.id: local_nodes.properties_of(node, nodes) | {"cluster.id": kept.cluster_id} | common for node in nodes
-        }
+        ways = local_directory.detours(directory, {node.id: node.address for node in nodes})
+        own = {"cluster.id": kept.cluster_id} | local_nodes.detours_property(ways)
+        properties = {node.id: local_nodes.properties_of(node, nodes) | own | common for node in nodes}
         files = secured(nodes, directory, kept.cluster_id, properties) if arguments.secure else None
         for node in nodes:
             local_nodes.start(node, properties[node.id])

@@ -40,6 +40,8 @@ class About:
     files: int
     linked_bytes: int
     copied_bytes: int
+    #: Of the nodes, HOST:PORT by node id: a fork must not connect to them.
+    addresses: dict[str, list[str]]
     version: int = VERSION
 
 
@@ -101,7 +103,15 @@ def _missing(path: str) -> CommandFailed:
     return CommandFailed(f"there is no snapshot {name} in {folder}", hint)
 
 
-def finish(path: str, name: str, directory: str, kept: Kept, taken_ms: int, fence_s: float) -> About:
+def finish(
+    path: str,
+    name: str,
+    directory: str,
+    kept: Kept,
+    taken_ms: int,
+    fence_s: float,
+    addresses: dict[str, list[str]],
+) -> About:
     """Make the snapshot a complete one, once everything else in it is on the disk."""
     found = [(file, os.stat(os.path.join(path, file))) for file in sorted(_files(path))]
     shared = [stat.st_size for _, stat in found if stat.st_nlink > 1]
@@ -116,6 +126,7 @@ def finish(path: str, name: str, directory: str, kept: Kept, taken_ms: int, fenc
         files=len(found),
         linked_bytes=sum(shared),
         copied_bytes=sum(own),
+        addresses=addresses,
     )
     _write(os.path.join(path, CONTENTS), "".join(f"{stat.st_size} {file}\n" for file, stat in found))
     _write(os.path.join(path, ABOUT), json.dumps(asdict(about), indent=1))

@@ -25,8 +25,6 @@ from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.errors import LogDirectoryLocked
 from ottla.storage.files import OsFiles
 
-#: Of a fork: what it was made of.
-ORIGIN = "fork.json"
 FORMER = ".former"
 
 
@@ -60,8 +58,9 @@ def place_fork(path: str, directory: str) -> Kept:
         for data in data_directories(directory, about.nodes):
             _change_cluster(data, fork.cluster_id)
         _copy_secure(path, about.directory, directory)
-        with open(os.path.join(directory, ORIGIN), "w", encoding="utf-8") as file:
-            json.dump({"snapshot": about.name, "cluster_id": about.cluster_id, "taken_ms": about.taken_ms}, file)
+        origin = {"snapshot": about.name, "cluster_id": about.cluster_id, "taken_ms": about.taken_ms}
+        with open(os.path.join(directory, local_directory.ORIGIN), "w", encoding="utf-8") as file:
+            json.dump(origin | {"addresses": about.addresses}, file)
         local_directory.keep(directory, fork)
     except (OSError, CommandFailed) as failure:
         for name in os.listdir(directory) if was_there else ():

@@ -19,14 +19,14 @@ from functools import partial
 
 from ottla.broker.transactions.state import State
 from ottla.cli.errors import CommandFailed
-from ottla.cli.local_directory import Kept
+from ottla.cli.local_directory import ORIGIN, Kept
 from ottla.cli.output import time_text
 from ottla.cli.snapshots.copying import copy_file, copy_log
 from ottla.cli.snapshots.cutting import Known, end_at
-from ottla.cli.snapshots.placing import ORIGIN, at_rest, exchange
+from ottla.cli.snapshots.placing import at_rest, exchange
 from ottla.cli.snapshots.sealing import image_of, open_metadata, seal
 from ottla.cli.snapshots.stored_logs import Partition, StoredLog, checkpoint, entries, headers, stored_logs
-from ottla.cli.snapshots.taking import cluster_at, data_directories, reason_of, start_command
+from ottla.cli.snapshots.taking import cluster_at, data_directories, reason_of, start_command, together
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.raft.election_store import FILE as ELECTION
 from ottla.controller.raft.metadata_log import DIRECTORY, MetadataLog
@@ -66,6 +66,8 @@ class Rewound:
     empty_topics: list[str] = field(default_factory=list)
     #: Partitions that were compacted later: of a key that has a later record, the one of the time may be missing.
     compacted: list[str] = field(default_factory=list)
+    #: Of the nodes at the time.
+    addresses: dict[str, list[str]] = field(default_factory=dict)
 
 
 def rewind_fork(directory: str, to_ms: int) -> Rewound:
@@ -93,6 +95,7 @@ def rewind_fork(directory: str, to_ms: int) -> Rewound:
                 )
         with _building(directory) as fresh:
             rewound = _build(sources, fresh, kept, to_ms)
+            _note_addresses(directory, rewound.addresses)
             os.sync()
             exchange(directory, fresh, kept.nodes, f"make another fork: {_origin(directory)}")
     return rewound
@@ -110,6 +113,14 @@ def _building(directory: str) -> Iterator[str]:
         raise reason from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _note_addresses(directory: str, addresses: Mapping[str, list[str]]) -> None:
+    with open(os.path.join(directory, ORIGIN), encoding="utf-8") as file:
+        origin = json.load(file)
+    origin["addresses"] = together([origin["addresses"], addresses])
+    with open(os.path.join(directory, ORIGIN), "w", encoding="utf-8") as file:
+        json.dump(origin, file)
 
 
 def _origin(directory: str) -> str:
@@ -146,8 +157,10 @@ def _build(sources: list[str], fresh: str, kept: Kept, to_ms: int) -> Rewound:
         _place_metadata(scratch, os.path.join(source, DIRECTORY), os.path.join(target, DIRECTORY))
         write_offsets(OsFiles(), os.path.join(target, LOG_START), starts[node])
         write_clean_mark(OsFiles(), target, -1)
-        if damaged := seal(target, kept.cluster_id, node, to_ms, ends):
-            raise CommandFailed(f"{damaged[0]} cannot be opened", "the fork is as before")
+        sealed = seal(target, kept.cluster_id, node, to_ms, ends)
+        if sealed.damaged:
+            raise CommandFailed(f"{sealed.damaged[0]} cannot be opened", "the fork is as before")
+        rewound.addresses = together([rewound.addresses, sealed.addresses])
     return rewound
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from random import SystemRandom
+from typing import NamedTuple
 
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.loader import MetadataLoader
@@ -28,10 +29,19 @@ CONFIG = LogConfig()
 NO_ENDS: Mapping[tuple[str, int], int] = {}
 
 
+class Sealed(NamedTuple):
+    """What was found in a log directory."""
+
+    #: The directories of partitions that cannot be opened.
+    damaged: list[str]
+    #: The addresses of all brokers, HOST:PORT by node id, as the metadata has them.
+    addresses: dict[str, list[str]]
+
+
 def seal(
     directory: str, cluster_id: str, node_id: int, now_ms: int, ends: Mapping[tuple[str, int], int] = NO_ENDS
-) -> list[str]:
-    """Recover all logs of a log directory that no process uses; return the directories of partitions that cannot be opened.
+) -> Sealed:
+    """Recover all logs of a log directory that no process uses.
 
     Nothing is synced.
 
@@ -45,7 +55,8 @@ def seal(
     meta = opened[0].meta
     assert meta is not None, "`open_log_dirs` has read it"
     metadata = open_metadata(files, directory, meta, now_ms)
-    broker = image_of(metadata).cluster.brokers.get(node_id)
+    image = image_of(metadata)
+    broker = image.cluster.brokers.get(node_id)
     metadata.close()
     logs = Logs(files, opened, SystemRandom())
     logs.open_all(lambda topic, topic_id: CONFIG, now_ms)
@@ -55,7 +66,15 @@ def seal(
         log.roll(now_ms)
     logs.close_all(-1 if broker is None else broker.epoch)
     os.unlink(os.path.join(directory, LOCK))
-    return [each.path for each in logs.damaged.values()]
+    return Sealed([each.path for each in logs.damaged.values()], addresses_in(image))
+
+
+def addresses_in(image: MetadataImage) -> dict[str, list[str]]:
+    """Return where the brokers of the metadata can be reached."""
+    return {
+        str(broker.id): [f"{each.host}:{each.port}" for each in broker.endpoints.values()]
+        for broker in image.cluster.brokers.values()
+    }
 
 
 class UnsyncedFiles(OsFiles):

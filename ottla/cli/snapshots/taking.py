@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from ottla.cli import local_directory
@@ -142,13 +142,28 @@ def _copied(
         shutil.copytree(secure, os.path.join(part, SECURE))
     from ottla.cli.snapshots.sealing import seal  # most of the server: not before the cluster runs again
 
-    damaged = [
-        path for number, target in enumerate(targets, 1) for path in seal(target, kept.cluster_id, number, taken_ms)
-    ]
+    sealed = [seal(target, kept.cluster_id, number, taken_ms) for number, target in enumerate(targets, 1)]
     if durable:
         os.sync()
-    about = layout.finish(part, name, os.path.abspath(directory), kept, taken_ms, standing.seconds)
-    return about, damaged
+    about = layout.finish(
+        part,
+        name,
+        os.path.abspath(directory),
+        kept,
+        taken_ms,
+        standing.seconds,
+        together(each.addresses for each in sealed),
+    )
+    return about, [path for each in sealed for path in each.damaged]
+
+
+def together(addresses: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
+    """Return all addresses of each node, each once: what the nodes know is not of the same moment."""
+    found: dict[str, dict[str, None]] = {}
+    for each in addresses:
+        for node, known in each.items():
+            found.setdefault(node, {}).update(dict.fromkeys(known))
+    return {node: list(known) for node, known in found.items()}
 
 
 def _check_room(folder: str, sources: Sequence[str]) -> None:
