@@ -98,7 +98,7 @@ def test_the_lag_is_in_the_status_and_in_the_metrics_of_a_worker(mirror: Mirror)
 def test_a_target_that_is_away_gets_the_records_afterwards(mirror: Mirror) -> None:
     topic = mirror.west.topic(f"{mirror.name}-t", partitions=4)
     with cluster() as east:
-        away = replace(mirror, east=east, workers=[])
+        away = replace(mirror, east=east)
         away.start()
         mirror.west.write(topic, ["before"])
         away.until(lambda: sum(away.positions(topic).values()) == 1, "the first record")
