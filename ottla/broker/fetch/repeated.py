@@ -206,6 +206,7 @@ class RepeatedFetch(SessionReader):
         if session.id or topic is None or index not in self.broker.replicas.by_id.get(topic_id, ()):
             return None
         learned = session.partitions[topic_id, index] = FetchPartition(topic, topic_id, index, 0, 0)
+        learned.session = session
         return learned
 
     def response(self, correlation_id: int, rows: list[Row]) -> tuple[bytes, Pieces, int]:

@@ -356,7 +356,9 @@ def test_partitions_that_come_to_a_client_without_a_session_leave_it_on_the_fast
         for count in names:
             rows = [FetchPartition(p.index, p.leader_epoch, 0, -1, -1, 1 << 20) for p in mine[:count]]
             topics = [FetchTopic(topic_id=mine[0].topic_id, partitions=rows)]
-            request = FetchRequest(max_wait_ms=1, max_bytes=1 << 20, session_epoch=WITHOUT, topics=topics)
+            request = FetchRequest(
+                max_wait_ms=1, min_bytes=1, max_bytes=1 << 20, session_epoch=WITHOUT, topics=topics
+            )  # it waits, and watches what came
             frame = struct.pack(">hhih", ApiKey.FETCH, 17, 1, 3) + b"one\0" + encode(request, 17)
             run_on(node, deliver, client, struct.pack(">i", len(frame)) + frame, 1 << 20)
             await asyncio.wait_for(answered(client, answers), ANSWER_S_MAX)
