@@ -336,7 +336,7 @@ def test_random_requests_get_the_responses_of_the_handler_and_leave_the_same_sta
 def test_partitions_that_come_to_a_client_without_a_session_leave_it_on_the_fast_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """librdkafka's first Fetch has the partitions of which it knows the offset; thousands follow with all of them."""
+    """librdkafka's first Fetch has the partitions of which it knows the offset; thousands follow with all of them, and wait for records."""
     served: list[bool] = []
     serve = RepeatedFetch.serve
 
