@@ -282,10 +282,10 @@ def run_spark(logs: Path, names: list[str], nodes: int) -> list[Outcome]:
 
 
 def _by_scenario(cases: list[Case], logs: Path, nodes: int) -> Iterable[Outcome]:
-    for scenario, auto_create in (("default", "true"), ("noautocreate", "false")):
+    for scenario, properties in librdkafka.SCENARIOS.items():
         chosen = [case for case in cases if case.scenario == scenario]
         if chosen:
-            with serving(nodes, logs, scenario, auto_create_topics_enable=auto_create) as bootstrap:
+            with serving(nodes, logs, scenario, **properties) as bootstrap:
                 for case in chosen:
                     yield report(librdkafka.run(case, Server(bootstrap), logs))
 

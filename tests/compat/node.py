@@ -23,10 +23,8 @@ DEFAULTS = {
     "group.min.session.timeout.ms": "1000",  # kafka-python's group tests ask for 3 s; Kafka's default refuses that
 }
 #: Beyond those, what the baseline of three nodes of Apache Kafka had: topics that the tests create without a word have one
-#: replica, and nodes without authentication ask each other for ClusterAction as User:ANONYMOUS. The first rebalance waits as long as
-#: by Kafka's default, because 0102 wants both members in it.
+#: replica, and nodes without authentication ask each other for ClusterAction as User:ANONYMOUS.
 CLUSTER_DEFAULTS = {
-    "group.initial.rebalance.delay.ms": "3000",
     "super.users": "User:ANONYMOUS",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "default.replication.factor": "1",
