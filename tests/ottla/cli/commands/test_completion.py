@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from ottla.cli.command_table import COMMANDS
 from ottla.cli.commands.completion import SCRIPTS, candidates
 from ottla.cli.completed_names import LISTED, OPTION_VALUES, PLACES, WITHOUT_CLUSTER
 from ottla.cli.errors import OK, USAGE
+from tests.needs import skip_because
 from tests.ottla.cli.commands.conftest import Run
 from tests.ottla.conftest import Cli
 
@@ -122,6 +124,14 @@ def test_bash_completes_names_with_its_own_word_breaks_and_quotes_them(cli: Cli,
     assert (done.returncode, done.stderr) == (0, "")
     resources, groups = (line.split("|") for line in done.stdout.splitlines())
     assert topic in resources and "a\\ b\\;\\*" in groups
+
+
+def test_fish_completes_verbs_and_names(topic: str) -> None:
+    skip_because(None if shutil.which("fish") else "fish is not installed")
+    asked = f'complete -C "ottla topic cre"; complete -C "ottla topic describe {topic[:-1]}"'
+    script = f"function ottla; '{sys.executable}' -m ottla $argv; end\n{SCRIPTS['fish']}\n{asked}"
+    done = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0 and {"create", topic} <= set(done.stdout.splitlines()), done.stderr
 
 
 def test_each_shell_has_a_script(here: Run) -> None:
