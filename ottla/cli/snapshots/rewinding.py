@@ -44,7 +44,7 @@ from ottla.protocol.internal_topics.transaction_records import (
     TransactionLogValue,
 )
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.storage.checkpoint import CLEANER, LOG_START, RECOVERY_POINT, write_offsets
+from ottla.storage.checkpoint import CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, write_offsets
 from ottla.storage.directories.log_dirs import CLEAN_MARK, META_PROPERTIES, read_meta_properties, write_clean_mark
 from ottla.storage.files import OsFiles
 
@@ -156,6 +156,8 @@ def _build(sources: list[str], fresh: str, kept: Kept, to_ms: int) -> Rewound:
         copy_file(os.path.join(source, META_PROPERTIES), os.path.join(target, META_PROPERTIES))
         _place_metadata(scratch, os.path.join(source, DIRECTORY), os.path.join(target, DIRECTORY))
         write_offsets(OsFiles(), os.path.join(target, LOG_START), starts[node])
+        # All replicas are alike, so that all of each log is committed.
+        write_offsets(OsFiles(), os.path.join(target, REPLICATION), ends)
         write_clean_mark(OsFiles(), target, -1)
         sealed = seal(target, kept.cluster_id, node, to_ms, ends)
         if sealed.damaged:
