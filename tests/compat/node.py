@@ -94,9 +94,10 @@ def _started(values: dict[str, str], log: Path) -> Iterator[None]:
 @contextmanager
 def running_cluster(nodes: int, directory: Path, **properties: str) -> Iterator[str]:
     """Nodes 1 to `nodes`, each in a rack of its own, on free ports; gives their addresses. Their logs stay in `directory`."""
-    common = {**DEFAULTS, **CLUSTER_DEFAULTS}
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    common = {**DEFAULTS, **CLUSTER_DEFAULTS, **given}  # what is one node's wins over what is the cluster's
     per_node = {node_id: {**common, "broker.rack": f"RACK{node_id}"} for node_id in range(1, nodes + 1)}
-    cluster = Cluster(nodes, directory=str(directory), per_node=per_node, **properties)
+    cluster = Cluster(nodes, directory=str(directory), per_node=per_node)
     try:
         with cluster:
             yield cluster.bootstrap
