@@ -44,6 +44,7 @@ class SharedFixtures(LoadFileScheduling):
         return "one Spark session" if file in ONE_SPARK else file
 
 
+@pytest.hookimpl(optionalhook=True)  # the tests of mutants run without xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharedFixtures | None:
     return SharedFixtures(config, log) if config.getvalue("dist") == "loadfile" else None
 
