@@ -5,7 +5,7 @@ So the cluster's facts draw the bounds, and the clients' times decide only betwe
 
     at the latest    the first marker, or batch with LogAppendTime, or record of a coordinator, of after the time; the first
                      batch of a leader's epoch, or of a producer id, that the metadata did not have yet; the first batch of a
-                     transaction that its coordinator did not know yet
+                     transaction that its coordinator did not know yet: also if it knew the one before of the same producer
     at the earliest  behind the last marker, or batch with LogAppendTime, of up to the time; behind each offset that a group
                      had committed; behind what a transaction wrote whose end was decided
     between them     the first batch with a record of after the time
@@ -13,7 +13,9 @@ So the cluster's facts draw the bounds, and the clients' times decide only betwe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.protocol.records.batch import (
@@ -44,26 +46,63 @@ class Known(NamedTuple):
     committed: int = 0
     #: Producers with a transaction here that its coordinator knew, and had not ended.
     open: frozenset[int] = frozenset()
-    #: Those of them whose end was decided: commit or abort.
-    prepared: frozenset[int] = frozenset()
+    #: Those of them whose end was decided, commit or abort, and the time of the decision.
+    prepared: Mapping[int, int] = MappingProxyType({})
+
+
+@dataclass
+class _Open:
+    """The transactions of a log up to a batch."""
+
+    known: Known
+    #: The first offset of each that is open, by producer id.
+    first: dict[int, int] = field(default_factory=dict)
+    #: Producers of which the decided transaction has its marker: what follows is of another one, which the coordinator did not know.
+    ended: set[int] = field(default_factory=set)
+
+    def note(self, header: Header) -> None:
+        producer = header[PRODUCER_ID]
+        if header[ATTRIBUTES] & CONTROL_BIT:
+            self.first.pop(producer, None)
+            # A marker of the transaction before is older than the decision about this one.
+            if header[MAX_TIMESTAMP] >= self.known.prepared.get(producer, header[MAX_TIMESTAMP] + 1):
+                self.ended.add(producer)
+        elif header[ATTRIBUTES] & TRANSACTIONAL_BIT:
+            self.first.setdefault(producer, header[BASE_OFFSET])
+
+    def unknown(self) -> list[int]:
+        """Return where transactions begin that the coordinator did not know."""
+        return [
+            first for producer, first in self.first.items() if producer not in self.known.open or producer in self.ended
+        ]
+
+    def is_decided(self, header: Header) -> bool:
+        """Return whether the batch is of a transaction whose end was decided."""
+        producer = header[PRODUCER_ID]
+        return bool(
+            header[ATTRIBUTES] & TRANSACTIONAL_BIT
+            and not header[ATTRIBUTES] & CONTROL_BIT
+            and producer in self.known.prepared
+            and producer not in self.ended
+        )
 
 
 class _Cut(NamedTuple):
     offset: int
-    #: The first offset of each transaction that is open there, by producer id.
-    open: dict[int, int]
+    #: Where transactions begin that are open there, and that their coordinator did not know.
+    unknown: list[int]
 
 
 def end_at(batches: Callable[[], Iterable[Header]], known: Known) -> int:
     """Return the offset at which the log ended; `batches` returns the headers of all of its batches in order."""
     end = _by_times(batches(), known)
-    while unknown := [first for producer, first in end.open.items() if producer not in known.open]:
-        end = _before(batches(), min(unknown))
+    while end.unknown:
+        end = _before(batches(), min(end.unknown), known)
     return end.offset
 
 
 def _by_times(batches: Iterable[Header], known: Known) -> _Cut:
-    open_now: dict[int, int] = {}
+    open_now = _Open(known)
     late: _Cut | None = None
     end = 0
     for header in batches:
@@ -77,28 +116,19 @@ def _by_times(batches: Iterable[Header], known: Known) -> _Cut:
         )
         if is_later:
             break
-        decided = not is_control and attributes & TRANSACTIONAL_BIT and header[PRODUCER_ID] in known.prepared
-        if is_dated or decided or first < known.committed:
+        if is_dated or open_now.is_decided(header) or first < known.committed:
             late = None
         elif late is None and time_ms > known.time_ms:
-            late = _Cut(first, dict(open_now))
-        _note(open_now, header)
+            late = _Cut(first, open_now.unknown())
+        open_now.note(header)
         end = first + header[LAST_OFFSET_DELTA] + 1
-    return late or _Cut(end, open_now)
+    return late or _Cut(end, open_now.unknown())
 
 
-def _before(batches: Iterable[Header], offset: int) -> _Cut:
-    open_now: dict[int, int] = {}
+def _before(batches: Iterable[Header], offset: int, known: Known) -> _Cut:
+    open_now = _Open(known)
     for header in batches:
         if header[BASE_OFFSET] >= offset:
             break
-        _note(open_now, header)
-    return _Cut(offset, open_now)
-
-
-def _note(open_now: dict[int, int], header: Header) -> None:
-    producer = header[PRODUCER_ID]
-    if header[ATTRIBUTES] & CONTROL_BIT:
-        open_now.pop(producer, None)
-    elif header[ATTRIBUTES] & TRANSACTIONAL_BIT:
-        open_now.setdefault(producer, header[BASE_OFFSET])
+        open_now.note(header)
+    return _Cut(offset, open_now.unknown())

@@ -252,7 +252,7 @@ def _ends(replicas: Mapping[Partition, StoredLog], image: MetadataImage, to_ms: 
     """Return where each log ended. Logs of coordinators come first: what they knew is evidence for the others."""
     ends: dict[Partition, int] = {}
     open_: dict[Partition, set[int]] = defaultdict(set)
-    prepared: dict[Partition, set[int]] = defaultdict(set)
+    prepared: dict[Partition, dict[int, int]] = defaultdict(dict)
     committed: dict[Partition, int] = {}
 
     def find(topic: str | None) -> None:
@@ -269,7 +269,7 @@ def _ends(replicas: Mapping[Partition, StoredLog], image: MetadataImage, to_ms: 
                 partition[0] in INTERNAL,
                 proven if proven <= log.end else 0,
                 frozenset(open_[partition]),
-                frozenset(prepared[partition]),
+                prepared[partition],
             )
             ends[partition] = end_at(partial(headers, log.path), known)
 
@@ -287,7 +287,7 @@ def _ends(replicas: Mapping[Partition, StoredLog], image: MetadataImage, to_ms: 
 
 
 def _note_transactions(
-    path: str, end: int, open_: dict[Partition, set[int]], prepared: dict[Partition, set[int]]
+    path: str, end: int, open_: dict[Partition, set[int]], prepared: dict[Partition, dict[int, int]]
 ) -> None:
     last: dict[str, TransactionLogValue | None] = {}
     for key, value in entries(path, end, TRANSACTION_RECORDS):
@@ -301,7 +301,8 @@ def _note_transactions(
             for number in topic.partition_ids:
                 open_[topic.topic, number] |= producers
                 if state.transaction_status in DECIDED:
-                    prepared[topic.topic, number] |= producers
+                    decided_ms = state.transaction_last_update_timestamp_ms
+                    prepared[topic.topic, number] |= dict.fromkeys(producers, decided_ms)
 
 
 def _note_offsets(path: str, end: int, image: MetadataImage, committed: dict[Partition, int]) -> None:

@@ -69,10 +69,19 @@ def test_a_transaction_that_its_coordinator_did_not_know_yet_was_not_there_and_n
 def test_all_of_a_transaction_whose_commit_was_decided_was_there() -> None:
     batches = (header(0, 5_000), part(1, 5_000, 7), header(2, 5_000), marker(3, 1_001, 7))
     both = frozenset({7})
-    assert cut(KNOWN._replace(open=both, prepared=both), *batches) == 2
+    assert cut(KNOWN._replace(open=both, prepared={7: 999}), *batches) == 2
     assert cut(KNOWN._replace(open=both), *batches) == 0
 
 
 def test_a_cut_that_opens_another_unknown_transaction_goes_back_to_its_beginning() -> None:
     batches = (header(0, 10), part(1, 990, 8), part(2, 990, 7), header(3, 1_001), marker(4, 1_002, 8))
     assert cut(KNOWN, *batches) == 1
+
+
+def test_what_a_producer_wrote_behind_the_marker_of_its_decided_transaction_is_of_one_that_was_not_known() -> None:
+    """The coordinator writes the marker of a decided transaction again; it would commit the next one with it."""
+    known = KNOWN._replace(open=frozenset({7}), prepared={7: 999})
+    before = (part(0, 10, 7), marker(1, 998, 7))
+    assert cut(known, *before, part(2, 990, 7), marker(3, 999, 7), part(4, 1_000, 7), header(5, 1_000)) == 4
+    assert cut(known, *before, part(2, 990, 7), header(3, 1_000)) == 4
+    assert cut(known, *before, part(2, 990, 7), marker(3, 1_001, 7), part(4, 1_000, 7)) == 3
