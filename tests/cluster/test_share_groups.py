@@ -97,6 +97,7 @@ def test_a_broker_that_does_not_lead_the_partition_names_its_leader(cluster: Clu
     """KIP-951, for ShareFetch and ShareAcknowledge."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("elsewhere", 1, 3)])["elsewhere"].result(30)
+    cluster.wait_isr("elsewhere", 3)  # the node that is asked may know the topic later than the one that made it
     at = (cluster.metadata(["elsewhere"]).topics[0].topic_id, 0)
     leader = cluster.leaders("elsewhere")[0]
     other = next(number for number in cluster.nodes if number != leader)
