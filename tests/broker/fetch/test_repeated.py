@@ -306,17 +306,23 @@ def state(node: SimNode, mine: list[Any]) -> Any:
     }  # fmt: skip
 
 
-def test_random_requests_get_the_responses_of_the_handler_and_leave_the_same_state(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    served: list[bool] = []
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the fast path has served each request that it was asked to."""
+    found: list[bool] = []
     serve = RepeatedFetch.serve
 
     def counted(short: RepeatedFetch, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
-        served.append(serve(short, connection, buf, pos, end))
-        return served[-1]
+        found.append(serve(short, connection, buf, pos, end))
+        return found[-1]
 
     monkeypatch.setattr(RepeatedFetch, "serve", counted)
+    return found
+
+
+def test_random_requests_get_the_responses_of_the_handler_and_leave_the_same_state(
+    monkeypatch: pytest.MonkeyPatch, served: list[bool]
+) -> None:
     monkeypatch.setattr("ottla.broker.fetch.repeated.MISSES_MAX", 2)
     asked = 0
     for seed in range(SEEDS):
@@ -333,16 +339,8 @@ def test_random_requests_get_the_responses_of_the_handler_and_leave_the_same_sta
     assert SEEDS * 20 < sum(served) < len(served)
 
 
-def test_partitions_that_come_to_a_client_without_a_session_leave_it_on_the_fast_path(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_partitions_that_come_to_a_client_without_a_session_leave_it_on_the_fast_path(served: list[bool]) -> None:
     """librdkafka's first Fetch has the partitions of which it knows the offset; thousands follow with all of them, and wait for records."""
-    served: list[bool] = []
-    serve = RepeatedFetch.serve
-
-    def counted(short: RepeatedFetch, connection: Connection, buf: Buffer, pos: int, end: int) -> bool:
-        served.append(serve(short, connection, buf, pos, end))
-        return served[-1]
 
     async def fetch(names: tuple[int, ...]) -> None:
         harness = SimClusterHarness({1: "broker,controller"}, {"offsets.topic.replication.factor": "1"})
@@ -363,6 +361,5 @@ def test_partitions_that_come_to_a_client_without_a_session_leave_it_on_the_fast
             run_on(node, deliver, client, struct.pack(">i", len(frame)) + frame, 1 << 20)
             await asyncio.wait_for(answered(client, answers), ANSWER_S_MAX)
 
-    monkeypatch.setattr(RepeatedFetch, "serve", counted)
     run(fetch((1, 2, PARTITIONS, 1, PARTITIONS)))
     assert served == [True] * 4

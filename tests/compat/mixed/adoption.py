@@ -68,7 +68,7 @@ def _check_adoption(node: Node, *, is_clean: bool) -> None:
 
 
 def adopt_roles(directory: Path) -> None:
-    """A controller and a broker of Kafka 3.7, adopted one after the other by their directories alone, and given back."""
+    """Adopts a controller of Kafka 3.7 by its directories alone, then its broker; Kafka runs on both again afterwards."""
     with Mixed(directory, [1]) as mixed:
         controller, broker = mixed.add(KAFKA_OLDEST, 1, "controller").start(), mixed.add(KAFKA_OLDEST, 2, "broker")
         broker.own["log.dirs"] = f"{broker.dir},{broker.dir}-second"

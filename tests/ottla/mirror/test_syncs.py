@@ -69,7 +69,7 @@ def test_a_batch_has_a_pair_at_its_ends_and_each_hundred_records() -> None:
 
 
 def test_records_have_the_bytes_of_mirror_maker() -> None:
-    """Of Kafka 4.3.1: the serializers of OffsetSync, Checkpoint and Heartbeat, called with these values."""
+    """The bytes were written by the serializers of OffsetSync, Checkpoint and Heartbeat of Kafka 4.3.1 for the same values."""
     sync = OffsetSync(("t", 1), 2, 3)
     assert sync.record == (bytes.fromhex("00017400000001"), bytes.fromhex("0000000000000002" + "0000000000000003"))
     checkpoint = Checkpoint("g", ("west.t", 1), 2, 3, "m")
