@@ -28,7 +28,11 @@ class TimeUp(Exception):
 
 
 def read_client_properties(path: str) -> dict[str, str]:
-    """Read a file of client properties.
+    return read_property_file(path, "it must be a file of client properties")
+
+
+def read_property_file(path: str, remedy: str) -> dict[str, str]:
+    """Read a file of properties, of a client or a node.
 
     Raises:
         CommandFailed: it cannot be read, or has a line that is no property.
@@ -40,9 +44,7 @@ def read_client_properties(path: str) -> dict[str, str]:
         with open(path, "rb") as file:
             return read_properties(file.read(), path)
     except OSError as failure:
-        raise CommandFailed(
-            f"{path} cannot be read: {failure.strerror}", "it must be a file of client properties", USAGE
-        ) from None
+        raise CommandFailed(f"{path} cannot be read: {failure.strerror}", remedy, USAGE) from None
     except ValueError as failure:
         raise CommandFailed(str(failure), None, USAGE) from None
 

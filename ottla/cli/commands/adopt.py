@@ -13,6 +13,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ottla.cli.application import DryRun, Output, run
+from ottla.cli.client.connection import read_property_file
 from ottla.cli.errors import OK, USAGE, CommandFailed
 from ottla.cli.output import note, print_rows
 
@@ -46,7 +47,7 @@ def adopt(
     from ottla.node.adoption.report import changes, facts
     from ottla.server.config.errors import ConfigError
 
-    properties = None if config is None else _read(config)
+    properties = None if config is None else read_property_file(config, "name Kafka's server.properties")
     try:
         checked = check(directories or [], properties, Random(), time.time_ns() // 1_000_000)
     except CannotAdopt as refused:
@@ -87,15 +88,3 @@ def _failure(reasons: tuple[str, ...]) -> CommandFailed:
 
 def _text(value: object) -> object:
     return ", ".join(f"{name} {count}" for name, count in value.items()) or "-" if isinstance(value, dict) else value
-
-
-def _read(path: str) -> dict[str, str]:
-    from ottla.server.config.load import read_properties
-
-    try:
-        with open(path, "rb") as file:
-            return read_properties(file.read(), path)
-    except OSError as failure:
-        raise CommandFailed(
-            f"cannot read {path}: {failure.strerror}", "name Kafka's server.properties", USAGE
-        ) from None

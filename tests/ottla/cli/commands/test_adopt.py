@@ -66,3 +66,12 @@ def test_the_node_runs_with_kafkas_file(tmp_path: Path, monkeypatch: pytest.Monk
     ((properties),) = started
     assert (properties["log.retention.hours"], properties["ottla.advertised.release"]) == ("48", "4.3.1")
     assert main(["adopt"]) == USAGE and len(started) == 1
+
+
+def test_a_file_that_is_none_of_properties_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes(b"\x80=1\n")
+    assert main(["adopt", "--config", str(file), "--dry-run"]) == USAGE
+    assert f"{file} is not a properties file" in capsys.readouterr().err
+    assert main(["adopt", "--config", str(tmp_path / "nowhere"), "--dry-run"]) == USAGE
+    assert "name Kafka's server.properties" in capsys.readouterr().err
