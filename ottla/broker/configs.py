@@ -12,7 +12,7 @@ from ottla.controller.metadata.configs import ConfigsImage
 from ottla.protocol.releases import Advertised
 from ottla.server.config.dynamic import Levels
 from ottla.server.config.key import Values
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.topic import topic_values
 from ottla.storage.config import LogConfig
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from ottla.broker.all_topics import AllTopics
 from ottla.broker.api.metadata import encoder_of_topics
+from ottla.broker.api_row import bound
 from ottla.broker.clock_jumps import HOLD, ClockJumps
 from ottla.broker.cluster.assumed_fencing import AssumedFencing, Led
 from ottla.broker.cluster.broker_channels import BrokerChannels
@@ -33,7 +34,7 @@ from ottla.broker.lost_leaders import DelayedMetadata
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.publisher import BrokerPublisher
 from ottla.broker.replication.wiring import replicas
-from ottla.broker.routes import broker_routes
+from ottla.broker.routes import ROUTES
 from ottla.broker.scheduled_tasks import ScheduledTasks
 from ottla.broker.share.dead_letter_queue import DeadLetterQueue
 from ottla.broker.share.leaders import ShareLeaders
@@ -127,7 +128,7 @@ class BrokerNode:
             authorizer=AllowAll() if authorizer is None else authorizer,
             check_stores=check_stores,
         )
-        self.routes: list[Route] = broker_routes(self.components)
+        self.routes: list[Route] = bound(ROUTES, self.components)
         self.publisher = BrokerPublisher(configs, self.metadata, self.replicas, lifecycle.is_replaced_in)
         self.publisher.listeners += [
             self.groups.on_metadata_update, self.share_coordinator.on_metadata_update, self.components.delayed_metadata.on_metadata_update,

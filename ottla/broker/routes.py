@@ -9,9 +9,7 @@ CONTRIBUTING.md has the steps of a new API; tests/rules name what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.broker.api import (
     add_offsets_to_txn,
@@ -55,14 +53,13 @@ from ottla.broker.api import (
 )
 from ottla.broker.api._groups import check_consumer_groups, check_share_groups, client_of, describe_modern_groups
 from ottla.broker.api._own_configs import forward_checked
+from ottla.broker.api_row import IN_HANDLER, OPEN, Answered, Forwarded
 from ottla.broker.authorization.guard import (
     Each,
     Every,
     InHandler,
-    Rule,
     Whole,
     describe_config_resource,
-    guarded,
     on_cluster,
     on_each_group,
     on_each_transactional_id,
@@ -73,7 +70,6 @@ from ottla.broker.authorization.guard import (
     read_valid_topic,
     sync_with_protocol,
 )
-from ottla.broker.cluster.forwarding import forward
 from ottla.broker.components import BrokerComponents
 from ottla.broker.encoded_metadata import metadata_encoder
 from ottla.broker.fetch import handler as fetch
@@ -84,7 +80,6 @@ from ottla.broker.many_names import (
     RESOURCES_AT_ONCE,
     ManyNames,
     config_resource,
-    in_parts,
     topics,
 )
 from ottla.broker.produce import handler as produce
@@ -107,43 +102,8 @@ from ottla.protocol.messages.streams_group_topology_description_update import (
 from ottla.protocol.ranges import parse
 from ottla.server.authorization.describe_acls import describe_acls
 from ottla.server.authorization.operations import ALTER, CLUSTER_ACTION, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
-from ottla.server.network.connection import Connection
 from ottla.server.network.context import RequestContext
-from ottla.server.network.fast_path import FastPath
 from ottla.server.network.reply import Answer, then
-from ottla.server.network.route import Encode, Handler, Route
-
-FrameHandler = Callable[[BrokerComponents, bytes, RequestContext], Awaitable[memoryview]]
-LocalHandler = Callable[[BrokerComponents, Any, RequestContext], Any]
-
-
-class Answered(NamedTuple):
-    """An API that the broker answers itself, for clients that `authorization` allows to use it."""
-
-    api_key: ApiKey
-    handler: LocalHandler
-    #: All of these rules have to be satisfied.
-    authorization: tuple[Rule, ...]
-    #: The encoder of an API whose responses may be encoded already.
-    encoder: Callable[[int], Encode] | None = None
-    #: The names in a request, if there may be many of them.
-    names: ManyNames | None = None
-    #: Makes the fast paths of connections, see server/network/fast_path.py.
-    fast_path: Callable[[BrokerComponents], Callable[..., FastPath[Connection] | None]] | None = None
-
-
-class Forwarded(NamedTuple):
-    """An API of the active controller, which also authorizes the client (controller/handlers/components.py)."""
-
-    api_key: ApiKey
-    #: Checks a request first, and forwards it.
-    checked: FrameHandler | None = None
-
-
-#: The rules of an API that needs no permission, as in Kafka.
-OPEN: tuple[Rule, ...] = ()
-#: The rules of an API whose handler asks the authorizer itself.
-IN_HANDLER = (InHandler(),)
 
 _GROUP_MEMBER = (Whole((on_group(READ),)),)
 _SUBSCRIBER = (*_GROUP_MEMBER, Every("subscribed_topic_names", DESCRIBE))
@@ -398,27 +358,3 @@ ROUTES: tuple[Answered | Forwarded, ...] = (
         names=topics("results"),
     ),
 )
-
-
-def _handler(broker: BrokerComponents, row: Answered) -> Handler:
-    handler = guarded(broker, row.api_key, row.authorization, partial(row.handler, broker))
-    return handler if row.names is None else in_parts(broker.long_work, row.names, handler)
-
-
-def broker_routes(broker: BrokerComponents) -> list[Route]:
-    """Returns the rows, bound to the components of one broker, behind their guards."""
-    return [
-        Route(
-            row.api_key,
-            partial(row.checked, broker) if row.checked else partial(forward, broker.controller),
-            takes_frame=True,
-        )
-        if isinstance(row, Forwarded)
-        else Route(
-            row.api_key,
-            _handler(broker, row),
-            encoder=row.encoder,
-            fast_path=row.fast_path and row.fast_path(broker),
-        )
-        for row in ROUTES
-    ]

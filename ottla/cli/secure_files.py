@@ -63,7 +63,7 @@ class SecureFiles:
         return os.path.join(self.directory, "nodes", f"{name}.properties")
 
     def node_properties(self, name: str) -> dict[str, str]:
-        from ottla.server.config.load import read_properties
+        from ottla.server.config.properties_file import read_properties
 
         path = self.node_file(name)
         with open(path, "rb") as file:

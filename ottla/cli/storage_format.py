@@ -33,7 +33,7 @@ from ottla.protocol.primitives import uuid_from_str
 from ottla.protocol.releases import Advertised
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import read_address
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties, write_meta_properties
 from ottla.storage.files import Files
 

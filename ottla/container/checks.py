@@ -16,7 +16,7 @@ from ottla.container.settings import ContainerError, Resolution
 from ottla.server.authorization.authorizer import make_authorizer
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import Endpoint
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import MetaProperties, read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory
 from ottla.storage.files import OsFiles

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from ottla.container.settings import Setting, User
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.sasl.scram_messages import HASHES, ITERATIONS_MIN, salted_password
 
 SALT_BYTES = 32

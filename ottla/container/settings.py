@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ottla.server.config.broker import is_secret
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.load import read_properties
 from ottla.server.config.own import OWN_CONFIGS
+from ottla.server.config.properties_file import read_properties
 
 #: Gives the bytes of a file, or None where there is none. Mapping is pure but for this.
 ReadFile = Callable[[str], bytes | None]

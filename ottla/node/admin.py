@@ -18,7 +18,7 @@ from ottla.controller.node import ControllerNode, MetadataNode
 from ottla.node.checks import NodeChecks
 from ottla.server.admin import AdminServer, read_address
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.kept import kept_metrics
 from ottla.server.loop_metrics import LoopMetrics
 from ottla.server.metrics import Family, Registry, gauge

@@ -17,7 +17,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.partitions import NO_LEADER
 from ottla.controller.node import MetadataNode
 from ottla.server.admin import Check
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.world import World
 from ottla.storage.directories.logs import Logs
 

@@ -24,7 +24,7 @@ from ottla.controller.raft.snapshots import write_initial_voters
 from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, VoterSet
 from ottla.node.settings import registered_host
 from ottla.protocol.primitives import ZERO_UUID, new_uuid, uuid_to_str
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import (
     LOCK,
     META_PROPERTIES,

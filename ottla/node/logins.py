@@ -9,7 +9,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.scram import ScramCredential, ScramImage
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import Endpoint
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.network.dispatch import Dispatcher
 from ottla.server.sasl.client import ClientExchange, OAuthBearerClient
 from ottla.server.sasl.delegation_tokens import KEY, OTHER_KEY, hmac_of, principal_of

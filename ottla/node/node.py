@@ -42,7 +42,7 @@ from ottla.protocol.api import ApiKey
 from ottla.server.authorization.authorizer import StandardAuthorizer
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import Endpoint
-from ottla.server.config.load import NodeConfig, log_ignored
+from ottla.server.config.node_config import NodeConfig, log_ignored
 from ottla.server.handlers import sasl_authenticate, sasl_handshake
 from ottla.server.handlers.api_versions import ApiVersionsHandler
 from ottla.server.kept import kept_metrics

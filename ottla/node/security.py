@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.node.logins import peer_login
 from ottla.server.config.errors import require
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.extras import CRYPTOGRAPHY
 from ottla.server.metrics import GAUGE, Family
 from ottla.server.network.listener import ServerTls

@@ -14,7 +14,7 @@ from ottla.controller.raft.voters import QuorumEndpoint, ReplicaKey, Voter, Vote
 from ottla.server.authorization.authorizer import AllowAll, StandardAuthorizer, make_authorizer
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import Endpoint
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.settings import read
 from ottla.server.network.detours import Detours, read_ways
 from ottla.server.principal import ANONYMOUS

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ottla.server.admin import read_address
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.config.validators import PORT_MAX
 
 #: The brokers of the controller I have the ids I * 1000 + 1 and up: with 1000 of them the last would be the next machine's.

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.broker.api.write_txn_markers import MARKERS_A_TURN
+from ottla.broker.api_row import Answered
 from ottla.broker.many_names import RESOURCES_AT_ONCE
-from ottla.broker.routes import ROUTES, Answered
+from ottla.broker.routes import ROUTES
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.list_groups import ListGroupsRequest

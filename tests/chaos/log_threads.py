@@ -25,7 +25,7 @@ from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.retention import begin_retention
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=300, file_delete_delay_ms=0)

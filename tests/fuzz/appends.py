@@ -18,7 +18,7 @@ from ottla.storage.directories.recovery import open_log
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.log import Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from tests.fuzz.batches import batch_seeds
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.logs import CUT, NOW_MS, ask, read, seeds

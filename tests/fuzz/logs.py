@@ -27,7 +27,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.retention import apply_retention
 from ottla.storage.log.truncate import truncate_to
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import DamagedLog
 from tests.fuzz.files import HERE, disk_with, stamp_all
 from tests.fuzz.target import Target, Wrong, equal

@@ -10,12 +10,12 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from ottla.broker.api_row import Answered
 from ottla.broker.cluster import broker_state
 from ottla.broker.coordinator import context as coordinator
 from ottla.broker.groups.state import classic_states as classic
 from ottla.broker.groups.state import member_state
 from ottla.broker.routes import ROUTES as BROKER_ROUTES
-from ottla.broker.routes import Answered
 from ottla.broker.share import record_state
 from ottla.broker.transactions import state as transactions
 from ottla.cli.doctor.findings import KINDS, SEVERITIES

@@ -25,7 +25,7 @@ NOT_READERS = (
     "ottla/cli/storage_format.py",
 )
 #: Of server/config, these read: listeners and roles become a node's addresses there.
-READERS = ("server/config/load.py", "server/config/listeners.py")
+READERS = ("server/config/node_config.py", "server/config/listeners.py")
 #: Of a topic's properties, read nowhere: there is no tiered storage.
 TOPIC_WITHOUT_EFFECT = frozenset(
     {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from ottla.broker.api_row import Answered
 from ottla.broker.authorization.guard import InHandler
-from ottla.broker.routes import ROUTES, Answered
+from ottla.broker.routes import ROUTES
 from ottla.controller.routes import ROUTES as CONTROLLER_ROUTES
 from ottla.protocol.api import APIS, ApiKey
 from ottla.protocol.schema import fields

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 
 from ottla.node.formatting import prepare
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from tests.sim.disk import SimDisk
 
 

@@ -24,7 +24,7 @@ from ottla.broker.replication.wakeups import Wakeups
 from ottla.controller.metadata.image import EMPTY
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.builder import build_batch
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, write_meta_properties
 from ottla.storage.directories.logs import Logs

@@ -23,7 +23,7 @@ from ottla.storage.directories.log_dirs import MetaProperties, open_log_dirs, wr
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.retaining import retaining
 from ottla.storage.errors import DiskFull, StorageFailure
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from tests.sim.disk import CAPACITY_BYTES, Killed, SimDisk
 from tests.sim.inodes import POISON
 from tests.sim.media_damage import DamagedNode, copy_of, damage, pick

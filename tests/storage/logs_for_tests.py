@@ -13,7 +13,7 @@ from ottla.storage.log import lookup
 from ottla.storage.log.log import Appended, Log, Origin
 from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.trusted_append import append_trusted
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

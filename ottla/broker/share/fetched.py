@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from ottla.broker.share.share_partition import Acquired, Span
+from ottla.broker.share.acquisition import Acquired, Span
 from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
 from ottla.storage.segment.txn_index import AbortedTxn
 

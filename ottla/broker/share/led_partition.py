@@ -19,12 +19,13 @@ from typing import Protocol
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.wakeups import DelayedOperation, Wakeups
+from ottla.broker.share.acquisition import Acquired
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.fetched import Fetched
 from ottla.broker.share.group_settings import EARLIEST, GroupSettings
 from ottla.broker.share.in_flight import Run
 from ottla.broker.share.persister import Persister
-from ottla.broker.share.share_partition import Acknowledgement, Acquired, SharePartition, Update
+from ottla.broker.share.share_partition import Acknowledgement, SharePartition, Update
 from ottla.broker.share.state import UNINITIALIZED_START_OFFSET, SharePartitionKey, ShareState, StateUpdate
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.clock import Clock

@@ -11,11 +11,11 @@ letter are ARCHIVING first, and written so: a new leader has the dead letters wr
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ottla.broker.share.acquisition import Acquired, Acquisition, Span
 from ottla.broker.share.in_flight import InFlight, Run
 from ottla.broker.share.record_state import OUTCOMES, AcknowledgeType, RecordState, released
 from ottla.broker.share.state import ShareState, StateBatch
@@ -43,19 +43,6 @@ class ShareSettings(NamedTuple):
     @property
     def throttled_from(self) -> int:
         return max(THROTTLED_DELIVERIES_MIN, -(-self.delivery_count_limit // 2))
-
-
-class Span(NamedTuple):
-    """Offsets, both included: a record batch of the log, or a part of one."""
-
-    first: int
-    last: int
-
-
-class Acquired(NamedTuple):
-    first_offset: int
-    last_offset: int
-    delivery_count: int
 
 
 class Acknowledgement(NamedTuple):
@@ -170,7 +157,7 @@ class SharePartition:
             last = min(last, flight.end - 1)
         if base > fetch_offset:
             self._archive_missing(fetch_offset, base)
-        taking = _Taking(batches, limit, strict=strict)
+        taking = Acquisition(batches, limit, strict=strict)
         self._take_again(taking, base, last)
         if not taking.is_full and last >= flight.end:
             self._take_new(taking, base, last, batch_size)
@@ -182,7 +169,7 @@ class SharePartition:
             run.deadline_ms = deadline_ms
         if aborted and taking.runs:
             taking.runs = self._without_aborted(taking.runs, aborted)
-        return _acquired(taking.runs)
+        return taking.acquired()
 
     def _archive_missing(self, fetch_offset: int, base: int) -> None:
         """The log has nothing from `fetch_offset` to `base`."""
@@ -198,7 +185,7 @@ class SharePartition:
                 flight.restart(base)
         flight.drop_finished()
 
-    def _take_again(self, taking: _Taking, base: int, last: int) -> None:
+    def _take_again(self, taking: Acquisition, base: int, last: int) -> None:
         """Records that were delivered before, or that no member has acquired since the state was loaded."""
         flight, settings = self.in_flight, self.settings
         if not flight.available:
@@ -230,7 +217,7 @@ class SharePartition:
             taking.add(flight.cut(first, taking.last_from(first, min(run.last, last))))
         taking.is_full = taking.is_full or throttled is not None
 
-    def _take_new(self, taking: _Taking, base: int, last: int, batch_size: int) -> None:
+    def _take_new(self, taking: Acquisition, base: int, last: int, batch_size: int) -> None:
         flight = self.in_flight
         first = max(base, flight.end)
         if not flight.runs:
@@ -385,40 +372,6 @@ class SharePartition:
             self.in_flight.drop_finished()
 
 
-class _Taking:
-    """The records that one fetch acquires: how many it may still take, and those that it has."""
-
-    __slots__ = ("_bases", "batches", "count", "is_full", "limit", "runs", "strict")
-
-    def __init__(self, batches: Sequence[Span], limit: int, *, strict: bool) -> None:
-        self.batches = batches
-        self.limit = limit
-        self.strict = strict
-        self.runs: list[Run] = []
-        self.count = 0
-        self.is_full = False
-        self._bases: list[int] = []
-
-    def last_from(self, first: int, last: int) -> int:
-        """The last offset to take of `first` to `last`."""
-        left = self.limit - self.count
-        if last - first + 1 <= left:
-            return last
-        cut = first + left - 1
-        if self.strict:
-            return cut
-        if not self._bases:
-            self._bases = [batch.last for batch in self.batches]
-        index = bisect_left(self._bases, cut)
-        return min(last, max(cut, self._bases[index])) if index < len(self._bases) else last
-
-    def add(self, runs: list[Run]) -> None:
-        self.runs += runs
-        self.count += sum(run.size for run in runs)
-        if self.count >= self.limit:
-            self.is_full = True
-
-
 def _is_held(run: Run) -> bool:
     return run.state == RecordState.ACQUIRED and run.target is None
 
@@ -445,16 +398,3 @@ def _by_type(acknowledgement: Acknowledgement) -> list[tuple[Span, AcknowledgeTy
         spans.append((Span(first, first + count - 1), AcknowledgeType(kind)))
         first += count
     return spans
-
-
-def _acquired(runs: list[Run]) -> list[Acquired]:
-    """Parts of one batch that follow each other, and were delivered as often, are one element."""
-    acquired: list[Acquired] = []
-    before: Run | None = None
-    for run in runs:
-        if before and (before.last + 1, before.count, before.batch) == (run.first, run.count, run.batch):
-            acquired[-1] = acquired[-1]._replace(last_offset=run.last)
-        else:
-            acquired.append(Acquired(run.first, run.last, run.count))
-        before = run
-    return acquired

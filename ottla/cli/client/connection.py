@@ -38,7 +38,7 @@ def read_property_file(path: str, remedy: str) -> dict[str, str]:
         CommandFailed: it cannot be read, or has a line that is no property.
     """
     # Not at the top: the tables of Kafka's properties are slow to import.
-    from ottla.server.config.load import read_properties
+    from ottla.server.config.properties_file import read_properties
 
     try:
         with open(path, "rb") as file:

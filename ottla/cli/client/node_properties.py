@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 
 JAAS = "sasl.jaas.config"
 

@@ -54,7 +54,7 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
                 f"{PROGRAM}: without a file the node serves all interfaces, port 9092, without logins", file=sys.stderr
             )
     else:
-        from ottla.server.config.load import read_properties
+        from ottla.server.config.properties_file import read_properties
 
         try:
             with open(arguments.properties, "rb") as file:

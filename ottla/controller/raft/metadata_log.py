@@ -35,7 +35,7 @@ from ottla.storage.log.partition_dir import LogSpec
 from ottla.storage.log.retention import apply_retention
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from ottla.storage.log.trusted_append import append_trusted
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import DamagedLog
 
 logger = logging.getLogger(__name__)

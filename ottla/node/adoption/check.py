@@ -12,7 +12,7 @@ from ottla.node.adoption.logs import FoundLogs, kept_warnings, read_logs
 from ottla.node.adoption.metadata import FoundMetadata, read_metadata
 from ottla.node.adoption.preview import PreviewFiles
 from ottla.node.adoption.properties import check_fit, completed, minimal, roles_of
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 
 
 @dataclass(frozen=True, slots=True)

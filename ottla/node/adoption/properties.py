@@ -12,7 +12,7 @@ from ottla.controller.metadata.brokers import RegisteredEndpoint
 from ottla.node.adoption.directories import CannotAdopt, Ownership
 from ottla.node.adoption.metadata import FoundMetadata
 from ottla.protocol.features import KRAFT_VERSION
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 
 ADVERTISED_RELEASE = "ottla.advertised.release"
 GIVE_FILE = "give Kafka's own file with --config server.properties"

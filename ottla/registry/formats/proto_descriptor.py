@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import importlib
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from proto_schema_parser import ast
 
 from ottla.registry.formats.parsed import InvalidSchema
-from ottla.registry.formats.proto_text import ENUM_MAX, TAG_MAX, of_kind, parse_proto, range_of
+from ottla.registry.formats.proto_text import ENUM_MAX, TAG_MAX, of_kind, range_of
 
 FieldProto = descriptor_pb2.FieldDescriptorProto
 SCALARS = {
@@ -47,44 +45,6 @@ LABELS = {
 }
 #: The file that a schema is in a pool.
 DEFAULT_NAME = "default"
-#: Files that every registry has built in, by the folder of their import and the package that brings them.
-LIBRARY_FOLDERS = {"google/protobuf/": "google.protobuf.", "google/type/": "google.type."}
-META = """syntax = "proto3";
-package confluent;
-
-import "google/protobuf/descriptor.proto";
-
-message Meta {
-  string doc = 1;
-  map<string, string> params = 2;
-  repeated string tags = 3;
-}
-extend google.protobuf.FileOptions {
-  Meta file_meta = 1088;
-}
-extend google.protobuf.MessageOptions {
-  Meta message_meta = 1088;
-}
-extend google.protobuf.FieldOptions {
-  Meta field_meta = 1088;
-}
-extend google.protobuf.EnumOptions {
-  Meta enum_meta = 1088;
-}
-extend google.protobuf.EnumValueOptions {
-  Meta enum_value_meta = 1088;
-}
-"""
-DECIMAL = """syntax = "proto3";
-package confluent.type;
-
-message Decimal {
-  bytes value = 1;
-  uint32 precision = 2;
-  int32 scale = 3;
-}
-"""
-OWN_FILES = {"confluent/meta.proto": META, "confluent/type/decimal.proto": DECIMAL}
 
 
 # -- From text to a descriptor ---------------------------------------------------------------------------------------------
@@ -382,64 +342,3 @@ def _option_nodes(options: Any) -> list[Any]:
 
 def _range(first: int, last: int, largest: int) -> str:
     return str(first) if first == last else f"{first} to {'max' if last >= largest else last}"
-
-
-# -- Pools -----------------------------------------------------------------------------------------------------------------
-
-
-@cache
-def built_in(name: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """Return a file that schemas may import without a reference; None if there is no such file."""
-    if name in OWN_FILES:
-        return to_descriptor(parse_proto(OWN_FILES[name]), name)
-    for folder, package in LIBRARY_FOLDERS.items():
-        stem = name.removeprefix(folder).removesuffix(".proto")
-        if name.startswith(folder) and stem.isidentifier():
-            try:
-                module = importlib.import_module(f"{package}{stem}_pb2")
-            except ImportError:
-                return None
-            return descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
-    return None
-
-
-def make_pool(
-    file: descriptor_pb2.FileDescriptorProto, dependencies: Mapping[str, descriptor_pb2.FileDescriptorProto]
-) -> descriptor_pool.DescriptorPool:
-    """Return a pool with the file and all that it needs.
-
-    Raises:
-        InvalidSchema: an import or a type is not there, or the file is wrong in itself.
-    """
-    pool = descriptor_pool.DescriptorPool()
-    added: set[str] = set()
-    entered: set[str] = set()
-
-    def add(row: descriptor_pb2.FileDescriptorProto) -> None:
-        if row.name in added:
-            return
-        if row.name in entered:
-            raise InvalidSchema(f"file {row.name} imports itself")
-        entered.add(row.name)
-        for name in row.dependency:
-            needed = dependencies.get(name) or built_in(name)
-            if needed is None:
-                raise InvalidSchema(f"No dependency found for '{name}'")
-            add(needed)
-        try:
-            pool.Add(row)
-            pool.FindFileByName(row.name)
-        except (TypeError, KeyError, ValueError) as fault:
-            raise InvalidSchema(_reason(fault)) from None
-        added.add(row.name)
-
-    try:
-        add(file)
-    except RecursionError:
-        raise InvalidSchema("the imports are nested too deeply") from None
-    return pool
-
-
-def _reason(fault: Exception) -> str:
-    text = str(fault)
-    return text.removeprefix("Couldn't build proto file into descriptor pool: ").strip()

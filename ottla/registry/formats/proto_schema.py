@@ -12,14 +12,8 @@ from proto_schema_parser import ast
 
 from ottla.registry.formats import proto_compatibility
 from ottla.registry.formats.parsed import ParsedSchema
-from ottla.registry.formats.proto_descriptor import (
-    DEFAULT_NAME,
-    built_in,
-    decode_base64,
-    from_descriptor,
-    make_pool,
-    to_descriptor,
-)
+from ottla.registry.formats.proto_descriptor import DEFAULT_NAME, decode_base64, from_descriptor, to_descriptor
+from ottla.registry.formats.proto_pool import built_in, make_pool
 from ottla.registry.formats.proto_text import Printer, parse_proto
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import Values
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.sasl import gssapi_listener
 from ottla.server.sasl.client import ClientExchange, PlainClient, ScramClient
 from ottla.server.sasl.exchange import Mechanism

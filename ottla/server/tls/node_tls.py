@@ -15,7 +15,7 @@ from cryptography import x509
 
 from ottla.server.clock import TimerHandle
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.metrics import Sample
 from ottla.server.network.handshakes import Handshakes
 from ottla.server.network.peer_security import ClientTls

@@ -30,13 +30,13 @@ from ottla.storage.cleaner.offset_map import OffsetMap, ordinals_max
 from ottla.storage.config import LogConfig
 from ottla.storage.errors import CorruptFile
 from ottla.storage.files import Files, MappedFile
+from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.segment_file import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     REACH_BYTES,
-    Mappings,
     SegmentFile,
     segment_path,
 )

@@ -26,7 +26,7 @@ from ottla.storage.files import Files
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import DELETE, STRAY, future_partition_of, partition_of, read_topic_id
 from ottla.storage.log.room import Room
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import REMEDY, DamagedLog
 
 logger = logging.getLogger(__name__)

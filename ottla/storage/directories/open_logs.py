@@ -15,7 +15,7 @@ from ottla.storage.errors import StorageFailure
 from ottla.storage.files import Files
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import DELETE, LogSpec, name_with_suffix
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 
 logger = logging.getLogger(__name__)
 

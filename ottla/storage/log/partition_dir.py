@@ -19,8 +19,9 @@ from ottla.storage.config import LogConfig
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.errors import CorruptFile, DiskFull, LogDirectoryOffline, StorageFailure
 from ottla.storage.files import Files
+from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.segment_file import DELETED_SUFFIX, Mappings, SegmentFile
+from ottla.storage.segment.segment_file import DELETED_SUFFIX, SegmentFile
 
 PARTITION_METADATA = "partition.metadata"
 # This file exists while batches are removed from the end of a log. If the process is killed meanwhile, page cache and disk

@@ -1,21 +1,19 @@
 """The `.log` file of a segment and its mapping: opened on demand, read without SIGBUS, allocated ahead, zeroed, trimmed, synced.
 
 The network sends views of the mapping, which must stay readable after the segment is truncated or deleted. So before a file is
-cut, live views get memory of their own behind the cut. The number of mapped files is limited (`Mappings`): 10,000 idle partitions
-must not exceed the kernel's map count (65,530).
+cut, live views get memory of their own behind the cut.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
-from collections import OrderedDict
 from collections.abc import Iterator
 
 from ottla.storage.config import NEVER, LogConfig
 from ottla.storage.errors import DiskFull, OutOfResources, StorageFailure
 from ottla.storage.files import Files, MappedFile
 from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
+from ottla.storage.segment.mappings import Mappings
 from ottla.storage.segment.walk import WALK, ColdBytes, DamagedLog, walk
 
 logger = logging.getLogger(__name__)
@@ -25,7 +23,6 @@ SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 assert SUFFIXES[0] == LOG_SUFFIX, "renamed last"
 
-MAPPED_SEGMENTS_MAX = 8192
 # A walk over cold bytes populates this many at a time.
 REACH_BYTES = 64 << 10
 # A read takes so many cold bytes, and the kernel reads ahead meanwhile: 50 MB of one Fetch stopped the event loop for 167 ms.
@@ -43,50 +40,6 @@ WRITE_BYTES_MIN = 8 << 10
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     return f"{directory}/{base_offset:020d}{suffix}"
-
-
-class Mappings:
-    """The mapped files. Beyond the limit the oldest is unmapped, unless it was used since the last check (second chance).
-
-    If readers hold views of a mapping, it ends with the last of these.
-    """
-
-    __slots__ = ("_open", "limit")
-
-    def __init__(self, limit: int = MAPPED_SEGMENTS_MAX) -> None:
-        assert limit >= 1
-        self.limit = limit
-        self._open: OrderedDict[int, SegmentFile] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def opened(self, file: SegmentFile) -> None:
-        """Registers a newly mapped file; others are unmapped to stay within the limit."""
-        self._open[id(file)] = file
-        file.recently_used = True
-        while len(self._open) > self.limit:
-            key, oldest = self._open.popitem(last=False)
-            if oldest.recently_used and oldest is not file:
-                oldest.recently_used = False
-                self._open[key] = oldest
-            elif oldest is file:
-                self._open[key] = oldest  # it is checked again after all others have had their second chance
-            else:
-                oldest.unmap()
-
-    def shrink(self) -> None:
-        """Unmaps half of the files, the oldest first, because there is no address space for another mapping."""
-        for _ in range(max(len(self._open) // 2, 1)):
-            if self._open:
-                self._open.popitem(last=False)[1].unmap()
-
-    def lift_limit(self) -> None:
-        """From now on no file is unmapped for another one's sake."""
-        self.limit = sys.maxsize
-
-    def closed(self, file: SegmentFile) -> None:
-        self._open.pop(id(file), None)
 
 
 class SegmentFile:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.api import list_groups
+from ottla.broker.api_row import Answered
 from ottla.broker.authorization.guard import Each, Whole, guarded, on_cluster, on_each_group, on_group
-from ottla.broker.routes import ROUTES, Answered
+from ottla.broker.routes import ROUTES
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

@@ -12,7 +12,7 @@ from ottla.broker.cluster import broker_channels
 from ottla.broker.cluster.broker_channels import BrokerChannels
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.network.peer_security import PLAINTEXT
 
 NODE = {

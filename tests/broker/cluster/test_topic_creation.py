@@ -15,7 +15,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.internal_topics.metadata_records import TopicRecord
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from tests.manual_clock import ManualClock

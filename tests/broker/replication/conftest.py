@@ -12,7 +12,7 @@ from ottla.storage.directories.recovery import new_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.replication.test_fetcher import TOPIC_ID
 
 

@@ -28,7 +28,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.directories.recovery import new_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.partition_dir import LogSpec
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_partition import Flushes, Wakeups
 from tests.manual_clock import ManualClock

@@ -29,7 +29,7 @@ from ottla.storage.errors import DiskFull, OutOfResources
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Log
 from ottla.storage.log.partition_dir import LogSpec
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from tests.broker.records import batch
 from tests.broker.replication.test_fetcher import LEADER, SELF, TOPIC_ID, Protocol
 from tests.broker.replication.test_partition import NOW_MS, Flushes, Wakeups

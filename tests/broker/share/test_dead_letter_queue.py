@@ -29,7 +29,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.record import Record
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.timer_wheel import TimerWheel
 from ottla.server.world import World
 from tests.broker.cluster.test_topic_creation import NODE

@@ -7,7 +7,7 @@ import pytest
 from ottla.broker.configs import BrokerConfigs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.share.group_settings import KEPT_BYTES_MAX, GroupSettingsView, duration_ms
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from tests.broker.share.test_transcripts import NODE
 
 

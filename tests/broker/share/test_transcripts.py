@@ -47,7 +47,7 @@ from ottla.protocol.messages import share_acknowledge, share_fetch
 from ottla.protocol.messages.shared_structs import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
 from ottla.protocol.records.control import end_txn_batch
 from ottla.server.authorization.authorizer import AllowAll
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.network.reply import Reply
 from ottla.server.timer_wheel import TimerWheel
 from ottla.storage.config import LogConfig
@@ -55,7 +55,7 @@ from ottla.storage.directories.recovery import open_log
 from ottla.storage.files import OsFiles
 from ottla.storage.log.log import Origin
 from ottla.storage.log.partition_dir import LogSpec
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from tests import transcripts
 from tests.broker.cluster.test_topic_creation import NODE
 from tests.broker.records import batch

@@ -14,7 +14,8 @@ from ottla.cli.cluster_files import plan, read_hosts
 from ottla.cli.errors import CommandFailed
 from ottla.cli.shims import storage
 from ottla.node.formatting import prepare
-from ottla.server.config.load import NodeConfig, read_properties
+from ottla.server.config.node_config import NodeConfig
+from ottla.server.config.properties_file import read_properties
 from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.files import OsFiles
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.node.formatting import NotFormatted, is_alone, prepare
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import read_meta_properties
 from ottla.storage.errors import InconsistentLogDirectory
 from ottla.storage.files import OsFiles

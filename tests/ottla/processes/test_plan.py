@@ -6,7 +6,7 @@ import pytest
 
 from ottla.processes.plan import plan
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 
 BASE = {
     "process.roles": "broker,controller",

@@ -21,7 +21,7 @@ from ottla.server.config.dynamic import (
     describe_topic,
 )
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 
 #: Per resource (type:name) its rows: name, value, read-only, source, sensitive, type, synonyms.
 GOLDEN: dict[str, list[list[Any]]] = json.loads(

@@ -14,7 +14,7 @@ from ottla.server.config.dynamic import check_broker_configs
 from ottla.server.config.effects import REJECTED, check_effects
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.key import Type
-from ottla.server.config.load import NodeConfig, log_ignored
+from ottla.server.config.node_config import NodeConfig, log_ignored
 
 ROOT = Path(__file__).parent.parent.parent.parent
 NODE = {

@@ -9,7 +9,7 @@ import pytest
 from ottla.server.config.dynamic import describe_broker
 from ottla.server.config.errors import ConfigError
 from ottla.server.config.listeners import Endpoint
-from ottla.server.config.load import NodeConfig, load
+from ottla.server.config.node_config import NodeConfig, load
 from ottla.storage.files import OsFiles
 
 COMBINED = {

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.server.config.errors import ConfigError
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.sasl.exchange import Authenticated, SaslFailure
 from ottla.server.sasl.listener import client_exchange, login_rules
 from ottla.server.sasl.login_tokens import unsecured_token

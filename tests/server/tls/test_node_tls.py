@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ottla.cli.certificates import Authority
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.server.principal import ANONYMOUS
 from ottla.server.tls import node_tls
 from ottla.server.tls.node_tls import NodeTls

@@ -485,7 +485,7 @@ import resource
 from pathlib import Path
 from ottla.storage.config import LogConfig
 from tests.storage.logs_for_tests import append, batch, open_at
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from ottla.storage.files import OsFiles
 from ottla.storage.directories.recovery import open_log
 from ottla.storage.log.partition_dir import LogSpec

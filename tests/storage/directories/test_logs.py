@@ -35,7 +35,7 @@ from ottla.storage.errors import (
 from ottla.storage.files import OsFiles
 from ottla.storage.log.partition_dir import NAME_BYTES_MAX, name_with_suffix, partition_of, read_topic_id
 from ottla.storage.log.truncate import truncate_fully_and_start_at, truncate_to
-from ottla.storage.segment.segment_file import Mappings
+from ottla.storage.segment.mappings import Mappings
 from tests.storage.chores import remove_deleted, rename_deleted, retain
 from tests.storage.logs_for_tests import NOW_MS, SMALL, append, batch, max_timestamp, offset_for_timestamp, read_all
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.storage.segment.segment_file import MAPPED_SEGMENTS_MAX, Mappings
+from ottla.storage.segment.mappings import MAPPED_SEGMENTS_MAX, Mappings
 
 
 class MappedSegment:

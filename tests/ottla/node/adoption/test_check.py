@@ -22,7 +22,7 @@ from ottla.protocol.internal_topics.metadata_records import (
     encode_record,
 )
 from ottla.protocol.records import build_batch
-from ottla.server.config.load import NodeConfig
+from ottla.server.config.node_config import NodeConfig
 from ottla.storage.directories.log_dirs import LOCK
 from ottla.storage.files import OsFiles
 from tests.ottla.node.adoption.recorded import CLUSTER_ID, KILLED, STOPPED, contents, unpacked

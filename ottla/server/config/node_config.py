@@ -1,4 +1,4 @@
-"""Loading of a node's configuration from a properties file and overrides: parsed, checked, accessible by attribute and by name.
+"""The configuration of a node: parsed, checked, accessible by attribute and by name.
 
     config["log.retention.ms"]      by Kafka's name            config.node_id      by name with underscores
 
@@ -30,6 +30,7 @@ from ottla.server.config.listeners import (
     read_voters,
 )
 from ottla.server.config.own import OWN_CONFIGS, own_values
+from ottla.server.config.properties_file import read_overrides, read_properties, with_both_ids
 from ottla.storage.files import Files
 
 log = logging.getLogger(__name__)
@@ -210,27 +211,6 @@ def load(files: Files, path: str | None, overrides: Iterable[str] = ()) -> NodeC
     return NodeConfig(properties)
 
 
-def read_properties(data: bytes, path: str) -> dict[str, str]:
-    import javaproperties  # imported here: it takes 25 ms, and there may be no file to read
-
-    try:
-        return dict(javaproperties.loads(data.decode("utf-8")))
-    except (UnicodeDecodeError, ValueError) as error:
-        message = f"{path} is not a properties file: {error}"
-        raise ConfigError("server.properties", path, str(error), "it must be UTF-8 text", message=message) from error
-
-
-def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    properties = {}
-    for override in overrides:
-        name, separator, value = override.partition("=")
-        if not separator or not name.strip():
-            message = f"--override {override} is not of the form name=value"
-            raise ConfigError(name, override, "", "--override log.dirs=/var/lib/ottla", message=message)
-        properties[name.strip()] = value.strip()
-    return properties
-
-
 def _with_suggestion(name: str) -> str:
     """Return an unknown name with the known one that is nearest to it, if one is near."""
     near = get_close_matches(name, BROKER_CONFIGS, n=1, cutoff=SIMILARITY_MIN)
@@ -247,21 +227,6 @@ def log_ignored(config: NodeConfig) -> None:
         log.info("These configurations are not needed in Ottla: %s", ", ".join(bounds))
     if in_vain := [name for name in idle if name not in NOT_NEEDED]:
         log.warning("These configurations have no effect in Ottla: %s", ", ".join(in_vain))
-
-
-def with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """Sets both node.id and broker.id, which are two names of one property."""
-    both = dict(static)
-    old, new = both.get("broker.id"), both.get("node.id")
-    if old is not None and new is not None and old.strip() != new.strip():
-        raise ConfigError(
-            "broker.id", old, "", "remove broker.id", message="You must set `node.id` to the same value as `broker.id`."
-        )
-    if new is not None:
-        both["broker.id"] = new
-    elif old is not None:
-        both["node.id"] = old
-    return both
 
 
 def check_required(values: Values) -> None:
